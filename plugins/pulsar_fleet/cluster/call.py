@@ -1,0 +1,54 @@
+"""One call to the admin API as a value: planned first, shown to a person, sent later (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from pulsar_fleet.cluster.json import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is sent: method, path below `/admin/v2`, query and JSON body.
+
+    :param has_body: a body is sent even when it is None (JSON `null`); some setters distinguish it from no body.
+    """
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...] = ()
+    body: Json = None
+    has_body: bool = False
+    content_type: str = "application/json"
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return {
+            "method": self.method,
+            "path": self.path,
+            "params": dict(self.params),
+            "body": self.body,
+            "has_body": self.has_body,
+            "content_type": self.content_type,
+        }
+
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**{**found, "params": tuple(sorted(found["params"].items()))})
+
+    def text(self) -> str:
+        """`POST /namespaces/acme/orders/retention`, query included, body left out."""
+        query = "&".join(f"{key}={value}" for key, value in self.params)
+        return f"{self.method} {self.path}" + (f"?{query}" if query else "")
+
+
+def with_body(method: str, path: str, body: Json, **params: str) -> Call:
+    """A call that sends `body` as JSON."""
+    return Call(method, path, tuple(sorted(params.items())), body, has_body=True)
+
+
+def bare(method: str, path: str, **params: str) -> Call:
+    """A call without a body."""
+    return Call(method, path, tuple(sorted(params.items())))

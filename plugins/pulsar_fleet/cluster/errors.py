@@ -1,0 +1,55 @@
+"""Errors by who must act.
+
+FleetError
+├── Transient      nobody: we retry (time-outs, cut connections, 429, 5xx that heal)
+├── Rejected       the caller: the request itself is wrong (400, 405, 412, 422)
+├── Denied         the operator: credentials or rights (401, 403)
+├── Conflict       the caller: the state changed under us, plan again (409)
+├── Missing        the caller: the resource does not exist (404)
+├── Refused        the operator: a gate or hazard of ours said no; the message names the way on
+└── Unsupported    the operator: this broker version cannot do it
+"""
+
+from __future__ import annotations
+
+
+class FleetError(Exception):
+    """A failure that we understand: the message is one sentence for a person, without a stack trace.
+
+    :param message: what failed, on which cluster and resource, the value, and what to do next.
+    :param cluster: name of the cluster that answered, where there is one.
+    :param status: HTTP status of the broker's answer, where there is one.
+    """
+
+    def __init__(self, message: str, *, cluster: str | None = None, status: int | None = None) -> None:
+        super().__init__(message)
+        self.cluster = cluster
+        self.status = status
+
+
+class Transient(FleetError):
+    """The same call may succeed later; it was already retried for as long as the client allows."""
+
+
+class Rejected(FleetError):
+    """The request is wrong as it stands; sending it again cannot help."""
+
+
+class Denied(FleetError):
+    """The broker does not know us, or does not let this role do this."""
+
+
+class Conflict(FleetError):
+    """What is there is not what the caller expected; read again and plan again."""
+
+
+class Missing(FleetError):
+    """The named resource does not exist on this cluster."""
+
+
+class Refused(FleetError):
+    """A check of ours forbids it, because data or clients would be harmed."""
+
+
+class Unsupported(FleetError):
+    """The broker's version does not offer what was asked."""

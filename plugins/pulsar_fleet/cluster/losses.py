@@ -1,0 +1,47 @@
+"""Policy changes after which a broker discards what it stores (pure)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pulsar_fleet.cluster.json import Json
+
+
+def lowered(*keys: str) -> Callable[[Json, Json], bool]:
+    """Whether one of the limits `keys` became smaller; -1 means without limit, an unset policy keeps nothing."""
+
+    def rule(before: Json, after: Json) -> bool:
+        if not before:
+            return False
+        return any(_limit((after or {}).get(key, 0)) < _limit(before.get(key, 0)) for key in keys)
+
+    return rule
+
+
+def shortened(before: Json, after: Json) -> bool:
+    """Whether a time to live became shorter; 0 and unset mean for ever."""
+    return bool(after) and after > 0 and (not before or after < before)
+
+
+def evicts_backlog(before: Json, after: Json) -> bool:
+    """Whether a quota that throws un-acknowledged messages away is new or became smaller."""
+    for kind, quota in (after or {}).items():
+        if quota.get("policy") != "consumer_backlog_eviction":
+            continue
+        old = (before or {}).get(kind) or {}
+        evicted_before = old.get("policy") == "consumer_backlog_eviction"
+        if not evicted_before or lowered("limitSize", "limitTime")(old, quota):
+            return True
+    return False
+
+
+def deletes_inactive(before: Json, after: Json) -> bool:
+    """Whether topics without clients are deleted, or deleted sooner, from now on."""
+    if not (after or {}).get("deleteWhileInactive"):
+        return False
+    return not (before or {}).get("deleteWhileInactive") or before != after
+
+
+def _limit(value: float) -> float:
+    return math.inf if value < 0 else value

@@ -1,0 +1,102 @@
+"""Names of Pulsar resources: parse, format, partitions (pure)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pulsar_fleet.cluster.errors import Rejected
+
+# Broker rule (NamedEntity.java): word characters and "-=:.", for tenants, namespaces and clusters.
+_ENTITY = re.compile(r"^[\w=:.-]+$")
+_PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
+
+SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
+"""Namespaces that a broker makes for itself; never copied."""
+
+
+def _entity(text: str, what: str) -> str:
+    if not _ENTITY.match(text):
+        raise Rejected(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
+    return text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NamespaceName:
+    """`tenant/namespace`."""
+
+    tenant: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> NamespaceName:
+        """Read `tenant/namespace`; anything else is `Rejected` with a sentence."""
+        parts = text.split("/")
+        if len(parts) != 2 or not all(parts):
+            raise Rejected(f"{text!r} is not a namespace: write it as tenant/namespace, for example acme/orders.")
+        return cls(_entity(parts[0], "tenant"), _entity(parts[1], "namespace"))
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """The name as it stands in a REST path."""
+        return f"{quote(self.tenant, safe='')}/{quote(self.name, safe='')}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """`persistent://tenant/namespace/topic`, a partition of a topic included."""
+
+    namespace: NamespaceName
+    local: str
+    persistent: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> TopicName:
+        """Read a full topic name; short forms are `Rejected`, since each client expands them its own way."""
+        domain, separator, rest = text.partition("://")
+        parts = rest.split("/", 2)
+        if not separator or domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
+            raise Rejected(f"{text!r} is not a topic: write it as persistent://tenant/namespace/topic.")
+        return cls(NamespaceName.parse(f"{parts[0]}/{parts[1]}"), parts[2], domain == "persistent")
+
+    def __str__(self) -> str:
+        return f"{self.domain}://{self.namespace}/{self.local}"
+
+    @property
+    def domain(self) -> str:
+        """`persistent` or `non-persistent`."""
+        return "persistent" if self.persistent else "non-persistent"
+
+    @property
+    def path(self) -> str:
+        """The name as it stands in a REST path."""
+        return f"{self.domain}/{self.namespace.path}/{quote(self.local, safe='')}"
+
+    @property
+    def partition_index(self) -> int | None:
+        """0-based index if this is one partition of a partitioned topic, else None."""
+        match = _PARTITION.match(self.local)
+        return int(match["index"]) if match else None
+
+    @property
+    def parent(self) -> TopicName:
+        """The partitioned topic that this is a partition of; the topic itself if it is none."""
+        match = _PARTITION.match(self.local)
+        return TopicName(self.namespace, match["parent"], self.persistent) if match else self
+
+    def partition(self, index: int) -> TopicName:
+        """Partition `index` (0-based) of this partitioned topic."""
+        return TopicName(self.namespace, f"{self.local}-partition-{index}", self.persistent)
+
+    def partitions(self, count: int) -> tuple[TopicName, ...]:
+        """What holds the messages: the `count` partitions, or the topic itself when `count` is 0."""
+        return tuple(self.partition(index) for index in range(count)) if count else (self,)
+
+    @property
+    def is_system(self) -> bool:
+        """Whether the broker keeps its own state in it (`__change_events`, transaction logs, …)."""
+        return self.parent.local.startswith("__") or str(self.namespace) in SYSTEM_NAMESPACES

@@ -1,0 +1,45 @@
+"""Connections: what cannot be used is refused, and no secret is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Rejected
+
+
+def test_a_token_is_never_shown() -> None:
+    assert "s3cret" not in repr(ClusterConnection(name="blue", admin_url="http://blue:8080", token="s3cret"))
+
+
+@pytest.mark.parametrize("url", ["blue:8080", "pulsar://blue:6650", "", "http://"])
+def test_an_unusable_admin_url_is_refused(url: str) -> None:
+    with pytest.raises(Rejected, match="http://host:port"):
+        ClusterConnection(name="blue", admin_url=url)
+
+
+def test_an_unusable_service_url_is_refused() -> None:
+    with pytest.raises(Rejected, match="pulsar://host:port"):
+        ClusterConnection(name="blue", admin_url="http://blue:8080", service_url="http://blue:6650")
+
+
+def test_a_missing_service_url_says_what_to_add() -> None:
+    with pytest.raises(Rejected, match='add "service_url"'):
+        ClusterConnection(name="blue", admin_url="http://blue:8080").require_service_url()
+
+
+def test_a_rotated_token_file_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    connection = ClusterConnection(name="blue", admin_url="http://blue:8080", token_file=str(file))
+    file.write_text("first\n")
+    first = connection.read_token()
+    file.write_text("second\n")
+    assert (first, connection.read_token()) == ("first", "second")
+
+
+def test_a_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    connection = ClusterConnection(name="blue", admin_url="http://blue:8080", token_file=str(tmp_path / "gone"))
+    with pytest.raises(Rejected, match="gone"):
+        connection.read_token()

@@ -1,0 +1,50 @@
+"""Names: what is taken, what is refused, how partitions are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+ORDERS = NamespaceName("acme", "orders")
+
+
+def test_a_namespace_reads_back_as_written() -> None:
+    assert str(NamespaceName.parse("acme/orders")) == "acme/orders"
+
+
+@pytest.mark.parametrize("text", ["acme", "acme/", "/orders", "acme/orders/events", "", "ac me/orders"])
+def test_what_is_no_namespace_is_refused_with_its_value(text: str) -> None:
+    with pytest.raises(Rejected, match=r"namespace|name") as caught:
+        NamespaceName.parse(text)
+    assert repr(text) in str(caught.value) or "ac me" in str(caught.value)
+
+
+def test_a_topic_reads_back_as_written() -> None:
+    assert str(TopicName.parse("persistent://acme/orders/events")) == "persistent://acme/orders/events"
+
+
+@pytest.mark.parametrize("text", ["events", "acme/orders/events", "persistent://acme/orders", "http://acme/orders/x"])
+def test_short_forms_of_topics_are_refused(text: str) -> None:
+    with pytest.raises(Rejected, match="persistent://tenant/namespace/topic"):
+        TopicName.parse(text)
+
+
+def test_a_partition_knows_its_parent_and_index() -> None:
+    partition = TopicName(ORDERS, "events").partition(3)
+    assert (partition.parent, partition.partition_index) == (TopicName(ORDERS, "events"), 3)
+
+
+def test_a_plain_topic_holds_its_messages_itself() -> None:
+    audit = TopicName(ORDERS, "audit")
+    assert audit.partitions(0) == (audit,)
+
+
+def test_a_slash_in_a_topic_is_escaped_in_paths() -> None:
+    assert TopicName(ORDERS, "a/b").path == "persistent/acme/orders/a%2Fb"
+
+
+@pytest.mark.parametrize("local", ["__change_events", "__change_events-partition-0", "__transaction_buffer_snapshot"])
+def test_topics_of_the_broker_itself_are_told(local: str) -> None:
+    assert TopicName(ORDERS, local).is_system
