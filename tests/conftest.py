@@ -1,0 +1,93 @@
+"""Real clusters for the tests: two, started once, shared by all; every test makes namespaces of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.sandbox import Sandbox
+
+REPOSITORY = Path(__file__).parents[1]
+VERSION_VARIABLE = "PULSAR_FLEET_TEST_VERSION"
+ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give Airflow a home of its own before anything imports it: it reads its configuration at import."""
+    home = Path(tempfile.mkdtemp(prefix="pulsar-fleet-airflow-"))
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ.update(
+        AIRFLOW_HOME=str(home),
+        AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
+        AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"),
+        AIRFLOW__CORE__LOAD_EXAMPLES="False",
+        AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{home / 'airflow.db'}",
+        PYSPARK_PYTHON=sys.executable,
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    )
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Two clusters, `blue` and `green`, that do not know each other; an already running sandbox on request."""
+    if running := os.environ.get(ATTACH_VARIABLE):
+        yield Sandbox.attach(running)
+        return
+    version = os.environ.get(VERSION_VARIABLE, "4.2.4")
+    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), clusters=("blue", "green"), version=version) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="session")
+def blue(clusters: Sandbox) -> ClusterConnection:
+    """How to reach cluster blue."""
+    return _connection(clusters, "blue")
+
+
+@pytest.fixture(scope="session")
+def green(clusters: Sandbox) -> ClusterConnection:
+    """How to reach cluster green."""
+    return _connection(clusters, "green")
+
+
+@pytest.fixture
+async def on_blue(blue: ClusterConnection) -> AsyncIterator[AdminClient]:
+    """A client for blue's admin API."""
+    async with AdminClient(blue) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def on_green(green: ClusterConnection) -> AsyncIterator[AdminClient]:
+    """A client for green's admin API."""
+    async with AdminClient(green) as admin:
+        yield admin
+
+
+@pytest.fixture
+def new_namespace() -> Callable[[], NamespaceName]:
+    """Names that nobody has used: a tenant of its own each time."""
+    return lambda: NamespaceName(f"test-{uuid.uuid4().hex[:10]}", "orders")
+
+
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger and an artefact store of the test's own, as the default ones."""
+    monkeypatch.setenv("PULSAR_FLEET_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("PULSAR_FLEET_ARTEFACTS", str(tmp_path / "artefacts"))
+    return tmp_path
+
+
+def _connection(clusters: Sandbox, name: str) -> ClusterConnection:
+    cluster = clusters[name]
+    return ClusterConnection(name=name, admin_url=cluster.admin_url, service_url=cluster.service_url)
