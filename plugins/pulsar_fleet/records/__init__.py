@@ -1,0 +1,1 @@
+"""What happened and what was seen: the ledger (SQL) and the artefacts (files)."""

@@ -1,0 +1,206 @@
+"""The ledger: what runs did and saw, in SQL, readable after Airflow has forgotten them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.records.home import LEDGER_VARIABLE, ledger_url
+from pulsar_fleet.records.tables import changes, phases, runs, verdicts
+
+NEWEST = "0001"
+_LOCK_WAIT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """One write to a cluster, or the reason why it was not made."""
+
+    change_id: str
+    cluster: str
+    resource: str
+    action: str
+    hazard: str
+    before: Json
+    after: Json
+    outcome: str
+    detail: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPhase:
+    """A namespace entered a phase."""
+
+    namespace: str
+    phase: str
+    detail: Json
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVerdict:
+    """What a verification found for one scope, such as a namespace."""
+
+    run_id: str
+    scope: str
+    verdict: str
+    messages: int
+    summary: str
+    artefact: JsonObject | None
+    at: datetime
+
+
+class Ledger:
+    """Runs, changes, phases and verdicts. Safe for several processes; each call is one transaction."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Self:
+        """Open the ledger at `url` (SQLAlchemy; default PULSAR_FLEET_LEDGER) and bring its tables up to date.
+
+        Opening again changes nothing. An unusable URL is `Rejected`.
+        """
+        chosen = url or ledger_url()
+        try:
+            parsed = sa.make_url(chosen)
+        except sa.exc.ArgumentError as error:
+            raise Rejected(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
+        options: dict[str, Any] = {"poolclass": sa.NullPool}
+        if parsed.get_backend_name() == "sqlite" and parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            options["connect_args"] = {"timeout": _LOCK_WAIT_SECONDS}
+        engine = sa.create_engine(parsed, **options)
+        _migrate(engine)
+        return cls(engine)
+
+    def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
+        """Note that a run began. A second call for the same run (a retried task) keeps the first begin."""
+        with self._engine.begin() as connection:
+            known = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
+            if known is None:
+                connection.execute(
+                    runs.insert().values(
+                        run_id=run_id, procedure=procedure, conf=conf, started_at=_now(), state="running"
+                    )
+                )
+
+    def finish_run(self, run_id: str, state: str) -> None:
+        """Note how a run ended: `succeeded` or `failed`."""
+        with self._engine.begin() as connection:
+            connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=_now(), state=state))
+
+    def record_change(
+        self,
+        run_id: str,
+        *,
+        change_id: str,
+        cluster: str,
+        resource: str,
+        action: str,
+        hazard: str,
+        before: Json,
+        after: Json,
+        outcome: str,
+        detail: str | None = None,
+    ) -> None:
+        """Append one change with both values; nothing is ever overwritten."""
+        with self._engine.begin() as connection:
+            connection.execute(
+                changes.insert().values(
+                    run_id=run_id,
+                    change_id=change_id,
+                    cluster=cluster,
+                    resource=resource,
+                    action=action,
+                    hazard=hazard,
+                    before=before,
+                    after=after,
+                    outcome=outcome,
+                    detail=detail,
+                    at=_now(),
+                )
+            )
+
+    def changes(self, run_id: str) -> Sequence[RecordedChange]:
+        """The run's changes in the order in which they happened."""
+        wanted = [changes.c[name] for name in RecordedChange.__slots__]
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(*wanted).where(changes.c.run_id == run_id).order_by(changes.c.id))
+            return [RecordedChange(**row) for row in rows.mappings()]
+
+    def enter_phase(self, run_id: str, namespace: str, phase: str, detail: Json = None) -> None:
+        """Note that a namespace entered `phase`; again for the same phase (a retried task) adds nothing."""
+        with self._engine.begin() as connection:
+            newest = connection.execute(
+                sa.select(phases.c.phase)
+                .where(phases.c.run_id == run_id, phases.c.namespace == namespace)
+                .order_by(phases.c.id.desc())
+            ).first()
+            if newest is None or newest.phase != phase:
+                connection.execute(
+                    phases.insert().values(run_id=run_id, namespace=namespace, phase=phase, detail=detail, at=_now())
+                )
+
+    def phases(self, run_id: str) -> Sequence[RecordedPhase]:
+        """The run's phases in the order in which they were entered, of all its namespaces."""
+        wanted = [phases.c[name] for name in RecordedPhase.__slots__]
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(*wanted).where(phases.c.run_id == run_id).order_by(phases.c.id))
+            return [RecordedPhase(**row) for row in rows.mappings()]
+
+    def record_verdict(
+        self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None
+    ) -> None:
+        """Keep a verdict; the same run and scope again (a retried task) replaces its own earlier one."""
+        with self._engine.begin() as connection:
+            connection.execute(verdicts.delete().where(verdicts.c.run_id == run_id, verdicts.c.scope == scope))
+            connection.execute(
+                verdicts.insert().values(
+                    run_id=run_id,
+                    scope=scope,
+                    verdict=verdict,
+                    messages=messages,
+                    summary=summary,
+                    artefact=artefact,
+                    at=_now(),
+                )
+            )
+
+    def verdicts(self, run_id: str) -> Sequence[RecordedVerdict]:
+        """The run's verdicts, by scope."""
+        wanted = [verdicts.c[name] for name in RecordedVerdict.__slots__]
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(*wanted).where(verdicts.c.run_id == run_id).order_by(verdicts.c.scope))
+            return [RecordedVerdict(**row) for row in rows.mappings()]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _migrate(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "fleet_ledger_version"})
+        if context.get_current_revision() == NEWEST:
+            return
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            # Two processes that open a new ledger at once must not both create its tables.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
