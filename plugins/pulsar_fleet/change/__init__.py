@@ -1,0 +1,1 @@
+"""From one state to another: difference, plan, hazards, apply."""

@@ -1,0 +1,143 @@
+"""From a difference in a tenant or a namespace to the change that removes it, or the reason not to (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from pulsar_fleet.change.diff import Difference, Resource, Side, same
+from pulsar_fleet.change.hazards import Hazard, hazard_of_setting
+from pulsar_fleet.change.plan import Action, Change, LeftAlone
+from pulsar_fleet.cluster.call import with_body
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies import BY_FIELD, Kind, Policy, Unset
+from pulsar_fleet.cluster.policy_calls import creation_calls, policy_calls
+from pulsar_fleet.cluster.policy_documents import comparable
+from pulsar_fleet.cluster.states import version_numbers
+
+ONLY_ON_TARGET = "exists only on the target"
+STRATEGY = "schema_compatibility_strategy"
+OPEN_STRATEGY = "ALWAYS_COMPATIBLE"
+
+
+def left_alone(difference: Difference, reason: str) -> LeftAlone:
+    """The difference with the reason why nothing is done about it."""
+    return LeftAlone(difference.resource, difference.name, difference.field, reason)
+
+
+def tenant_change(found: Difference) -> Change | LeftAlone:
+    """Create the tenant, or add the roles and clusters that it lacks; none are taken away."""
+    if found.side is Side.EXTRA:
+        return left_alone(found, ONLY_ON_TARGET)
+    after = found.source
+    if found.target is not None:
+        after = {key: sorted({*found.source[key], *found.target[key]}) for key in found.source}
+        if same(after, found.target):
+            return left_alone(found, "the target has more roles or clusters")
+    missing = found.target is None
+    return Change(
+        resource=Resource.TENANT,
+        name=found.name,
+        field="",
+        action=Action.CREATE if missing else Action.SET,
+        calls=(with_body("PUT" if missing else "POST", f"/tenants/{quote(found.name, safe='')}", after),),
+        before=found.target,
+        after=after,
+        hazard=Hazard.NONE if missing else Hazard.REVERSIBLE,
+        reason="the target lacks this tenant" if missing else "roles or clusters are added",
+    )
+
+
+def namespace_change(found: Difference, own: str) -> Change | LeftAlone:
+    """Create the namespace with all its policies."""
+    if found.side is Side.EXTRA:
+        return left_alone(found, ONLY_ON_TARGET)
+    return Change(
+        resource=Resource.NAMESPACE,
+        name=found.name,
+        field="",
+        action=Action.CREATE,
+        calls=creation_calls(NamespaceName.parse(found.name), found.source),
+        before=None,
+        after=comparable(found.source, own),
+        hazard=Hazard.NONE,
+        reason="the target lacks this namespace",
+    )
+
+
+def policy_change(found: Difference, target_document: Mapping[str, Json], version: str) -> Change | LeftAlone:
+    """Set or unset one policy of a namespace that both have.
+
+    :param target_document: the target's comparable document, for what a list must not lose.
+    :param version: the lowest broker version of the target.
+    """
+    policy = BY_FIELD.get(found.field)
+    reason = _reason_to_leave(policy, found, version)
+    if policy is None or reason:
+        return left_alone(found, reason)
+    after = _merged(policy, found, target_document)
+    if same(after, found.target):
+        return left_alone(found, "the target has more than the source, and nothing is taken away")
+    return setting(policy, found.name, found.target, after)
+
+
+def setting(policy: Policy, namespace: str, before: Json, after: Json, reason: str = "") -> Change:
+    """Set (or, with `after` None, unset) a policy of a namespace that exists."""
+    return Change(
+        resource=Resource.POLICY,
+        name=namespace,
+        field=policy.field,
+        action=Action.UNSET if after is None else Action.SET,
+        calls=policy_calls(policy, NamespaceName.parse(namespace), before, after),
+        before=before,
+        after=after,
+        hazard=hazard_of_setting(policy.loses, before, after),
+        reason=reason or ("not set on the source" if after is None else "differs from the source"),
+    )
+
+
+def strategy_changes(namespace: str, now: Json, final: Json) -> tuple[Change, Change]:
+    """Open the schema strategy so that a history can be replayed, and set the final one after it.
+
+    The versions of a history were accepted under other strategies than today's, so today's may refuse them.
+    """
+    policy = BY_FIELD[STRATEGY]
+    opened = setting(policy, namespace, now, OPEN_STRATEGY, "lets the schema history in, version by version")
+    restored = setting(policy, namespace, OPEN_STRATEGY, final, "the strategy of the source, after the history is in")
+    return opened, restored
+
+
+def _reason_to_leave(policy: Policy | None, found: Difference, version: str) -> str:
+    if policy is None:
+        return "this release does not know the field"
+    if policy.kind is Kind.AT_CREATION:
+        return "only taken when a namespace is created"
+    if policy.since and version_numbers(version) < version_numbers(policy.since):
+        return f"needs Pulsar {policy.since} on the target, which runs {version}"
+    if found.side is Side.EXTRA and policy.kind in (Kind.GRANTS, Kind.PROPERTIES):
+        return ONLY_ON_TARGET
+    if found.side is Side.EXTRA and policy.unset is Unset.IMPOSSIBLE:
+        return "set only on the target, and cannot be unset"
+    return ""
+
+
+def _merged(policy: Policy, found: Difference, target_document: Mapping[str, Json]) -> Json:
+    """What the target should hold: the source's value, without taking away rights, properties or clusters."""
+    if policy.kind is Kind.CLUSTER_LIST:
+        serving = target_document.get("replication_clusters") or ()
+        return sorted({*(found.source or ()), *(found.target or ()), *serving})
+    if policy.kind is Kind.PROPERTIES:
+        return {**(found.target or {}), **found.source}
+    if policy.kind is Kind.GRANTS:
+        return _merged_grants(found.source, found.target or {})
+    return found.source
+
+
+def _merged_grants(source: JsonObject, target: JsonObject) -> JsonObject:
+    merged: JsonObject = {section: dict(entries) for section, entries in target.items()}
+    for section, entries in source.items():
+        held = merged.setdefault(section, {})
+        for name, grant in entries.items():
+            held[name] = {**held.get(name, {}), **grant} if isinstance(grant, dict) else grant
+    return merged

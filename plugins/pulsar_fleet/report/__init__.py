@@ -1,0 +1,1 @@
+"""What a run tells people: Markdown for the UI, the same facts as JSON in the artefacts."""

@@ -1,0 +1,203 @@
+"""What is read of a real cluster, and that the catalogues know all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies import CATALOGUE, Kind, unknown_fields
+from pulsar_fleet.cluster.policy_documents import comparable
+from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.snapshot import collect
+from pulsar_fleet.cluster.states import Selection, Snapshot, version_numbers
+from pulsar_fleet.cluster.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
+from pulsar_fleet.records.artefacts import Artefacts
+from pulsar_fleet.records.snapshots import load_snapshot, store_snapshot
+
+SEAL = Seal(b"a key of the tests")
+Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+NewNamespace = Callable[[], NamespaceName]
+OFFLOAD = {
+    "managedLedgerOffloadDriver": "aws-s3",
+    "s3ManagedLedgerOffloadBucket": "bucket",
+    "s3ManagedLedgerOffloadRegion": "eu-west-1",
+    "s3ManagedLedgerOffloadCredentialId": "id",
+    "s3ManagedLedgerOffloadCredentialSecret": "very-hush-hush",
+    "managedLedgerOffloadThresholdInBytes": 100_000,
+}
+
+
+async def read(admin: AdminClient, namespace: NamespaceName) -> Snapshot:
+    return await collect(admin, Selection(namespaces=frozenset({namespace})), seal=SEAL, must_exist=True)
+
+
+async def test_the_catalogue_knows_every_field_of_a_namespace(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    assert unknown_fields(await on_blue.namespace(name) or {}) == ()
+
+
+async def test_the_catalogue_knows_every_field_of_a_topics_policies(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    documents = [one.policies for one in (await read(on_blue, name)).topic_policies]
+    assert [unknown_topic_fields(document) for document in documents] == [(), ()]
+
+
+async def test_an_estate_is_read_whole(on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    snapshot = await read(on_blue, name)
+    events = str(TopicName(name, "events"))
+    assert snapshot.complete
+    assert [(one.name.rpartition("/")[2], one.partitions, one.properties) for one in snapshot.topics] == [
+        ("ticks", 2, {}),
+        ("events", 3, {"team": "billing"}),
+        ("plain", 0, {"kind": "log"}),
+    ]
+    assert [(one.topic, one.version) for one in snapshot.schemas] == [(events, 0), (events, 1)]
+    assert {(one.topic == events, one.name) for one in snapshot.subscriptions} == {
+        (True, "billing"),
+        (True, "audit/all"),
+        (False, "tail"),
+    }
+    assert len(snapshot.subscriptions) == 3 + 3 + 1
+    assert {one.scope for one in snapshot.topic_policies} == {"local", "global"}
+    assert snapshot.brokers[0].configuration["clusterName"] == "blue"
+
+
+async def test_an_estate_sets_nearly_every_policy(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    """So that what is proven with the estate is proven of the catalogue."""
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    snapshot = await read(on_blue, name)
+    version = version_numbers(snapshot.oldest_version())
+    known = [policy for policy in CATALOGUE if version_numbers(policy.since) <= version]
+    fields = {policy.field for policy in known if policy.comparable and policy.kind is not Kind.AT_CREATION}
+    # The first two need a plug-in or an object of the cluster, the others cannot be set alone without a second cluster.
+    unset = {"entryFilters", "resource_group_name", "encryption_required", "allowed_clusters"}
+    assert fields - set(comparable(snapshot.namespaces[0].policies, "blue")) == unset
+    local = next(one for one in snapshot.topic_policies if one.scope == "local")
+    topic_fields = {policy.field for policy in TOPIC_CATALOGUE if version_numbers(policy.since) <= version}
+    topic_unset = {"entryFilters", "offloadPolicies", "replicationClusters", "shadowTopics", "isGlobal"}
+    assert topic_fields - set(topic_comparable(local.policies)) == topic_unset
+
+
+async def test_the_time_of_a_topics_policies_is_when_they_were_last_set(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, "plain")
+    await on_blue.create_topic(topic)
+    times = []
+    for value in (1, 2):
+        await on_blue.post(f"/{topic.path}/maxProducers", value)
+        times.append((await read(on_blue, name)).topic_policies[0].updated_at)
+    assert times[0] < times[1]
+
+
+async def test_policies_of_a_deleted_topic_are_gone(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, "plain")
+    await on_blue.create_topic(topic)
+    await on_blue.post(f"/{topic.path}/maxProducers", 1)
+    await on_blue.delete(f"/{topic.path}")
+    assert (await read(on_blue, name)).topic_policies == ()
+
+
+async def test_no_secret_leaves_the_cluster_with_a_snapshot(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, tmp_path: Path
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    await on_blue.post(f"/namespaces/{name.path}/offloadPolicies", OFFLOAD)
+    snapshot = await read(on_blue, name)
+    store_snapshot(Artefacts.open(str(tmp_path)), "run", snapshot, name="source")
+    assert "very-hush-hush" not in str(snapshot)
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"very-hush-hush" not in stored
+
+
+async def test_a_snapshot_of_a_cluster_comes_back_from_its_files(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make, tmp_path: Path
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    snapshot = await read(on_blue, name)
+    artefacts = Artefacts.open(str(tmp_path))
+    assert load_snapshot(artefacts, store_snapshot(artefacts, "run", snapshot, name="source")) == snapshot
+
+
+async def test_a_selected_namespace_that_is_not_there_is_named(on_blue: AdminClient) -> None:
+    with pytest.raises(Missing, match="blue has no nobody/nothing"):
+        await read(on_blue, NamespaceName.parse("nobody/nothing"))
+
+
+async def test_the_brokers_own_namespaces_are_left_out(on_blue: AdminClient) -> None:
+    snapshot = await collect(on_blue, seal=SEAL)
+    assert not {"pulsar/system", "public/default"} & {one.name for one in snapshot.namespaces}
+
+
+async def test_a_topic_that_cannot_be_read_makes_the_snapshot_incomplete(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    """A broker without the offloader that a topic asks for cannot even tell where its cursors stand."""
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, "events")
+    await on_blue.create_partitioned_topic(topic, 1)
+    await on_blue.post(f"/{topic.path}/offloadPolicies", OFFLOAD)
+    async with AdminClient(blue, retry_seconds=0.5) as admin:
+        snapshot = await read(admin, name)
+    assert [note.resource for note in snapshot.unreadable] == [str(topic)]
+
+
+async def test_what_vanishes_while_it_is_read_is_noted_and_nothing_is_wrong(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    async with VanishingClient(blue, name) as admin:
+        snapshot = await read(admin, name)
+    assert (snapshot.complete, [note.problem for note in snapshot.notes]) == (True, ["vanished"])
+
+
+class VanishingClient(AdminClient):
+    """Deletes the namespace right after it was listed, as another operator could."""
+
+    def __init__(self, connection: ClusterConnection, doomed: NamespaceName) -> None:
+        super().__init__(replace(connection))
+        self._doomed = doomed
+
+    async def namespaces(self, tenant: str) -> tuple[NamespaceName, ...]:
+        listed = await super().namespaces(tenant)
+        await self.delete(f"/namespaces/{self._doomed.path}", force=True)
+        while await self.namespace(self._doomed):
+            await asyncio.sleep(0.1)
+        return listed
+
+
+async def test_every_broker_tells_its_version(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    assert version_numbers((await read(on_blue, name)).oldest_version()) >= (4, 0)
