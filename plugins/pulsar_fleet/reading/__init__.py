@@ -1,0 +1,1 @@
+"""Messages in bulk: ranges, digests, engines and the Spark data source."""

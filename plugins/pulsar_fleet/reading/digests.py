@@ -1,0 +1,174 @@
+"""Digests of messages that add up: per bucket, in any order, over any number of tasks (pure).
+
+A message's content is encoded canonically and hashed with xxh3-128. A bucket holds the number of messages and the sums
+of the four 32-bit lanes of their hashes: equal multisets give equal buckets, and two different ones agree by accident
+about once in 2^128. Sums, not XOR: a message lost twice would cancel out. The order digest T = Σ ordinal · hash (mod
+2^64) is kept for a range as a whole and merges by T(xy) = T(x) + T(y) + |x| · S(y).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import numpy as np
+import xxhash
+
+from pulsar_fleet.cluster.json import JsonObject
+
+ENCODING_VERSION = 1
+BUCKETS = 256
+ALL = -1
+"""The bucket number under which a range's row for all its messages travels."""
+
+_WORD = 1 << 64
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+class StoredMessage(Protocol):
+    """What of a message is compared; the pulsar client's own messages have it."""
+
+    def data(self) -> bytes: ...
+    def partition_key(self) -> str: ...
+    def ordering_key(self) -> str: ...
+    def event_timestamp(self) -> int: ...
+    def publish_timestamp(self) -> int: ...
+    def has_null_value(self) -> bool: ...
+    def properties(self) -> Mapping[str, str]: ...
+
+
+def own_properties(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The application's properties, sorted; those that the replicator adds (`__MSG_PROP_…`) are left out."""
+    return sorted(item for item in properties.items() if not item[0].startswith("__MSG_PROP_"))
+
+
+def encode(message: StoredMessage, *, publish_time: bool) -> bytes:
+    """The canonical bytes of a message (version 1): fields in quotes, escaped to ASCII, then the payload.
+
+    Quoting delimits every field, so ("ab", "c") and ("a", "bc") differ. Left out are ids, producer, schema version and
+    what else legitimately differs between a message and its copy.
+    """
+    properties = message.properties()
+    header = (
+        f"{message.event_timestamp()},{message.publish_timestamp() if publish_time else 0},"
+        f"{message.partition_key()!a},{message.ordering_key()!a},{int(message.has_null_value())},"
+        f"{own_properties(properties) if properties else []!a}|"
+    )
+    return header.encode() + message.data()
+
+
+def digest(message: StoredMessage, *, publish_time: bool) -> bytes:
+    """16 bytes: xxh3-128 of the canonical encoding."""
+    return xxhash.xxh3_128_digest(encode(message, publish_time=publish_time))
+
+
+def bucket_of(content: bytes, buckets: int) -> int:
+    """The bucket of a message by the first two bytes of its digest `content`."""
+    return (content[0] | content[1] << 8) % buckets
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A multiset of messages: how many, and the four lane sums of their hashes."""
+
+    count: int = 0
+    lanes: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    def __add__(self, other: Sums) -> Sums:
+        a, b = self.lanes, other.lanes
+        return Sums(self.count + other.count, (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]))
+
+
+@dataclass(frozen=True, slots=True)
+class DigestRow:
+    """What one range contributes to one bucket, or to `ALL`; only that row has an order digest.
+
+    :param problem: why the range could not be read; then it contributes nothing else.
+    """
+
+    pair: int
+    index: int
+    bucket: int
+    sums: Sums = Sums()
+    order: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDigest:
+    """What a topic holds between its bounds.
+
+    :param problems: why ranges could not be read; with any, the sums are not those of the topic.
+    """
+
+    buckets: Mapping[int, Sums] = field(default_factory=dict)
+    all: Sums = Sums()
+    order: int = 0
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def fold(cls, rows: Iterable[DigestRow]) -> Self:
+        """Put the rows of one topic's ranges together; they may come in any order, each once."""
+        buckets: dict[int, Sums] = {}
+        whole, order = Sums(), 0
+        problems: list[str] = []
+        for row in sorted(rows, key=lambda row: row.index):
+            if row.problem:
+                problems.append(row.problem)
+            elif row.bucket == ALL:
+                hashes = row.sums.lanes[0] + (row.sums.lanes[1] << 32)
+                order = (order + row.order + whole.count * hashes) % _WORD
+                whole += row.sums
+            else:
+                buckets[row.bucket] = buckets.get(row.bucket, Sums()) + row.sums
+        return cls(buckets, whole, order, tuple(problems))
+
+    def to_json(self) -> JsonObject:
+        """The proof that goes into evidence: counts and sums of the whole, in hexadecimal."""
+        lanes = "".join(f"{lane % _WORD:016x}" for lane in self.all.lanes)
+        return {"encoding": ENCODING_VERSION, "messages": self.all.count, "sums": lanes, "order": f"{self.order:016x}"}
+
+
+def differing_buckets(left: TopicDigest, right: TopicDigest) -> frozenset[int]:
+    """Buckets whose messages are not the same on both sides."""
+    numbers = left.buckets.keys() | right.buckets.keys()
+    return frozenset(number for number in numbers if left.buckets.get(number) != right.buckets.get(number))
+
+
+class RangeDigester:
+    """Adds up the messages of one range; batches are summed in numpy, because messages come by the million."""
+
+    def __init__(self, buckets: int = BUCKETS) -> None:
+        self._counts = np.zeros(buckets, np.int64)
+        self._lanes = np.zeros((4, buckets), np.int64)
+        self._order = 0
+        self._seen = 0
+
+    def add(self, digests: Sequence[bytes]) -> None:
+        """Add messages that follow those added before."""
+        words = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+        numbers = ((words[:, 0] & np.uint64(0xFFFF)) % np.uint64(len(self._counts))).astype(np.int64)
+        ordinals = np.arange(self._seen + 1, self._seen + len(words) + 1, dtype=np.uint64)
+        self._order = (self._order + int(np.add.reduce(ordinals * words[:, 0], dtype=np.uint64))) % _WORD
+        self._seen += len(words)
+        np.add.at(self._counts, numbers, 1)
+        lanes = (words[:, 0] & _LOW, words[:, 0] >> _HALF, words[:, 1] & _LOW, words[:, 1] >> _HALF)
+        for total, lane in zip(self._lanes, lanes, strict=True):
+            np.add.at(total, numbers, lane.astype(np.int64))
+
+    def rows(self, pair: int, index: int) -> list[DigestRow]:
+        """One row per bucket that holds messages, and one for all; nothing for a range without messages."""
+        if not self._seen:
+            return []
+        rows = [
+            DigestRow(pair, index, int(n), _sums(self._counts[n], self._lanes[:, n])) for n in self._counts.nonzero()[0]
+        ]
+        whole = _sums(self._seen, self._lanes.sum(axis=1))
+        return [*rows, DigestRow(pair, index, ALL, whole, self._order)]
+
+
+def _sums(count: int, lanes: Iterable[int]) -> Sums:
+    first, second, third, fourth = (int(lane) for lane in lanes)
+    return Sums(int(count), (first, second, third, fourth))

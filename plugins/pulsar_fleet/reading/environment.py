@@ -1,0 +1,50 @@
+"""A cluster's connection for a process that has no Airflow: addresses as values, credentials from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+
+
+class Side(StrEnum):
+    """The two clusters of a comparison."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+_VARIABLES = {
+    # Spark masks values whose name contains "secret" in its logs and pages, so the token's has it.
+    "token": "TOKEN_SECRET",
+    "token_file": "TOKEN_FILE",
+    "tls_trust_file": "TLS_TRUST_FILE",
+    "tls_certificate_file": "TLS_CERTIFICATE_FILE",
+    "tls_key_file": "TLS_KEY_FILE",
+}
+
+
+def _variable(side: Side, suffix: str) -> str:
+    return f"PULSAR_FLEET_{side.upper()}_{suffix}"
+
+
+def credentials_environment(side: Side, connection: ClusterConnection) -> dict[str, str]:
+    """The environment variables that hand the credentials of `connection` to another process. **Holds secrets.**"""
+    given = ((suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items())
+    return {_variable(side, suffix): value for suffix, value in given if value}
+
+
+def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Those credential variables of both sides that are set, to hand them on. **Holds secrets.**"""
+    names = (_variable(side, suffix) for side in Side for suffix in _VARIABLES.values())
+    return {name: environment[name] for name in names if environment.get(name)}
+
+
+def connection_from_environment(
+    side: Side, *, name: str, admin_url: str, service_url: str, environment: Mapping[str, str] = os.environ
+) -> ClusterConnection:
+    """The connection of one side, with what `credentials_environment` gave to this process."""
+    credentials = {field: environment.get(_variable(side, suffix)) or None for field, suffix in _VARIABLES.items()}
+    return ClusterConnection(name=name, admin_url=admin_url, service_url=service_url, **credentials)  # type: ignore[arg-type]

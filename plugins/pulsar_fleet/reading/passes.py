@@ -1,0 +1,112 @@
+"""The two passes over messages, for any engine: add them up, and list those that may differ."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import xxhash
+
+from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
+from pulsar_fleet.reading.ranges import Range
+
+log = logging.getLogger(__name__)
+
+_SUM_EVERY = 16_384
+
+
+class Engine(Protocol):
+    """A way to read stored messages."""
+
+    def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
+        """All messages of the range in order, in lists; each is a `StoredMessage` with an id and a producer's name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One message as it lies on one side, with what is needed to say how it differs from another.
+
+    Times are milliseconds since 1970; `event_time` is 0 when not set; `batch` is -1 outside of a batch. The payload is
+    shown by its digest and its size in bytes only: it may be large, and is not ours to copy.
+    """
+
+    pair: int
+    digest: str
+    ledger: int
+    entry: int
+    batch: int
+    publish_time: int
+    event_time: int
+    key: str
+    ordering_key: str
+    null: bool
+    properties: str
+    payload: str
+    size: int
+    producer: str
+
+
+def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
+    """Digests of a range, one row a bucket; or one row with the reason why it could not be read as a whole.
+
+    A failure that may pass is tried once more. The reason travels as a row so that one unreadable topic leaves the
+    verdicts of the others.
+    """
+    for last_try in (False, True):
+        try:
+            return _sums(engine, wanted, buckets)
+        except Transient as error:
+            log.info("%s: %s", "gave up" if last_try else "reading again", error)
+            problem = str(error)
+        except (FleetError, UnicodeDecodeError) as error:
+            problem = f"{wanted.topic}: {error}" if isinstance(error, UnicodeDecodeError) else str(error)
+            break
+    return [DigestRow(wanted.pair, wanted.index, ALL, problem=problem)]
+
+
+def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
+    digester = RangeDigester(buckets)
+    waiting: list[bytes] = []
+    for messages in engine.read(wanted):
+        waiting.extend(digest(message, publish_time=wanted.publish_time) for message in messages)
+        if len(waiting) >= _SUM_EVERY:
+            digester.add(waiting)
+            waiting = []
+    if waiting:
+        digester.add(waiting)
+    return digester.rows(wanted.pair, wanted.index)
+
+
+def list_messages(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> Iterator[Sighting]:
+    """The messages of a range that fall into the buckets `only`."""
+    for messages in engine.read(wanted):
+        for message in messages:
+            content = digest(message, publish_time=wanted.publish_time)
+            if bucket_of(content, buckets) in only:
+                yield _sighting(message, wanted, content)
+
+
+def _sighting(message: Any, wanted: Range, content: bytes) -> Sighting:
+    lies = message.message_id()
+    payload = message.data()
+    return Sighting(
+        pair=wanted.pair,
+        digest=content.hex(),
+        ledger=lies.ledger_id(),
+        entry=lies.entry_id(),
+        batch=lies.batch_index(),
+        publish_time=message.publish_timestamp(),
+        event_time=message.event_timestamp(),
+        key=message.partition_key(),
+        ordering_key=message.ordering_key(),
+        null=message.has_null_value(),
+        properties=json.dumps(own_properties(message.properties())),
+        payload=xxhash.xxh3_128_hexdigest(payload),
+        size=len(payload),
+        producer=message.producer_name(),
+    )

@@ -1,0 +1,81 @@
+"""Where a replicated entry came from: the mapping from a copy's entries to the source's positions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.position import Position
+
+SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """The entries that a topic holds, in order.
+
+    :param runs: (ledger, number of entries) without empty ledgers.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, internal_stats: JsonObject) -> Ledgers:
+        """Read `internalStats`; the open ledger's own count is 0 there, so its end is `lastConfirmedEntry`."""
+        last = Position.parse(internal_stats["lastConfirmedEntry"])
+        counted = (
+            (ledger["ledgerId"], last.entry + 1 if ledger["ledgerId"] == last.ledger else int(ledger["entries"]))
+            for ledger in internal_stats["ledgers"]
+            if ledger["ledgerId"] <= last.ledger
+        )
+        return cls(tuple((ledger, entries) for ledger, entries in counted if entries > 0))
+
+    def __len__(self) -> int:
+        return sum(entries for _, entries in self.runs)
+
+    def at(self, index: int) -> Position:
+        """The `index`-th entry (0-based)."""
+        for ledger, entries in self.runs:
+            if index < entries:
+                return Position(ledger, index)
+            index -= entries
+        raise IndexError(index)
+
+    def count_after(self, position: Position) -> int:
+        """Entries behind `position`."""
+        return sum(
+            entries if ledger > position.ledger else max(0, entries - 1 - position.entry)
+            for ledger, entries in self.runs
+            if ledger >= position.ledger
+        )
+
+
+async def source_position(copy: AdminClient, topic: TopicName, entry: Position) -> Position | None:
+    """The source's position of one entry of a copy; None for an entry that was published there directly.
+
+    Asked over HTTP, because the client shows the property on unbatched messages only (observed).
+    """
+    headers = await copy.entry_properties(topic, entry)
+    properties = json.loads(headers.get("x-pulsar-property") or "{}")
+    found = properties.get(SOURCE_POSITION)
+    return Position.parse(found) if found else None
+
+
+async def count_up_to(copy: AdminClient, topic: TopicName, ledgers: Ledgers, source: Position) -> int:
+    """How many of the copy's first entries have a source position up to and including `source`.
+
+    Replicated entries keep their order and lie before what was published on the copy after the switch, so this is a
+    binary search: about 17 calls for 100,000 entries.
+    """
+    low, high = 0, len(ledgers)
+    while low < high:
+        middle = (low + high) // 2
+        found = await source_position(copy, topic, ledgers.at(middle))
+        if found is not None and found <= source:
+            low = middle + 1
+        else:
+            high = middle
+    return low

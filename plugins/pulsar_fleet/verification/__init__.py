@@ -1,0 +1,1 @@
+"""Prove that two clusters hold the same messages."""

@@ -1,0 +1,175 @@
+"""What is to be verified, with its bounds frozen: the document that a job gets (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
+from typing import Self
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.reading.digests import BUCKETS
+from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, Range, TopicBounds, cut, group
+
+SCHEMA_VERSION = 1
+
+
+class Mapping(StrEnum):
+    """How entries of the target belong to entries of the source."""
+
+    AUTO = "auto"
+    """`replicated` where the namespace replicates to the target or a topic's first entry says where it is from."""
+    REPLICATED = "replicated"
+    """The target's entries carry their source position; what was published directly on the target is left out."""
+    WHOLE = "whole"
+    """Everything against everything: both sides were written by producers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a cluster answers; credentials travel apart, in the environment."""
+
+    name: str
+    admin_url: str
+    service_url: str
+
+    @classmethod
+    def of(cls, connection: ClusterConnection, name: str) -> Self:
+        """The addresses of a connection, under the name by which findings call the cluster."""
+        return cls(name, connection.admin_url, connection.require_service_url())
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One topic on both sides, each between its bounds.
+
+    :param publish_time: whether publish times must be equal too.
+    :param notes: what a reader of the verdict has to know, such as a beginning that retention has removed.
+    """
+
+    topic: str
+    source: TopicBounds
+    target: TopicBounds
+    publish_time: bool = False
+    notes: tuple[str, ...] = ()
+
+    def bounds(self, side: Side) -> TopicBounds:
+        """The bounds on one side."""
+        return self.source if side is Side.SOURCE else self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that was decided without reading a message.
+
+    :param different: True when it proves a difference, False when it only prevents a proof.
+    :param scope: a topic, or a namespace when it holds for all of it.
+    """
+
+    namespace: str
+    scope: str
+    different: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """Namespaces to verify between two clusters.
+
+    :param examples: how many differences are named per topic.
+    """
+
+    source: Address
+    target: Address
+    namespaces: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    problems: tuple[Problem, ...] = ()
+    buckets: int = BUCKETS
+    examples: int = 20
+    entries_per_range: int = ENTRIES_PER_RANGE
+
+    def address(self, side: Side) -> Address:
+        """The cluster on one side."""
+        return self.source if side is Side.SOURCE else self.target
+
+    @property
+    def entries(self) -> int:
+        """Entries to read on both sides; a batch is one entry."""
+        return sum(len(pair.source) + len(pair.target) for pair in self.pairs)
+
+    def groups(self, side: Side, pairs: Sequence[int] | None = None) -> list[list[Range]]:
+        """What is read on one side, per task; of all pairs, or of those with the numbers `pairs`."""
+        numbers = range(len(self.pairs)) if pairs is None else pairs
+        ranges = chain.from_iterable(self._cut(number, side) for number in numbers)
+        return group(ranges, entries_per_task=self.entries_per_range)
+
+    def _cut(self, number: int, side: Side) -> list[Range]:
+        pair = self.pairs[number]
+        return list(
+            cut(
+                pair.bounds(side),
+                pair=number,
+                publish_time=pair.publish_time,
+                entries_per_range=self.entries_per_range,
+            )
+        )
+
+    def to_bytes(self) -> bytes:
+        """As a JSON document."""
+        return json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "source": _address_json(self.source),
+                "target": _address_json(self.target),
+                "namespaces": self.namespaces,
+                "pairs": [_pair_json(pair) for pair in self.pairs],
+                "problems": [[each.namespace, each.scope, each.different, each.reason] for each in self.problems],
+                "buckets": self.buckets,
+                "examples": self.examples,
+                "entries_per_range": self.entries_per_range,
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read what `to_bytes` wrote; another version's document is `Rejected`."""
+        found: JsonObject = json.loads(content)
+        if found.get("schema_version") != SCHEMA_VERSION:
+            raise Rejected(
+                f"The verification request has version {found.get('schema_version')!r}, this job reads "
+                f"{SCHEMA_VERSION}: use the job and the package of one release."
+            )
+        return cls(
+            source=Address(**found["source"]),
+            target=Address(**found["target"]),
+            namespaces=tuple(found["namespaces"]),
+            pairs=tuple(_pair_from(each) for each in found["pairs"]),
+            problems=tuple(Problem(*each) for each in found["problems"]),
+            buckets=int(found["buckets"]),
+            examples=int(found["examples"]),
+            entries_per_range=int(found["entries_per_range"]),
+        )
+
+
+def _address_json(address: Address) -> JsonObject:
+    return {"name": address.name, "admin_url": address.admin_url, "service_url": address.service_url}
+
+
+def _pair_json(pair: Pair) -> JsonObject:
+    return {
+        "topic": pair.topic,
+        "source": pair.source.to_json(),
+        "target": pair.target.to_json(),
+        "publish_time": pair.publish_time,
+        "notes": pair.notes,
+    }
+
+
+def _pair_from(found: JsonObject) -> Pair:
+    source, target = TopicBounds.from_json(found["source"]), TopicBounds.from_json(found["target"])
+    return Pair(str(found["topic"]), source, target, bool(found["publish_time"]), tuple(found["notes"]))

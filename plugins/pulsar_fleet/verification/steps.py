@@ -1,0 +1,91 @@
+"""The steps of a verification: freeze, read (here or in a Spark job), check again, record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upath import UPath
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.records.artefacts import Reference
+from pulsar_fleet.records.run import Run
+from pulsar_fleet.verification.freezing import Freezer
+from pulsar_fleet.verification.rechecking import recheck
+from pulsar_fleet.verification.request import Mapping, VerifyRequest
+from pulsar_fleet.verification.text import namespace_summary
+from pulsar_fleet.verification.verdict import Verification
+
+REQUEST = "verification/request.json"
+RESULT = "verification/result.json"
+VERDICT = "verification/verdict.json"
+
+
+async def freeze_bounds(
+    source: AdminClient,
+    target: AdminClient,
+    namespaces: Sequence[NamespaceName],
+    *,
+    mapping: Mapping = Mapping.AUTO,
+    examples: int = 20,
+) -> VerifyRequest:
+    """Decide what is compared: the source's end now, and on the target what came from there.
+
+    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty calls a topic.
+    """
+    request = await Freezer(source, target, mapping=mapping).freeze(namespaces)
+    return replace(request, examples=examples)
+
+
+async def verify_in_process(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
+    """Read and compare here, message by message: for namespaces of up to about a million messages."""
+    found = await asyncio.to_thread(_judge_here, source, target, request)
+    return await recheck(source, target, request, found)
+
+
+def hand_over(run: Run, request: VerifyRequest) -> tuple[str, str]:
+    """Store the request for a Spark job; returns the two URIs that the job wants: its request and its result."""
+    reference = run.artefacts.write(run.id, REQUEST, request.to_bytes())
+    return reference.uri, str(run.artefacts.folder(run.id) / RESULT)
+
+
+async def conclude(
+    run: Run, source: AdminClient, target: AdminClient, request: VerifyRequest, result_uri: str
+) -> Verification:
+    """Take the result that a Spark job left, check that it still holds, and record it. `Missing` if there is none."""
+    try:
+        content = UPath(result_uri).read_bytes()
+    except OSError as error:
+        raise Missing(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
+    found = await recheck(source, target, request, Verification.from_bytes(content))
+    record(run, found)
+    return found
+
+
+def record(run: Run, found: Verification) -> Reference:
+    """Keep the verdicts: the document as an artefact, one line per namespace in the ledger. Again replaces both."""
+    document = run.artefacts.write(run.id, VERDICT, found.to_bytes())
+    for each in found.namespaces:
+        run.ledger.record_verdict(
+            run.id,
+            each.namespace,
+            verdict=each.verdict,
+            messages=each.messages,
+            summary=namespace_summary(each),
+            artefact=document.to_json(),
+        )
+    return document
+
+
+def _judge_here(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
+    # Loads the pulsar client and numpy, which nothing that only plans needs.
+    from pulsar_fleet.reading.client import ClientEngine
+    from pulsar_fleet.verification.in_process import InProcess
+    from pulsar_fleet.verification.judge import judge
+
+    with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
+        return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))

@@ -1,0 +1,63 @@
+"""Compare the messages of two clusters, as a Spark job.
+
+    spark-submit --py-files pulsar_fleet-….zip verify_messages.py --request URI --result URI
+
+The request names topics with frozen bounds; the result holds a verdict per topic and names the messages that differ.
+Both are JSON documents in the artefact store. Credentials come from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET,
+…_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET). A difference is a result: the exit status is 0. It is 1 when
+the comparison could not be carried out, and then there is no result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from upath import UPath
+
+from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.verification.judge import judge
+from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.spark import InSpark, open_session
+from pulsar_fleet.verification.text import verification_text
+
+log = logging.getLogger("verify_messages")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the job; a failure of its own ends it with status 1."""
+    parser = argparse.ArgumentParser(description="Compare the messages of two Pulsar clusters.")
+    parser.add_argument("--request", required=True, help="URI of the request document")
+    parser.add_argument("--result", required=True, help="URI under which the result is written")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        compare(given.request, given.result)
+    except (FleetError, OSError) as error:
+        raise SystemExit(f"The comparison was not carried out: {error}") from error
+
+
+def compare(request_uri: str, result_uri: str) -> None:
+    """Read the request, compare, write the result; an earlier result is removed first, so that none is ever stale."""
+    result = UPath(result_uri)
+    result.unlink(missing_ok=True)
+    request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
+    log.info("%s → %s: %d topics, %d entries to read", request.source.name, request.target.name, *_sizes(request))
+    session = open_session("verify-messages")
+    try:
+        found = judge(request, InSpark(session))
+    finally:
+        session.stop()
+    result.parent.mkdir(parents=True, exist_ok=True)
+    result.write_bytes(found.to_bytes())
+    log.info("verdict %s\n%s", found.verdict, verification_text(found))
+
+
+def _sizes(request: VerifyRequest) -> tuple[int, int]:
+    return len(request.pairs), request.entries
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
