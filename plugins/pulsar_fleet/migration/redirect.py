@@ -1,0 +1,91 @@
+"""The address that blue hands to its clients: stored in full, read back, flagged only when it is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A `ClusterUrl` with all four addresses.
+
+    :param placeholders: keys that hold an address on which nobody listens, because green has no service of that kind.
+    """
+
+    document: JsonObject
+    placeholders: tuple[str, ...]
+
+
+def redirect_to(green: ClusterConnection) -> Redirect:
+    """All four addresses of green.
+
+    A kind that green does not offer is filled with the other one's host and the usual port: Java 3.0 and 3.1 clients
+    fail on a redirect without a TLS address even when they do not use TLS (observed).
+    """
+    admin, service = urlsplit(green.admin_url), urlsplit(green.require_service_url())
+    secure_admin, secure_service = admin.scheme == "https", service.scheme == "pulsar+ssl"
+    document = {
+        "serviceUrl": f"http://{admin.hostname}:8080" if secure_admin else green.admin_url.rstrip("/"),
+        "serviceUrlTls": green.admin_url.rstrip("/") if secure_admin else f"https://{admin.hostname}:8443",
+        "brokerServiceUrl": f"pulsar://{service.hostname}:6650" if secure_service else green.service_url,
+        "brokerServiceUrlTls": green.service_url if secure_service else f"pulsar+ssl://{service.hostname}:6651",
+    }
+    placeholders = (
+        "serviceUrl" if secure_admin else "serviceUrlTls",
+        "brokerServiceUrl" if secure_service else "brokerServiceUrlTls",
+    )
+    return Redirect(document, placeholders)
+
+
+async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:
+    """What the cluster redirects to, None if nothing was ever stored (the broker answers 404 then)."""
+    try:
+        return dict(await admin.get(f"/clusters/{cluster}/migrate"))
+    except Missing:
+        return None
+
+
+async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
+    """Make `redirect` the address for blue's clients, without flagging the cluster; True if it had to be written.
+
+    The broker takes any cluster name and any address with 200, so the answer is read back. `Refused` if it differs.
+    """
+    if _matches(await stored_redirect(blue, cluster), redirect):
+        return False
+    await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
+    if not _matches(await stored_redirect(blue, cluster), redirect):
+        raise Refused(
+            f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
+            f"Look at GET /admin/v2/clusters/{cluster}/migrate.",
+            cluster=cluster,
+        )
+    return True
+
+
+async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: bool) -> None:
+    """Flag a namespace as migrated, or clear the flag, and read it back.
+
+    The broker answers 204 for a namespace that does not exist, and one created later is born closed: so it is
+    looked up first. `Missing` then; `Refused` if the flag did not stick.
+    """
+    policies = await blue.namespace(namespace)
+    if policies is None:
+        raise Missing(f"Namespace {namespace} does not exist on {blue.connection.name}; the flag was not set.")
+    if bool(policies.get("migrated")) is migrated:
+        return
+    await blue.post(f"/namespaces/{namespace.path}/migration", migrated)
+    after = await blue.namespace(namespace)
+    if after is None or bool(after.get("migrated")) is not migrated:
+        raise Refused(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
+
+
+def _matches(stored: JsonObject | None, redirect: Redirect) -> bool:
+    address = (stored or {}).get("migratedClusterUrl") or {}
+    return all(address.get(key) == value for key, value in redirect.document.items())

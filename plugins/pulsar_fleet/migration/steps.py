@@ -1,0 +1,184 @@
+"""The steps of a migration, in the order of the runbook. Each may be run again at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pulsar_fleet.change.findings import Finding, blockers, count_line
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration import gates
+from pulsar_fleet.migration.drain import Progress
+from pulsar_fleet.migration.freeze import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, freeze, remember, thaw
+from pulsar_fleet.migration.moves import Move, Moves, plan_move
+from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
+from pulsar_fleet.migration.redirect import redirect_to
+from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
+from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
+from pulsar_fleet.migration.switch import switch, terminated
+from pulsar_fleet.migration.watch import finish, look
+from pulsar_fleet.records.artefacts import Reference
+from pulsar_fleet.records.run import Run
+
+log = logging.getLogger(__name__)
+
+MOVES = "moves.json"
+FINDINGS = "findings.json"
+BEFORE = "blue-before.json"
+SWITCHED = "switched.json"
+LIVE_ENTRIES = 20
+"""Entries per partition that may be on their way while producers write: at most about a second's worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two clusters of a migration."""
+
+    blue: ClusterConnection
+    green: ClusterConnection
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
+        """A client for each side."""
+        async with AdminClient(self.blue) as blue, AdminClient(self.green) as green:
+            yield blue, green
+
+
+async def check(
+    sides: Sides, run: Run, names: Sequence[NamespaceName], strategy: Strategy | None
+) -> tuple[Reference, tuple[Finding, ...]]:
+    """Evaluate every gate and decide how each namespace moves. Changes nothing; loads the topics on blue.
+
+    :raises Refused: there are blockers; the message names each of them.
+    """
+    await require_reachable(sides.green)
+    async with sides.open() as (blue, green):
+        on_blue, on_green = await asyncio.gather(survey_cluster(blue), survey_cluster(green))
+        facts = tuple([await survey_namespace(blue, green, name) for name in names])
+    found = gates.check(on_blue, on_green, sides.green.require_service_url(), facts)
+    run.artefacts.write_json(run.id, FINDINGS, [finding.to_json() for finding in found])
+    for finding in found:
+        log.warning("%s", finding.text())
+    if stopping := blockers(found):
+        listed = "\n".join(finding.text() for finding in stopping)
+        raise Refused(f"{count_line(found)}. Nothing has been changed.\n{listed}")
+    moves = Moves(on_blue.name, on_green.name, tuple(plan_move(one, strategy) for one in facts))
+    for move in moves.moves:
+        log.info("%s: %s, because %s", move.namespace, move.strategy, move.reason)
+        run.ledger.enter_phase(run.id, str(move.namespace), Phase.CHECKED, {"strategy": move.strategy.value})
+    return run.artefacts.write_json(run.id, MOVES, moves.to_json()), found
+
+
+async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
+    """Remember how blue is, then stop everything on it that could unload a topic, and load every partition.
+
+    Called again it keeps what was remembered first: the overrides of this run are never taken for the original.
+    """
+    async with sides.open() as (blue, _green):
+        known = run.artefacts.find(run.id, BEFORE)
+        if known is None:
+            before = await remember(blue, [move.namespace for move in moves.moves])
+            known = run.artefacts.write_json(run.id, BEFORE, before.to_json())
+        settings = dict(FROZEN_SETTINGS)
+        if any(move.strategy is Strategy.REPLICATE for move in moves.moves):
+            settings |= dict([REPLICATION_START])
+        await freeze(blue, settings)
+        for move in moves.moves:
+            await survey_partitions(blue, move.partitions)
+            run.ledger.enter_phase(run.id, str(move.namespace), Phase.FROZEN)
+    return known
+
+
+async def start_replication(sides: Sides, moves: Moves) -> int:
+    """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many."""
+    replicated = _replicated(moves)
+    async with sides.open() as (blue, _green):
+        if replicated:
+            await introduce(blue, moves.green, sides.green)
+        for move in replicated:
+            await allow_cluster(blue, move.namespace.tenant, moves.green)
+            await set_replication(blue, moves.blue, move.namespace, [moves.blue, moves.green])
+            # A replicator starts when its topic is loaded.
+            await survey_partitions(blue, move.partitions)
+    return len(replicated)
+
+
+async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
+    """Whether green has caught up with blue, and a line that says how far it is.
+
+    Under live traffic a few entries are always on their way; the switch itself waits for none, with writers quieted.
+    """
+    async with sides.open() as (blue, _green):
+        lags = [await replication_lag(blue, moves.green, list(move.partitions)) for move in _replicated(moves)]
+    unlinked = [topic for lag in lags for topic in lag.unlinked]
+    entries = sum(lag.entries for lag in lags)
+    caught_up = not unlinked and entries <= LIVE_ENTRIES * sum(len(move.partitions) for move in _replicated(moves))
+    late = f"; no link yet for {unlinked[0]}" if unlinked else ""
+    return caught_up, f"{entries:,} entries still to replicate{late}"
+
+
+async def switch_over(sides: Sides, run: Run, moves: Moves, before: Frozen) -> Reference:
+    """Switch one namespace after the other; what is done already is only confirmed."""
+    redirect = redirect_to(sides.green)
+    if redirect.placeholders:
+        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
+    known = run.artefacts.find(run.id, SWITCHED)
+    done: dict[str, JsonObject] = run.artefacts.read_json(known) if known else {}
+    async with sides.open() as (blue, green):
+        for move in moves.moves:
+            name = str(move.namespace)
+            if name in done and await terminated(blue, move):
+                continue
+            run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
+            result = await switch(blue, green, move, redirect=redirect, rate=before.publish_rates[name])
+            done[name] = result.to_json()
+            known = run.artefacts.write_json(run.id, SWITCHED, done)
+            run.ledger.enter_phase(run.id, name, Phase.SWITCHED, result.to_json())
+    if known is None:
+        raise Refused("No namespace was selected; nothing was switched.")
+    return known
+
+
+async def drain_progress(sides: Sides, moves: Moves) -> tuple[Progress, ...]:
+    """Where every namespace stands between blue and green."""
+    async with sides.open() as (blue, green):
+        return await look(blue, green, moves.moves)
+
+
+async def clean_up(sides: Sides, run: Run, moves: Moves, before: Frozen) -> int:
+    """End replication and remove carried subscriptions on blue; only after the verdict. Returns how many it removed."""
+    removed = 0
+    async with sides.open() as (blue, _green):
+        for move in moves.moves:
+            removed += await finish(
+                blue,
+                move,
+                own=moves.blue,
+                replication=before.replication[str(move.namespace)],
+                ledger=run.ledger,
+                run=run.id,
+            )
+            run.ledger.enter_phase(run.id, str(move.namespace), Phase.FINISHED)
+    return removed
+
+
+async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool) -> tuple[str, ...]:
+    """Restore what `hold_still` and `switch_over` overrode on blue; returns what had to be restored.
+
+    :param delete_topics: let blue delete inactive topics again even after namespaces were handed over.
+    """
+    handed_over = any(not is_reversible(Phase(entry.phase)) for entry in run.ledger.phases(run.id))
+    keep = frozenset({DELETION}) if handed_over and not delete_topics else frozenset[str]()
+    async with sides.open() as (blue, _green):
+        return await thaw(blue, before, keep=keep)
+
+
+def _replicated(moves: Moves) -> list[Move]:
+    return [move for move in moves.moves if move.strategy is Strategy.REPLICATE]

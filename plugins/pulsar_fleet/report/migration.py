@@ -1,0 +1,115 @@
+"""The report of a migration, from the run's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pulsar_fleet.change.findings import Finding, findings_markdown
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.migration.moves import Moves
+from pulsar_fleet.migration.phases import Phase, is_reversible
+from pulsar_fleet.migration.steps import FINDINGS, MOVES, SWITCHED
+from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
+from pulsar_fleet.records.run import Run
+
+
+def migration_report(run: Run, failed: Sequence[str]) -> str:
+    """Markdown: first whether something is wrong, then what happened, then what is left to do."""
+    moves = _moves(run)
+    phases = run.ledger.phases(run.id)
+    verdicts = run.ledger.verdicts(run.id)
+    parts = [
+        _headline(moves, phases, verdicts, failed),
+        _phase_table(phases),
+        _switches(_document(run, SWITCHED) or {}),
+        _verdict_lines(verdicts),
+        _findings(_document(run, FINDINGS) or []),
+        _left(moves, phases),
+        f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _headline(
+    moves: Moves | None,
+    phases: Sequence[RecordedPhase],
+    verdicts: Sequence[RecordedVerdict],
+    failed: Sequence[str],
+) -> str:
+    if failed:
+        reached = {entry.namespace: Phase(entry.phase) for entry in phases}
+        held = [name for name, phase in reached.items() if not is_reversible(phase)]
+        state = f"Already handed over: {', '.join(held)}." if held else "No namespace was handed over; nothing is lost."
+        return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
+    finished = {entry.namespace for entry in phases if entry.phase == Phase.FINISHED}
+    if moves is None or not finished:
+        return "## Dry run: every gate holds\n\nNothing has been changed."
+    topics = sum(len(move.topics) for move in moves.moves)
+    messages = sum(verdict.messages for verdict in verdicts)
+    return (
+        f"## Migrated {len(finished)} namespaces, {topics} topics, from {moves.blue} to {moves.green}\n\n"
+        f"{sum(move.producers for move in moves.moves)} producers and "
+        f"{sum(move.consumers for move in moves.moves)} consumers arrived. "
+        f"{messages:,} messages compared, equal on both sides."
+    )
+
+
+def _phase_table(phases: Sequence[RecordedPhase]) -> str:
+    if not phases:
+        return ""
+    rows = []
+    begun: dict[str, datetime] = {}
+    for entry in phases:
+        begun.setdefault(entry.namespace, entry.at)
+        seconds = (entry.at - begun[entry.namespace]).total_seconds()
+        rows.append(f"| `{entry.namespace}` | {entry.phase} | {entry.at:%H:%M:%S} | {seconds:.1f} s |")
+    return "\n".join(["| namespace | phase | at (UTC) | since the first |", "| --- | --- | --- | --- |", *rows])
+
+
+def _switches(switched: JsonObject) -> str:
+    lines = []
+    for name, result in switched.items():
+        lines.append(f"`{name}`: writers were held to 1 message/s for {result['throttled_seconds']:.1f} s.")
+        lines += [
+            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']} unread entries "
+            f"continue on green, {placed['redelivered']} of them acknowledged before and delivered again."
+            for placed in result["placed"]
+        ]
+        window = result["window"]
+        lines.append(
+            f"* Duplicates to expect: {sum(window.values())} messages, written on blue after the subscriptions "
+            "had been placed on green; each subscription with consumers gets them from both sides."
+            if window
+            else "* Duplicates to expect: none."
+        )
+    return "\n".join(lines)
+
+
+def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:
+    return "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts)
+
+
+def _findings(documents: Sequence[JsonObject]) -> str:
+    return findings_markdown([Finding.from_json(document) for document in documents])
+
+
+def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
+    if moves is None or not any(entry.phase == Phase.SWITCHED for entry in phases):
+        return ""
+    return (
+        f"**Left to do.** {moves.blue} keeps redirecting until the applications' configuration names {moves.green}: "
+        "leave it running. Topics that are created from now on are seen only by consumers that were restarted against "
+        f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
+        "pattern were restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
+    )
+
+
+def _moves(run: Run) -> Moves | None:
+    document = _document(run, MOVES)
+    return Moves.from_json(document) if document else None
+
+
+def _document(run: Run, name: str) -> Json:
+    reference = run.artefacts.find(run.id, name)
+    return run.artefacts.read_json(reference) if reference else None
