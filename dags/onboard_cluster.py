@@ -1,0 +1,66 @@
+"""### Bring a cluster into the fleet: copy everything that another cluster holds, except messages
+
+1. **Snapshot** — tenants, namespaces and their policies, topics, schemas, topic policies and subscriptions of both
+   sides are read; no topic is loaded.
+2. **Plan** — what cannot work together stops the run; what the target lacks becomes a plan. Nothing is ever deleted:
+   what exists only on the target is named and left alone.
+3. **Apply** — each change reads the live value, writes, reads back, and is recorded with before and after.
+4. **Prove** — the target is read again; the run is green only if nothing is left to plan.
+
+*Dry run* stops after the plan. The page `docs/onboard_cluster.md` says what to do at each stop.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import Param, dag
+
+from pulsar_fleet.airflow.params import connection_param
+from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.runbooks import onboarding
+
+PARAMS = {
+    "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that is copied. It is only read."),
+    "target": connection_param("pulsar_green", "Target", "Connection of the cluster that receives the copy."),
+    "selection": Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": r"^[\w=:.-]+(/[\w=:.-]+)?$"},
+        title="Selection",
+        description="Tenants (acme) or namespaces (acme/orders), one per line. Empty: everything.",
+    ),
+    "subscriptions": Param(
+        True,
+        type="boolean",
+        title="Create subscriptions",
+        description="Create the source's subscriptions on the target, at the earliest message.",
+    ),
+    "allow_changes": Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Allowed changes",
+        description="Ids of the irreversible or destructive changes of the plan that may be made, from a dry run.",
+    ),
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan, change nothing."),
+}
+
+
+@dag(
+    schedule=None,
+    allowed_run_types=["manual", "operator_triggered"],
+    params=PARAMS,
+    default_args=DEFAULT_ARGS,
+    doc_md=__doc__,
+    tags=["pulsar", "onboarding"],
+)
+def onboard_cluster():
+    request = onboarding.read_request()
+    source = onboarding.take_snapshot.override(task_id="snapshot_source")(request=request, side="source")
+    target = onboarding.take_snapshot.override(task_id="snapshot_target")(request=request, side="target")
+    planned = onboarding.plan_changes(source=source, target=target)
+    applied = onboarding.apply_plan(planned=planned)
+    verified = onboarding.verify_equal(request=request, source=source)
+    applied >> verified >> onboarding.write_report()
+
+
+onboard_cluster()

@@ -1,0 +1,52 @@
+"""The table of a DAG's settings in its page under docs/, made from the Params so that it cannot rot.
+
+`python -m pulsar_fleet.airflow.conf_table` writes the tables; a test compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+BEGIN = "<!-- settings: made by make docs -->"
+END = "<!-- end of settings -->"
+
+
+def conf_table(dag: Any) -> str:
+    """A Markdown table: name, what it takes, default, what it means."""
+    rows = []
+    for name in dag.params:
+        param = dag.params.get_param(name)
+        rows.append(f"| `{name}` | {_kind(param.schema)} | `{json.dumps(param.value)}` | {param.description} |")
+    return "\n".join(["| setting | takes | default | meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def with_table(page: str, table: str) -> str:
+    """The page with the table between its two marks; a page without them is returned as it is."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else page
+
+
+def write_tables(repository: Path) -> None:
+    """Bring every page up to date."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    dags = repository / "dags"
+    for dag_id, dag in DagBag(dag_folder=str(dags), bundle_path=dags, bundle_name="docs").dags.items():
+        page = repository / "docs" / f"{dag_id}.md"
+        page.write_text(with_table(page.read_text(), conf_table(dag)))
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "integer":
+        return f"{schema.get('minimum', '')} to {schema.get('maximum', '')}"
+    return {"array": "list of texts", "boolean": "yes or no"}.get(str(schema.get("type")), "text")
+
+
+if __name__ == "__main__":
+    write_tables(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd())

@@ -1,0 +1,24 @@
+"""Fields of the trigger forms that several runbooks share."""
+
+from __future__ import annotations
+
+from airflow.sdk import Param
+
+NAMESPACE_PATTERN = r"^[\w=:.-]+/[\w=:.-]+$"
+
+
+def connection_param(default: str, title: str, description: str) -> Param:
+    """A connection id; which cluster it leads to is read from the broker."""
+    return Param(default, type="string", minLength=1, title=title, description=description)
+
+
+def namespaces_param(description: str) -> Param:
+    """A list of `tenant/namespace`; the form checks how it is written, the first task whether it exists."""
+    return Param(
+        ["acme/orders"],
+        type="array",
+        items={"type": "string", "pattern": NAMESPACE_PATTERN},
+        minItems=1,
+        title="Namespaces",
+        description=description,
+    )

@@ -1,0 +1,41 @@
+"""What Airflow learns from the `apache_airflow_provider` entry point: the connection type `pulsar`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Provider metadata: the connection type, its form, and the hook behind it."""
+
+    def text(label: str, description: str) -> dict[str, Any]:
+        return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+    return {
+        "package-name": "pulsar-fleet",
+        "name": "Apache Pulsar",
+        "description": "Runbooks for fleets of Apache Pulsar clusters.",
+        "versions": [version("pulsar-fleet")],
+        "connection-types": [
+            {
+                "connection-type": "pulsar",
+                "hook-class-name": "pulsar_fleet.airflow.hook.PulsarHook",
+                "hook-name": "Apache Pulsar cluster",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login"],
+                    "relabeling": {"host": "Admin URL", "password": "Token (JWT)"},
+                    "placeholders": {"host": "https://pulsar.example:8443"},
+                },
+                "conn-fields": {
+                    "service_url": text("Broker service URL", "pulsar://host:6650 or pulsar+ssl://host:6651"),
+                    "token_file": text("Token file", "A file on the workers that holds the JWT; read at each use"),
+                    "tls_trust_file": text("TLS trust file", "PEM of the authorities that signed the brokers' keys"),
+                    "tls_certificate_file": text("TLS certificate file", "Our own certificate (PEM), for mTLS"),
+                    "tls_key_file": text("TLS key file", "The key of our own certificate (PEM), for mTLS"),
+                    "timeout_seconds": text("Time-out of one call, seconds", "30 by default"),
+                    "max_connections": text("Connections to a broker", "8 by default; more gains nothing"),
+                },
+            }
+        ],
+    }

@@ -1,0 +1,92 @@
+"""The tasks of `verify_clusters`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import get_current_context, task
+
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+
+PROCEDURE = "verify_clusters"
+
+
+@task
+def read_request(params: dict[str, Any]) -> JsonObject:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
+    from pulsar_fleet.airflow.request import parse_namespaces, refuse_unknown_settings
+    from pulsar_fleet.airflow.runbooks.sides import require_two_clusters
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    names = parse_namespaces(params["namespaces"])
+    clusters = asyncio.run(require_two_clusters(params["source"], params["target"], names))
+    run = current_run(context)
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+    return {**clusters, "namespaces": [str(name) for name in names]}
+
+
+@task(multiple_outputs=True)
+def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
+    """Decide what is compared: the source's end as it is now, and what came from there on the target."""
+    from pulsar_fleet.airflow.connection import cluster_connection
+    from pulsar_fleet.cluster.admin import AdminClient
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.request import Mapping
+
+    async def freeze() -> JsonObject:
+        source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
+        names = [NamespaceName.parse(text) for text in request["namespaces"]]
+        async with AdminClient(source) as here, AdminClient(target) as there:
+            frozen = await steps.freeze_bounds(
+                here, there, names, mapping=Mapping(params["mapping"]), examples=params["examples"]
+            )
+        wanted, result = steps.hand_over(current_run(get_current_context()), frozen)
+        return {"request": wanted, "result": result, "topics": len(frozen.pairs), "entries": frozen.entries}
+
+    return asyncio.run(freeze())
+
+
+@task
+def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
+    """Record what the job found; fail unless it is equal, naming the first messages that differ."""
+    from upath import UPath
+
+    from pulsar_fleet.airflow.connection import cluster_connection
+    from pulsar_fleet.cluster.admin import AdminClient
+    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.verification.request import VerifyRequest
+    from pulsar_fleet.verification.steps import conclude
+    from pulsar_fleet.verification.text import verification_text
+    from pulsar_fleet.verification.verdict import Verdict, Verification
+
+    async def take() -> Verification:
+        source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
+        request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
+        run = current_run(get_current_context())
+        async with AdminClient(source) as here, AdminClient(target) as there:
+            return await conclude(run, here, there, request, frozen["result"])
+
+    found = asyncio.run(take())
+    if found.verdict is not Verdict.EQUAL:
+        raise Refused(f"Not proven equal.\n{verification_text(found)}")
+    return {"verdict": found.verdict.value, "messages": found.messages}
+
+
+@task(trigger_rule="all_done")
+def write_report() -> str:
+    """Say what was found; fail if it is not equal or could not be told."""
+    from pulsar_fleet.report.verification import verification_report
+
+    context = get_current_context()
+    failed = failed_tasks(context)
+    run = current_run(context)
+    report = verification_report(run, failed)
+    run.artefacts.write(run.id, "report.md", report.encode())
+    finish_run(context, failed)
+    return report

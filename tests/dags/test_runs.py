@@ -1,0 +1,151 @@
+"""The three runbooks, run by Airflow itself against two real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.records.artefacts import Artefacts
+from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.sandbox.workload import EstateSpec, build_estate, drain_subscription
+
+# SparkSubmitHook never closes the pipe of the job that it started.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+
+Play = Callable[..., Any]
+FORGOTTEN = 41
+SIDES = {"source": "pulsar_blue", "target": "pulsar_green"}
+
+
+def states(run: Any) -> dict[str, str]:
+    """Task id → state of a finished run."""
+    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+
+
+def report(run: Any) -> str:
+    """The report that the run left."""
+    return (Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "report.md").read_text()
+
+
+@pytest.fixture
+def moving(blue: ClusterConnection, new_namespace: Callable[[], NamespaceName]) -> NamespaceName:
+    """A namespace on blue with a partitioned and a plain topic, backlogs and an idle subscription."""
+    name = NamespaceName(new_namespace().tenant, "orders")
+    spec = EstateSpec(live=str(name), tenants=1, namespaces_per_tenant=1, history=60)
+    asyncio.run(build_estate(blue, spec))
+    return name
+
+
+def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
+    onboarded = play("onboard_cluster", **SIDES, selection=[moving.tenant])
+    assert set(states(onboarded).values()) == {"success"}
+    assert report(onboarded).startswith("# Equal")
+
+    moved = play("migrate_namespaces", namespaces=[str(moving)])
+    assert set(states(moved).values()) == {"success"}
+    assert report(moved).startswith("## Migrated 1 namespaces, 2 topics, from blue to green")
+    (verdict,) = Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")
+    assert (verdict.verdict, verdict.messages) == ("equal", 120)
+
+    verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
+    assert set(states(verified).values()) == {"success"}
+
+    carried = drain_subscription(green.require_service_url(), f"persistent://{moving}/events", "archive")
+    assert len(carried) == len(set(carried)) == 60
+
+
+def test_what_was_overridden_on_blue_is_restored(
+    play: Play, moving: NamespaceName, blue: ClusterConnection, green: ClusterConnection
+) -> None:
+    async def overrides() -> dict[str, str]:
+        async with AdminClient(blue) as admin:
+            return await admin.dynamic_overrides()
+
+    before = asyncio.run(overrides())
+    run = play("migrate_namespaces", namespaces=[str(moving)], delete_inactive_topics_on_blue=True)
+    assert states(run)["restore_blue"] == "success"
+    assert asyncio.run(overrides()) == before
+
+
+def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
+    async def on_green() -> object:
+        async with AdminClient(green) as admin:
+            return await admin.tenant(moving.tenant)
+
+    onboarding = play("onboard_cluster", **SIDES, selection=[moving.tenant], dry_run=True)
+    moved = play("migrate_namespaces", namespaces=[str(moving)], dry_run=True)
+    assert (states(onboarding)["apply_plan"], states(moved)["prepare_green"]) == ("skipped", "skipped")
+    assert (str(onboarding.state), str(moved.state)) == ("success", "success")
+    assert asyncio.run(on_green()) is None
+
+
+def test_one_forgotten_message_fails_the_verification_and_is_named(
+    play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    name = new_namespace()
+    topic = TopicName(name, "events")
+    for connection in (blue, green):
+        asyncio.run(_make_topic(connection, topic))
+        _publish(connection, topic, leave_out=FORGOTTEN if connection is green else None)
+    run = play("verify_clusters", **SIDES, namespaces=[str(name)])
+    assert states(run)["compare_messages"] == "success"
+    assert (states(run)["read_verdict"], str(run.state)) == ("failed", "failed")
+    found = json.loads(_verdict(run).read_text())
+    ((compared,),) = ([one for one in each["topics"]] for each in found["namespaces"])
+    (difference,) = compared["differences"]
+    assert (compared["topic"], difference["key"], difference["kind"]) == (str(topic), f"key-{FORGOTTEN}", "missing")
+    assert f"key 'key-{FORGOTTEN}'" in report(run)
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "conf"),
+    [
+        ("onboard_cluster", {**SIDES, "slection": []}),
+        ("onboard_cluster", {**SIDES, "selection": ["nobody/nowhere"]}),
+        ("onboard_cluster", {"source": "pulsar_blue", "target": "pulsar_blue"}),
+        ("migrate_namespaces", {"namespace": ["acme/orders"], "namespaces": ["nobody/nowhere"]}),
+        ("migrate_namespaces", {"namespaces": ["nobody/nowhere"]}),
+        ("migrate_namespaces", {"namespaces": ["nobody/nowhere"], "green": "pulsar_gren"}),
+        ("verify_clusters", {**SIDES, "namespaces": ["nobody/nowhere"]}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(
+    play: Play, dag_id: str, conf: dict[str, Any]
+) -> None:
+    found = states(play(dag_id, **conf))
+    others = {state for task, state in found.items() if task not in ("read_request", "write_report", "restore_blue")}
+    assert (found["read_request"], others) == ("failed", {"upstream_failed"})
+
+
+async def _make_topic(connection: ClusterConnection, topic: TopicName) -> None:
+    async with AdminClient(connection) as admin:
+        own = await admin.cluster_name()
+        await admin.put(f"/tenants/{topic.namespace.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+        kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+        await admin.put_namespace(topic.namespace, {"replication_clusters": [own], "retention_policies": kept})
+        await admin.create_topic(topic)
+
+
+def _publish(connection: ClusterConnection, topic: TopicName, *, leave_out: int | None) -> None:
+    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        producer = client.create_producer(str(topic))
+        for number in range(100):
+            if number != leave_out:
+                producer.send(b"x" * 20, partition_key=f"key-{number}", event_timestamp=1_700_000_000_000 + number)
+    finally:
+        client.close()
+
+
+def _verdict(run: Any) -> Path:
+    return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "verification" / "verdict.json"))

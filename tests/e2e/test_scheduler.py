@@ -1,0 +1,71 @@
+"""Through the real scheduler and API: what `dag.test()` cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.demo.stack import AirflowStack
+from pulsar_fleet.sandbox.workload import EstateSpec, Traffic, build_estate
+
+FINISHED = ("success", "failed")
+RUN_SECONDS = 280
+
+
+def finish(airflow: AirflowStack, dag_id: str, **conf: Any) -> tuple[str, str]:
+    """Trigger a run and wait for its end; returns its id and state."""
+    run_id = airflow.trigger(dag_id, conf)
+    deadline = time.monotonic() + RUN_SECONDS
+    while (state := airflow.run_state(dag_id, run_id)) not in FINISHED and time.monotonic() < deadline:
+        time.sleep(1)
+    return run_id, state
+
+
+@pytest.mark.timeout(600)
+def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
+    airflow: AirflowStack,
+    blue: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+) -> None:
+    live = new_namespace()
+    asyncio.run(build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=100)))
+    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "traffic") as traffic:
+        time.sleep(2)
+        run_id, state = finish(airflow, "migrate_namespaces", namespaces=[str(live)])
+        time.sleep(2)
+        tally = traffic.stop()
+    failed = [task["task_id"] for task in airflow.tasks("migrate_namespaces", run_id) if task["state"] == "failed"]
+    assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
+    assert (tally.finished, tally.lost, tally.order_breaks) == (True, 0, 0)
+    assert "arrived" in airflow.result("migrate_namespaces", run_id, "write_report")
+
+
+@pytest.mark.parametrize(
+    ("conf", "sentence"),
+    [
+        ({"namespaces": ["a/b"], "namespace": 1}, "did you mean 'namespaces'?"),
+        ({"namespaces": ["nobody/nowhere"]}, "Namespace 'nobody/nowhere' does not exist on blue"),
+        ({"namespaces": ["a/b"], "green": "pulsar_gren"}, "Connection 'pulsar_gren' does not exist."),
+    ],
+    ids=["unknown key", "no such namespace", "no such connection"],
+)
+def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
+    airflow: AirflowStack, conf: dict[str, Any], sentence: str
+) -> None:
+    run_id, state = finish(airflow, "migrate_namespaces", **conf)
+    assert state == "failed"
+    assert sentence in airflow.log("migrate_namespaces", run_id, "read_request")
+
+
+def test_what_the_form_would_not_take_is_refused_by_the_api_too(airflow: AirflowStack) -> None:
+    with pytest.raises(Refused, match="does not match"):
+        airflow.trigger("migrate_namespaces", {"namespaces": ["not-a-namespace"]})
