@@ -58,11 +58,6 @@ def verify_clusters():
         source="{{ params.source }}",
         target="{{ params.target }}",
         driver_memory="1g",
-        conf={
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": "2",
-        },
     )
     verdict = verification.read_verdict(frozen=frozen)
     compared >> verdict >> verification.write_report()

@@ -35,7 +35,7 @@ class VerifyMessagesOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Submit and wait; the job's log lines come to this task's log."""
         from pulsar_fleet.airflow.connection import cluster_connection
-        from pulsar_fleet.verification.package import build_package_zip, job_environment
+        from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip, job_environment
 
         try:
             master = BaseHook.get_connection(self.spark_conn_id)
@@ -46,6 +46,7 @@ class VerifyMessagesOperator(SparkSubmitOperator):
             ) from error
         self.log.info("Spark master: %s", master.host)
         self._conn_id = self.spark_conn_id
+        self.conf = {**JOB_SETTINGS, **(self.conf or {})}
         self.env_vars = job_environment(cluster_connection(self.source), cluster_connection(self.target))
         with tempfile.TemporaryDirectory() as folder:
             self.py_files = str(build_package_zip(Path(folder)))

@@ -35,7 +35,7 @@ _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
     (pulsar.TopicNotFound, Missing, "does not exist"),
     (pulsar.AuthorizationError, Denied, "may not be read by this role: grant it consume"),
     (pulsar.AuthenticationError, Denied, "cannot be read, because the token is not accepted"),
-    (pulsar.Timeout, Transient, "was not answered in time"),
+    (pulsar.Timeout, Transient, "was not answered in time (to this client a refused token looks the same)"),
 )
 
 
