@@ -26,6 +26,7 @@ LOOK_EVERY = 64
 """Asking a message where it lies costs a tenth of reading it, so it is asked once for so many at most."""
 
 FIRST_WAIT_MS = 50
+SETTLE_SECONDS = 0.3
 STALL_SECONDS = 30.0
 QUEUE = 1000
 OPERATION_TIMEOUT_SECONDS = 30
@@ -89,6 +90,9 @@ class ClientEngine:
             try:
                 yield from self._batches(reader, wanted)
             finally:
+                if wanted.final:
+                    # Closing sends the acknowledgment at once; until then the broker must have seen the end.
+                    time.sleep(SETTLE_SECONDS)
                 # A reader that was redirected after its last message cannot be closed in order.
                 with suppress(pulsar.PulsarException):
                     reader.close()

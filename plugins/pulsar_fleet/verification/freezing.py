@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Denied, FleetError, Rejected
@@ -129,7 +129,7 @@ class Freezer:
             raise Unprovable(
                 f"{self._names[0]} holds none of its messages any more, while {self._names[1]} holds some from there"
             )
-        return Pair(str(topic), source, TopicBounds(str(topic), target.ledgers, 0, 0), publish_time=True)
+        return Pair(str(topic), source, replace(target, begin=0, end=0), publish_time=True)
 
     async def _replicated(
         self, scope: _Scope, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position
@@ -140,16 +140,16 @@ class Freezer:
         newest = await self._from(topic, target, target.end - 1)
         if newest is None or newest > source.last:
             end = await count_up_to(self._target, topic, target.ledgers, source.last)
-            target = TopicBounds(target.topic, target.ledgers, 0, end)
+            target = replace(target, begin=0, end=end)
         notes: tuple[str, ...] = ()
         if begins < source.first:
             before = Position(source.first.ledger, source.first.entry - 1)
             begin = await count_up_to(self._target, topic, target.ledgers, before)
-            target = TopicBounds(target.topic, target.ledgers, begin, target.end)
+            target = replace(target, begin=begin)
             notes = (f"compared from {source.first} of {self._names[0]} on, the oldest that it still holds",)
         elif begins > source.first and not scope.keeps_all:
             begin = source.end - source.ledgers.count_after(begins) - 1
-            source = TopicBounds(source.topic, source.ledgers, begin, source.end)
+            source = replace(source, begin=begin)
             notes = (
                 f"compared from {begins} of {self._names[0]} on, the oldest that {self._names[1]} holds; "
                 f"{begin:,} older entries of {self._names[0]} were not compared",
