@@ -50,15 +50,14 @@ class AdminClient:
 
     @property
     def calls(self) -> int:
-        """HTTP requests sent so far, retries and redirects included."""
+        """HTTP requests so far, with retries and redirects, without the transport's one silent repeat of a cut one."""
         return self.http.calls
 
     # The plain verbs, for callers that derive paths from a catalogue.
 
     async def get(self, path: str, **params: str | int | bool) -> Json:
         """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer."""
-        answer = await self.http.call("GET", ADMIN + path, params=params)
-        return answer.json() if answer.content else None
+        return self.http.document(await self.http.call("GET", ADMIN + path, params=params))
 
     async def put(self, path: str, body: Json = None, **params: str | int | bool) -> None:
         """`PUT /admin/v2{path}` with a JSON body."""
@@ -99,14 +98,21 @@ class AdminClient:
 
     async def runtime_configuration(self, broker: str | None = None) -> dict[str, str]:
         """The effective configuration of one broker: of `broker` (`host:port`), else of whichever answers."""
-        base = f"{urlsplit(self.connection.admin_url).scheme}://{broker}" if broker else None
+        base = await self._base(broker) if broker else None
         answer = await self.http.call("GET", f"{ADMIN}/brokers/configuration/runtime", base=base)
-        return dict(answer.json())
+        return dict(self.http.document(answer))
 
     async def version(self, broker: str | None = None) -> str:
         """Pulsar version, such as `4.2.4`, of `broker` (`host:port`), else of whichever answers; any role may ask."""
-        base = f"{urlsplit(self.connection.admin_url).scheme}://{broker}" if broker else None
+        base = await self._base(broker) if broker else None
         return (await self.http.call("GET", f"{ADMIN}/brokers/version", base=base)).text.strip()
+
+    async def _base(self, broker: str) -> str:
+        if urlsplit(self.connection.admin_url).scheme == "http":
+            return f"http://{broker}"
+        # Brokers are listed by their plain port even over TLS; a call about a broker is redirected to its TLS port.
+        answer = await self.http.call("GET", f"{ADMIN}/brokers/{await self.cluster_name()}/{broker}/ownedNamespaces")
+        return str(answer.request.url.copy_with(raw_path=b""))
 
     async def dynamic_overrides(self) -> dict[str, str]:
         """The dynamic settings that were set by hand, without the defaults."""
@@ -169,7 +175,7 @@ class AdminClient:
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:
-        """Partition count and, for a partitioned topic, its properties; 0 also where the topic does not exist."""
+        """Partition count and, for a partitioned topic, its properties; no topic is `Missing`."""
         found = await self.get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
         return PartitionMetadata(int(found["partitions"]), dict(found.get("properties") or {}))
 
@@ -180,7 +186,10 @@ class AdminClient:
     async def create_partitioned_topic(
         self, topic: TopicName, partitions: int, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Create a partitioned topic on this cluster alone, whatever its namespace replicates to."""
+        """Create a partitioned topic on this cluster alone, whatever its namespace replicates to.
+
+        One that exists is left as it is without a word, also with another partition count: read it back.
+        """
         await self.http.call(
             "PUT",
             f"{ADMIN}/{topic.path}/partitions",
@@ -213,11 +222,11 @@ class AdminClient:
         body: Json = position
         if isinstance(position, Position):
             body = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
-        await self.put(f"/{topic.path}/subscription/{quote(name, safe='')}", body)
+        await self.put(_subscription_path(topic, name), body)
 
     async def delete_subscription(self, topic: TopicName, name: str, *, force: bool = False) -> None:
         """Forget a subscription and its backlog on this cluster."""
-        await self.delete(f"/{topic.path}/subscription/{quote(name, safe='')}", force=force)
+        await self.delete(_subscription_path(topic, name), force=force)
 
     # Schemas.
 
@@ -236,3 +245,8 @@ class AdminClient:
             return dict(await self.get(path))
         except Missing:
             return None
+
+
+def _subscription_path(topic: TopicName, name: str) -> str:
+    # The broker decodes a subscription's name twice: quoted once, "a+b" would become "a b".
+    return f"/{topic.path}/subscription/{quote(quote(name, safe=''), safe='')}"

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin, urlsplit
 
+import aiohttp
 import httpx
 import tenacity
 from httpx_aiohttp import AiohttpTransport
@@ -56,7 +57,8 @@ class BrokerHttp:
                 verify=_trust(connection),
                 limits=httpx.Limits(max_connections=connection.max_connections),
             ),
-            timeout=httpx.Timeout(connection.timeout_seconds),
+            # Waiting for one of our own connections is no failure: thousands of calls may be started at once.
+            timeout=httpx.Timeout(connection.timeout_seconds, pool=None),
             follow_redirects=False,
         )
 
@@ -105,6 +107,13 @@ class BrokerHttp:
         answer: httpx.Response = await retrying(self._follow, method, url, query, content, content_type)
         return answer
 
+    def document(self, answer: httpx.Response) -> Json:
+        """The JSON of an answer, None for an empty one; `Rejected` where something else than a broker answered."""
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise self._no_broker(answer.request.method, str(answer.request.url), "JSON") from error
+
     async def _follow(
         self, method: str, url: str, query: Mapping[str, str], content: bytes | None, content_type: str
     ) -> httpx.Response:
@@ -124,11 +133,13 @@ class BrokerHttp:
     async def _learn_brokers(self, target: str) -> None:
         if urlsplit(target).hostname in self._own_hosts or not self.connection.read_token():
             return
-        listed = await self._send("GET", f"{self.connection.admin_url.rstrip('/')}/admin/v2/brokers", None, "")
+        listed = await self._send("GET", f"{self.connection.admin_url.rstrip('/')}/admin/v2/brokers", None)
         if listed.status_code == 200:
             self.trust_hosts({host for entry in listed.json() if (host := urlsplit(f"//{entry}").hostname)})
 
-    async def _send(self, method: str, url: str, content: bytes | None, content_type: str) -> httpx.Response:
+    async def _send(
+        self, method: str, url: str, content: bytes | None, content_type: str = "application/json"
+    ) -> httpx.Response:
         self.calls += 1
         headers = {"Content-Type": content_type, **self._credentials(url)}
         try:
@@ -142,9 +153,19 @@ class BrokerHttp:
                 ) from error
             raise Transient(
                 f"{self.connection.name}: {method} {urlsplit(url).path} at {_origin(url)} got no answer: "
-                f"{error or type(error).__name__}.",
+                f"{str(error) or type(error).__name__}.",
                 cluster=self.connection.name,
             ) from error
+        except aiohttp.ClientResponseError as error:
+            # The transport lets this one through as it is.
+            raise self._no_broker(method, url, "HTTP") from error
+
+    def _no_broker(self, method: str, url: str, expected: str) -> Rejected:
+        return Rejected(
+            f"{self.connection.name}: {_origin(url)} is not an admin API: {method} {urlsplit(url).path} "
+            f"was not answered with {expected}. Check the admin URL of this connection.",
+            cluster=self.connection.name,
+        )
 
     def _credentials(self, url: str) -> dict[str, str]:
         token = self.connection.read_token()
