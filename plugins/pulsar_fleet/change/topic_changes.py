@@ -94,7 +94,7 @@ def subscription_change(found: Difference) -> Change | LeftAlone:
         return left_alone(found, ONLY_ON_TARGET)
     if found.side is Side.DIFFERENT:
         return left_alone(found, "the replicated flag differs; it belongs to setting up replication")
-    path = f"/{TopicName.parse(found.name).path}/subscription/{quote(found.field, safe='')}"
+    path = TopicName.parse(found.name).subscription_path(found.field)
     replicated = bool(found.source["replicated"])
     calls: tuple[Call, ...] = (with_body("PUT", path, "earliest", replicated=str(replicated).lower()),)
     if replicated:

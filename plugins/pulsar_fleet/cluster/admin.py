@@ -222,11 +222,11 @@ class AdminClient:
         body: Json = position
         if isinstance(position, Position):
             body = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
-        await self.put(_subscription_path(topic, name), body)
+        await self.put(topic.subscription_path(name), body)
 
     async def delete_subscription(self, topic: TopicName, name: str, *, force: bool = False) -> None:
         """Forget a subscription and its backlog on this cluster."""
-        await self.delete(_subscription_path(topic, name), force=force)
+        await self.delete(topic.subscription_path(name), force=force)
 
     # Schemas.
 
@@ -245,8 +245,3 @@ class AdminClient:
             return dict(await self.get(path))
         except Missing:
             return None
-
-
-def _subscription_path(topic: TopicName, name: str) -> str:
-    # The broker decodes a subscription's name twice: quoted once, "a+b" would become "a b".
-    return f"/{topic.path}/subscription/{quote(quote(name, safe=''), safe='')}"

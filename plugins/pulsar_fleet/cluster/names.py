@@ -76,6 +76,13 @@ class TopicName:
         """The name as it stands in a REST path."""
         return f"{self.domain}/{self.namespace.path}/{quote(self.local, safe='')}"
 
+    def subscription_path(self, name: str) -> str:
+        """A subscription of this topic as it stands in a REST path below `/admin/v2`.
+
+        The broker decodes the name twice: quoted once, `a+b` would become `a b` (observed).
+        """
+        return f"/{self.path}/subscription/{quote(quote(name, safe=''), safe='')}"
+
     @property
     def partition_index(self) -> int | None:
         """0-based index if this is one partition of a partitioned topic, else None."""
