@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +13,8 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.moves import Clients
 from pulsar_fleet.reading.source_positions import Ledgers, count_up_to
+
+COPIED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +51,59 @@ async def place_subscriptions(
     are quiet, the replication backlog is 0 and nobody consumes on green.
     """
     on_blue = await blue.internal_stats(topic)
-    on_green = await green.internal_stats(topic)
-    ledgers = Ledgers.of(on_green)
+    there = (await green.internal_stats(topic))["cursors"]
     placed = []
     for name, consumers in clients.consumers.items():
-        if name in on_green["cursors"]:
+        if name in there:
             await green.delete_subscription(topic, name)
         cursor = on_blue["cursors"].get(name)
         if consumers or cursor is None:
             await green.create_subscription(topic, name, "latest")
         else:
-            placed.append(await _place_idle(blue, green, topic, name, Ledgers.of(on_blue), ledgers, cursor))
+            placed.append(await _place_idle(green, topic, name, Ledgers.of(on_blue), cursor))
     return tuple(placed)
 
 
 async def _place_idle(
-    blue: AdminClient,
-    green: AdminClient,
-    topic: TopicName,
-    name: str,
-    on_blue: Ledgers,
-    on_green: Ledgers,
-    cursor: Mapping[str, str],
+    green: AdminClient, topic: TopicName, name: str, on_blue: Ledgers, cursor: Mapping[str, str]
 ) -> Placed:
     acknowledged = Position.parse(cursor["markDeletePosition"])
-    before = await count_up_to(green, topic, on_green, acknowledged)
-    unread = len(on_green) - before
+    unread = on_blue.count_after(acknowledged)
+    on_green, before = await _copied(green, topic, name, on_blue, acknowledged)
+    await green.create_subscription(topic, name, on_green.at(before) if before < len(on_green) else "latest")
+    return Placed(str(topic), name, unread, acknowledged_alone(cursor["individuallyDeletedMessages"], on_blue))
+
+
+async def _copied(
+    green: AdminClient, topic: TopicName, name: str, on_blue: Ledgers, acknowledged: Position
+) -> tuple[Ledgers, int]:
+    """Green's entries, and how many of them the subscription has behind it; waits until all of blue's are there.
+
+    Writers are throttled, not stopped: entries that came after blue was looked at are left out of the count.
+    """
     wanted = on_blue.count_after(acknowledged)
-    if unread != wanted:
-        raise Conflict(
-            f"Subscription {name!r} of {topic} has {wanted} entries behind its position on {blue.connection.name}, but "
-            f"{green.connection.name} holds {unread} of them; the switch was not made. "
-            "Run again when replication is done."
-        )
-    await green.create_subscription(topic, name, on_green.at(before) if unread else "latest")
-    return Placed(str(topic), name, unread, unread - int(await _backlog(blue, topic, name)))
+    loop = asyncio.get_running_loop()
+    end = loop.time() + COPIED_SECONDS
+    while True:
+        on_green = Ledgers.of(await green.internal_stats(topic))
+        before = await count_up_to(green, topic, on_green, acknowledged)
+        last = on_blue.at(len(on_blue) - 1) if len(on_blue) else acknowledged
+        copied = await count_up_to(green, topic, on_green, last) - before
+        if copied == wanted:
+            return on_green, before
+        if loop.time() > end:
+            raise Conflict(
+                f"Subscription {name!r} of {topic} has {wanted} entries behind its position on blue, but "
+                f"{green.connection.name} holds {copied} of them; the switch was not made. Look at the replication of "
+                "that topic, then run again."
+            )
+        await asyncio.sleep(0.1)
 
 
-async def _backlog(blue: AdminClient, topic: TopicName, name: str) -> int:
-    stats = await blue.stats(topic)
-    return int(stats["subscriptions"][name]["msgBacklog"])
+def acknowledged_alone(ranges: str, ledgers: Ledgers) -> int:
+    """Entries that were acknowledged one by one behind a cursor's position: `[(18:3..18:5],(18:9..18:10]]`."""
+    found = re.findall(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]", ranges)
+    return sum(
+        ledgers.count_after(Position(int(low), int(before))) - ledgers.count_after(Position(int(high), int(last)))
+        for low, before, high, last in found
+    )
