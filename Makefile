@@ -49,7 +49,12 @@ down: setup ## Stop what `make up` left running
 
 .PHONY: test
 test: setup ## All tests, against real clusters, a real scheduler, a real Spark
-	@$(BIN)/python -m pytest --ignore=tests/bench
+	@$(BIN)/python -m pytest --ignore=tests/bench --ignore=tests/browser
+
+.PHONY: test-ui
+test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
+	@$(BIN)/python -c "from tests.browser.chromium import executable; executable()"
+	@$(BIN)/python -m pytest tests/browser
 
 .PHONY: lint
 lint: setup ## Style, types, layers, Docker files

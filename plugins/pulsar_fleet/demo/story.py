@@ -21,6 +21,8 @@ LIVE = "acme/orders"
 DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters")
 RUN_SECONDS = 600
 POLL_SECONDS = 1.0
+RATE = 25.0
+"""Messages per second on each of the two topics: two cores also run the brokers, Airflow and Spark."""
 BEFORE_SECONDS = 3.0
 AFTER_SECONDS = 3.0
 
@@ -101,7 +103,7 @@ class Demo:
         """Onboard green, move the live namespace to it while its clients work, and prove that nothing was lost."""
         blue, green = sandbox["blue"], sandbox["green"]
         self.say("starting live traffic on blue: 3 applications that write, 8 subscriptions that read")
-        traffic = Traffic.start(service_url=blue.service_url, namespace=LIVE, folder=self.folder / "traffic")
+        traffic = Traffic.start(service_url=blue.service_url, namespace=LIVE, folder=self.folder / "traffic", rate=RATE)
         with traffic:
             sides = {"source": "pulsar_blue", "target": "pulsar_green"}
             if not self._run(stack, "onboard_cluster", sides):
