@@ -36,7 +36,7 @@ with Sandbox.start(sys.argv[1], clusters=("one",)):
 """
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -188,8 +188,9 @@ def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_dat
 def test_a_start_that_is_cut_leaves_no_process(tmp_path: Path, ending: signal.Signals) -> None:
     command = [*COMMAND, "up", "--folder", tmp_path, "--clusters", "one"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
-        assert eventually(lambda: len(jvms_in(tmp_path)) == 2)  # the JVM and its guard
-        up.send_signal(ending)
+        started = eventually(lambda: len(jvms_in(tmp_path)) >= 2, seconds=120)  # the JVM and its guard
+        up.send_signal(ending if started else signal.SIGKILL)
+    assert started
     assert eventually(lambda: jvms_in(tmp_path) == [])
 
 
