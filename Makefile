@@ -36,7 +36,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml | prerequisites
 setup: $(VENV)/.installed ## Install everything that the other targets need
 
 .PHONY: demo
-demo: setup ## Onboard, migrate and verify on two real clusters, with live traffic; about 3 minutes
+demo: setup ## Onboard, migrate and verify on two real clusters, with live traffic; about 4 minutes
 	@$(BIN)/pulsar-fleet demo
 
 .PHONY: up

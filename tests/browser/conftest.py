@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from tests.browser.chromium import browser
 
 from pulsar_fleet.demo.stack import AirflowStack
+
+expect.set_options(timeout=30_000)
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ class AirflowStack:
         self.url = url
         self._process = GuardedProcess(folder / "process")
         self._client = httpx.Client(base_url=url, timeout=CALL_SECONDS)
+        self._released = False
 
     @classmethod
     def launch(cls, folder: Path, *, settings: Mapping[str, str] | None = None) -> AirflowStack:
@@ -60,8 +61,14 @@ class AirflowStack:
         return cls(folder, json.loads(state.read_text())["url"])
 
     def release(self) -> None:
-        """Let it outlive this process."""
+        """Let it outlive this process: `close` leaves it running then."""
         self._process.release()
+        self._released = True
+
+    def close(self) -> None:
+        """End it, unless it was released."""
+        if not self._released:
+            self.stop()
 
     def stop(self) -> None:
         """End all of it. A second call does nothing."""

@@ -97,7 +97,7 @@ class Demo:
                 stack.put_connection("spark_default", conn_type="spark", host="local[2]")
                 yield sandbox, stack
         finally:
-            stack.stop()
+            stack.close()
 
     def play(self, sandbox: Sandbox, stack: AirflowStack) -> Outcome:
         """Onboard green, move the live namespace to it while its clients work, and prove that nothing was lost."""

@@ -81,7 +81,11 @@ def _switches(switched: JsonObject) -> str:
             f"* Duplicates to expect: {sum(window.values())} messages, written on blue after the subscriptions "
             "had been placed on green; each subscription with consumers gets them from both sides."
             if window
-            else "* Duplicates to expect: none."
+            else "* Duplicates to expect from the placement: none."
+        )
+        lines.append(
+            "* A publish that was in flight when its topic closed is stored on blue and sent again to green by its "
+            "client: at most one batch of each producer, seen once more by every subscription with consumers."
         )
     return "\n".join(lines)
 
