@@ -7,7 +7,11 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STATE := .state
+# Each starts two clusters of its own: 1.5 GB and a core.
+TEST_WORKERS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## Show this list
@@ -28,7 +32,7 @@ $(VENV)/.installed: requirements.txt pyproject.toml | prerequisites
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the locked packages into $(VENV) …"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	@$(BIN)/uv pip install -q --python $(BIN)/python -r requirements.txt
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -r requirements.txt
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
@@ -49,7 +53,8 @@ down: setup ## Stop what `make up` left running
 
 .PHONY: test
 test: setup ## All tests, against real clusters, a real scheduler, a real Spark
-	@$(BIN)/python -m pytest --ignore=tests/bench --ignore=tests/browser
+	@$(BIN)/python -m pytest --ignore=tests/bench --ignore=tests/browser \
+	  -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium

@@ -1,4 +1,4 @@
-"""Real clusters for the tests: two, started once, shared by all; every test makes namespaces of its own."""
+"""Real clusters for the tests: two, started once a worker, shared by all; every test makes namespaces of its own."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
         PYSPARK_PYTHON=sys.executable,
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders whose files take longest, so that no worker ends alone with one of them."""
+    folders = ("e2e", "dags", "contract", "unit")
+    items.sort(key=lambda item: folders.index(item.path.parent.name) if item.path.parent.name in folders else 0)
 
 
 @pytest.fixture(scope="session")

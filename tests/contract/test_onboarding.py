@@ -11,7 +11,6 @@ import pytest
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.states import Selection
@@ -125,17 +124,6 @@ async def test_what_a_step_hands_over_is_small(onboarding: Onboarding) -> None:
     await onboarding.run()
     handed = (onboarding.source, onboarding.target, onboarding.planned, onboarding.applied, onboarding.verified)
     assert max(len(json.dumps(one)) for one in handed) < 4000
-
-
-async def test_an_incomplete_snapshot_is_refused(onboarding: Onboarding, on_blue: AdminClient) -> None:
-    """A topic whose offloader the broker does not have cannot be read."""
-    (name,) = onboarding.selection.namespaces
-    topic = TopicName(name, "offloaded")
-    await on_blue.create_partitioned_topic(topic, 1)
-    offload = {"managedLedgerOffloadDriver": "aws-s3", "s3ManagedLedgerOffloadBucket": "b"}
-    await on_blue.post(f"/{topic.path}/offloadPolicies", {**offload, "s3ManagedLedgerOffloadRegion": "eu-west-1"})
-    with pytest.raises(Refused, match="is incomplete"):
-        await onboarding.plan()
 
 
 async def test_subscriptions_of_every_type_are_there_at_the_first_message(

@@ -18,9 +18,6 @@ from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.sandbox.workload import EstateSpec, build_estate, drain_subscription
 
-# SparkSubmitHook never closes the pipe of the job that it started.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-
 Play = Callable[..., Any]
 FORGOTTEN = 41
 SIDES = {"source": "pulsar_blue", "target": "pulsar_green"}

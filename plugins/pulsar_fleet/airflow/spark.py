@@ -50,4 +50,13 @@ class VerifyMessagesOperator(SparkSubmitOperator):
         self.env_vars = job_environment(cluster_connection(self.source), cluster_connection(self.target))
         with tempfile.TemporaryDirectory() as folder:
             self.py_files = str(build_package_zip(Path(folder)))
-            super().execute(context)
+            try:
+                super().execute(context)
+            finally:
+                self._close_output()
+
+    def _close_output(self) -> None:
+        # The provider's hook leaves the pipe of the job that it started open.
+        job = self._hook._submit_sp if self._hook else None
+        if job is not None and job.stdout:
+            job.stdout.close()
