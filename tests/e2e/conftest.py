@@ -12,11 +12,11 @@ from pulsar_fleet.demo.stack import AirflowStack
 DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def airflow(
     tmp_path_factory: pytest.TempPathFactory, blue: ClusterConnection, green: ClusterConnection
 ) -> Iterator[AirflowStack]:
-    """Airflow as `make demo` starts it, with connections to blue and green."""
+    """Airflow as `make demo` starts it, with connections to blue and green; it ends with the file that uses it."""
     stack = AirflowStack.launch(tmp_path_factory.mktemp("airflow"))
     try:
         stack.wait_ready(*DAGS)
