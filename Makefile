@@ -75,8 +75,9 @@ bench: setup ## Speed and memory, as ratios against a floor in the same run
 	@$(BIN)/python -m pytest tests/bench -q -s
 
 .PHONY: docs
-docs: setup ## Write the tables of settings in docs/ from the DAGs' params
+docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogues of policies
 	@$(BIN)/python -W ignore -m pulsar_fleet.airflow.conf_table
+	@$(BIN)/python -m pulsar_fleet.cluster.catalogue_table
 
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml

@@ -4,16 +4,21 @@
    sides are read; no topic is loaded.
 2. **Plan** — what cannot work together stops the run; what the target lacks becomes a plan. Nothing is ever deleted:
    what exists only on the target is named and left alone.
-3. **Apply** — each change reads the live value, writes, reads back, and is recorded with before and after.
-4. **Prove** — the target is read again; the run is green only if nothing is left to plan.
+3. **Approve** — a person sees the plan and its hazards, once; *Reject* changes nothing.
+4. **Apply** — each change reads the live value, writes, reads back, and is recorded with before and after.
+5. **Prove** — the target is read again; the run is green only if nothing is left to plan.
 
 *Dry run* stops after the plan. The page `docs/onboard_cluster.md` says what to do at each stop.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow.sdk import Param, dag
 
+from pulsar_fleet.airflow.approval import PlanApprovalOperator
+from pulsar_fleet.airflow.equality import ProveEqualOperator
 from pulsar_fleet.airflow.params import connection_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import onboarding
@@ -24,9 +29,10 @@ PARAMS = {
     "selection": Param(
         [],
         type="array",
-        items={"type": "string", "pattern": r"^[\w=:.-]+(/[\w=:.-]+)?$"},
+        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
         title="Selection",
-        description="Tenants (acme) or namespaces (acme/orders), one per line. Empty: everything.",
+        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
+        "Empty: everything.",
     ),
     "subscriptions": Param(
         True,
@@ -40,6 +46,24 @@ PARAMS = {
         items={"type": "string"},
         title="Allowed changes",
         description="Ids of the irreversible or destructive changes of the plan that may be made, from a dry run.",
+    ),
+    "auto_approve": Param(
+        False, type="boolean", title="Approve automatically", description="Ask nobody before the plan is applied."
+    ),
+    "approval_hours": Param(
+        24,
+        type="integer",
+        minimum=1,
+        maximum=720,
+        title="Time to approve, hours",
+        description="After that long without an answer the plan is rejected.",
+    ),
+    "compare_in_spark": Param(
+        "auto",
+        type="string",
+        enum=["auto", "always", "never"],
+        title="Compare in Spark",
+        description="auto takes Spark from 50,000 rows on: starting it takes half a minute.",
     ),
     "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan, change nothing."),
 }
@@ -58,8 +82,17 @@ def onboard_cluster():
     source = onboarding.take_snapshot.override(task_id="snapshot_source")(request=request, side="source")
     target = onboarding.take_snapshot.override(task_id="snapshot_target")(request=request, side="target")
     planned = onboarding.plan_changes(source=source, target=target)
-    applied = onboarding.apply_plan(planned=planned)
-    verified = onboarding.verify_equal(request=request, source=source)
+    approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
+    applied = onboarding.apply_plan.partial(planned=planned).expand(batch=approved.output)
+    verified = ProveEqualOperator(
+        task_id="verify_equal",
+        application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
+        name="compare-snapshots",
+        driver_memory="1g",
+        source=source,
+        target="{{ params.target }}",
+        selection=request["selection"],
+    )
     applied >> verified >> onboarding.write_report()
 
 

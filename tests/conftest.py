@@ -7,10 +7,11 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests import full_estate
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -84,6 +85,18 @@ async def on_green(green: ClusterConnection) -> AsyncIterator[AdminClient]:
 def new_namespace() -> Callable[[], NamespaceName]:
     """Names that nobody has used: a tenant of its own each time."""
     return lambda: NamespaceName(f"test-{uuid.uuid4().hex[:10]}", "orders")
+
+
+@pytest.fixture(scope="session")
+def make_namespace() -> Callable[[AdminClient, NamespaceName], Awaitable[None]]:
+    """Create a tenant and a namespace without any policy."""
+    return full_estate.make_namespace
+
+
+@pytest.fixture(scope="session")
+def make_estate() -> Callable[[AdminClient, NamespaceName], Awaitable[None]]:
+    """Fill a new namespace: policies, two topics, schema history, topic policies, subscriptions."""
+    return full_estate.make_estate
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policy_documents import comparable
 from pulsar_fleet.cluster.secrets import Seal
-from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import Selection, Snapshot, version_numbers
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.snapshot import collect, collect_into
+from pulsar_fleet.cluster.states import Snapshot, version_numbers
 from pulsar_fleet.cluster.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
 from pulsar_fleet.records.artefacts import Artefacts
-from pulsar_fleet.records.snapshots import load_snapshot, store_snapshot
+from pulsar_fleet.records.snapshot_writer import SnapshotWriter
+from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot, store_snapshot
 
 SEAL = Seal(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
@@ -179,7 +182,8 @@ async def test_what_vanishes_while_it_is_read_is_noted_and_nothing_is_wrong(
     await make_namespace(on_blue, name)
     async with VanishingClient(blue, name) as admin:
         snapshot = await read(admin, name)
-    assert (snapshot.complete, [note.problem for note in snapshot.notes]) == (True, ["vanished"])
+    assert snapshot.complete
+    assert [note.problem for note in snapshot.notes if note.resource == str(name)] == ["vanished"]
 
 
 class VanishingClient(AdminClient):
@@ -195,6 +199,127 @@ class VanishingClient(AdminClient):
         while await self.namespace(self._doomed):
             await asyncio.sleep(0.1)
         return listed
+
+
+async def test_a_snapshot_takes_six_calls_for_a_namespace_and_two_or_three_for_a_topic(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    empty = (await read(on_blue, name)).calls
+    plain = [TopicName(name, f"plain-{number}") for number in range(10)]
+    partitioned = [TopicName(name, f"cut-{number}") for number in range(10)]
+    await asyncio.gather(*(on_blue.create_topic(topic) for topic in plain))
+    await asyncio.gather(*(on_blue.create_partitioned_topic(topic, 2) for topic in partitioned))
+    filled = (await read(on_blue, name)).calls
+    second = NamespaceName(name.tenant, "second")
+    await on_blue.put(f"/namespaces/{second.path}")
+    async with AdminClient(on_blue.connection) as admin:
+        both = await collect(admin, Selection(tenants=frozenset({name.tenant})), seal=SEAL)
+    assert filled - empty == 2 * 10 + 3 * 10
+    assert both.calls - filled <= 6
+
+
+async def test_what_lies_outside_of_tenants_is_read_with_secrets_sealed(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, peer: str
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    snapshot = await read(on_blue, name)
+    found = next(one for one in snapshot.clusters if one.name == peer)
+    assert found.data["serviceUrl"] == "http://127.0.0.9:8080"
+    assert found.failure_domains == {"rack-1": {"brokers": ["broker-1:8080"]}}
+    assert found.isolation["gold"]["primary"] == ["broker-1"]
+    assert peer in snapshot.known_clusters
+    group = next(one for one in snapshot.resource_groups if one.name == peer)
+    assert group.limits["publishRateInMsgs"] == 7
+    assert "very-hush-hush" not in str(snapshot)
+
+
+@pytest.fixture
+async def peer(on_blue: AdminClient) -> AsyncIterator[str]:
+    """A cluster that blue knows, with everything that can be set for one, and a resource group of the same name."""
+    name = f"peer-{uuid.uuid4().hex[:8]}"
+    policy = {
+        "namespaces": ["acme/.*"],
+        "primary": ["broker-1"],
+        "secondary": [],
+        "auto_failover_policy": {
+            "policy_type": "min_available",
+            "parameters": {"min_limit": "1", "usage_threshold": "80"},
+        },
+    }
+    data = {"serviceUrl": "http://127.0.0.9:8080", "authenticationParameters": "token:very-hush-hush"}
+    await on_blue.put_cluster(name, data)
+    await on_blue.post(f"/clusters/{name}/failureDomains/rack-1", {"brokers": ["broker-1:8080"]})
+    await on_blue.post(f"/clusters/{name}/namespaceIsolationPolicies/gold", policy)
+    await on_blue.put(f"/resourcegroups/{name}", {"publishRateInMsgs": 7})
+    yield name
+    await on_blue.delete(f"/resourcegroups/{name}")
+    await on_blue.delete(f"/clusters/{name}/namespaceIsolationPolicies/gold")
+    await on_blue.delete(f"/clusters/{name}/failureDomains/rack-1")
+    await on_blue.delete(f"/clusters/{name}")
+
+
+async def test_a_cluster_without_functions_and_packages_says_so_and_is_complete(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    snapshot = await read(on_blue, name)
+    assert [(note.resource, note.problem) for note in snapshot.notes] == [
+        ("functions", "not offered"),
+        ("packages", "not offered"),
+    ]
+    assert snapshot.complete
+
+
+async def test_topics_are_loaded_only_for_the_properties_of_their_subscriptions(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    plain = TopicName(name, "plain")
+    await on_blue.put(f"{plain.subscription_path('tail')}/properties", {"team": "billing"})
+    await on_blue.put(f"/{plain.path}/unload")
+    seen = []
+    for load in (False, True):
+        snapshot = await collect(on_blue, Selection(namespaces=frozenset({name})), seal=SEAL, load_topics=load)
+        metrics = (await on_blue.http.call("GET", "/metrics/")).text
+        properties = next(one.properties for one in snapshot.subscriptions if one.name == "tail")
+        seen.append((f'topic="{plain}"' in metrics, snapshot.loaded_topics, properties))
+    assert seen == [(False, False, {}), (True, True, {"team": "billing"})]
+
+
+async def test_a_pattern_selects_by_the_whole_name(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    await on_blue.put(f"/namespaces/{name.tenant}/orders-old")
+    found = await collect(on_blue, Selection.parse([f"re:{name.tenant}/ord[a-z]+"]), seal=SEAL, must_exist=True)
+    assert [one.name for one in found.namespaces] == [str(name)]
+
+
+async def test_a_snapshot_written_while_it_is_read_is_the_same_in_order(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make, tmp_path: Path
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    for local in ("a", "z"):
+        await on_blue.put(f"/namespaces/{name.tenant}/{local}")
+        await on_blue.create_topic(TopicName(NamespaceName(name.tenant, local), "plain"))
+    selection, artefacts = Selection(tenants=frozenset({name.tenant})), Artefacts.open(str(tmp_path))
+    kept = await collect(on_blue, selection, seal=SEAL)
+    with SnapshotWriter(artefacts, "run", name="source") as writer:
+        reference = writer.finish(await collect_into(writer, on_blue, selection, seal=SEAL))
+    stored = StoredSnapshot.open(artefacts, reference)
+    assert replace(stored.load(), began=kept.began, ended=kept.ended) == kept
+    assert {one.name for one in stored.load([str(name)]).topics} == {
+        str(TopicName(name, "events")),
+        str(TopicName(name, "plain")),
+        str(TopicName(name, "ticks", persistent=False)),
+    }
 
 
 async def test_every_broker_tells_its_version(

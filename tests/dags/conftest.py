@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ def play(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
 
     def run(dag_id: str, **conf: Any) -> Any:
-        return dag_bag.dags[dag_id].test(run_conf=conf)
+        dag = dag_bag.dags[dag_id]
+        declared = deepcopy(dag.params)
+        try:
+            return dag.test(run_conf=conf)
+        finally:
+            # A run in this process leaves its configuration as the defaults of the next.
+            dag.params = declared
 
     return run

@@ -43,7 +43,7 @@ def moving(blue: ClusterConnection, new_namespace: Callable[[], NamespaceName]) 
 
 
 def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
-    onboarded = play("onboard_cluster", **SIDES, selection=[moving.tenant])
+    onboarded = play("onboard_cluster", **SIDES, selection=[moving.tenant], auto_approve=True)
     assert set(states(onboarded).values()) == {"success"}
     assert report(onboarded).startswith("# Equal")
 

@@ -23,10 +23,22 @@ RUN_SECONDS = 280
 def finish(airflow: AirflowStack, dag_id: str, **conf: Any) -> tuple[str, str]:
     """Trigger a run and wait for its end; returns its id and state."""
     run_id = airflow.trigger(dag_id, conf)
+    return run_id, wait_for(lambda: ended(airflow, dag_id, run_id))
+
+
+def ended(airflow: AirflowStack, dag_id: str, run_id: str) -> str | None:
+    """The run's state, None while it runs."""
+    state = airflow.run_state(dag_id, run_id)
+    return state if state in FINISHED else None
+
+
+def wait_for(found: Callable[[], Any]) -> Any:
+    """What is there at last."""
     deadline = time.monotonic() + RUN_SECONDS
-    while (state := airflow.run_state(dag_id, run_id)) not in FINISHED and time.monotonic() < deadline:
+    while (value := found()) is None and time.monotonic() < deadline:
         time.sleep(1)
-    return run_id, state
+    assert value is not None
+    return value
 
 
 @pytest.mark.timeout(600)
@@ -47,6 +59,28 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
     assert (tally.finished, tally.lost, tally.order_breaks) == (True, 0, 0)
     assert "arrived" in airflow.result("migrate_namespaces", run_id, "write_report")
+
+
+@pytest.mark.parametrize(("answer", "applied"), [("Approve", "success"), ("Reject", "skipped")])
+def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
+    airflow: AirflowStack,
+    blue: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    answer: str,
+    applied: str,
+) -> None:
+    name = new_namespace()
+    asyncio.run(build_estate(blue, EstateSpec(live=str(name), tenants=1, namespaces_per_tenant=1, history=1)))
+    conf = {"source": "pulsar_blue", "target": "pulsar_green", "selection": [str(name)]}
+    run_id = airflow.trigger("onboard_cluster", conf)
+    asked = wait_for(lambda: airflow.question("onboard_cluster", run_id, "approve_plan"))
+    assert "for green" in asked["subject"]
+    assert str(name) in asked["body"]
+    airflow.answer("onboard_cluster", run_id, "approve_plan", answer)
+    assert wait_for(lambda: ended(airflow, "onboard_cluster", run_id)) == "success"
+    tasks = {task["task_id"]: task["state"] for task in airflow.tasks("onboard_cluster", run_id)}
+    assert tasks["apply_plan"] == applied
+    assert f": {answer} by " in airflow.result("onboard_cluster", run_id, "write_report")
 
 
 @pytest.mark.parametrize(

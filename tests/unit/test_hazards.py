@@ -6,10 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.change.hazards import Hazard, guard_cluster_lists, hazard_of_call, hazard_of_setting, worst
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.change.effective import NAMESPACE_FIELDS
+from pulsar_fleet.change.hazard_rules import DISCARDS, Setting
+from pulsar_fleet.change.hazards import (
+    Hazard,
+    guard_call,
+    guard_cluster_lists,
+    hazard_of_call,
+    lint_settings,
+    worst,
+)
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.policies import BY_FIELD
+from pulsar_fleet.cluster.topic_policies import TOPIC_BY_FIELD
 
 NAMESPACE = "/namespaces/acme/orders"
 TOPIC = "/persistent/acme/orders/events"
@@ -56,42 +67,75 @@ def test_a_global_list_of_a_topic_is_refused_whatever_it_names() -> None:
         (bare("DELETE", f"{TOPIC}/retention"), Hazard.NONE),
         (with_body("POST", f"{TOPIC}/partitions", 8), Hazard.IRREVERSIBLE),
         (with_body("PUT", f"{TOPIC}/partitions", 8), Hazard.NONE),
+        (bare("DELETE", "/clusters/blue"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{TOPIC}/policies"), Hazard.IRREVERSIBLE),
+        (bare("POST", f"{TOPIC}/subscription/s/resetcursor/5"), Hazard.IRREVERSIBLE),
+        (bare("POST", "/clusters/green/migrate", migrated="true"), Hazard.DESTRUCTIVE),
+        (bare("PUT", f"{TOPIC}/unload"), Hazard.REVERSIBLE),
+        (with_body("POST", f"{NAMESPACE}/replication", ["blue"]), Hazard.DESTRUCTIVE),
+        (with_body("POST", f"{NAMESPACE}/replication", ["green"]), Hazard.NONE),
     ],
 )
 def test_a_call_has_a_hazard_whatever_the_plan_says(call: Any, hazard: Hazard) -> None:
-    assert hazard_of_call(call) is hazard
+    assert hazard_of_call(call, "green") is hazard
+
+
+@pytest.mark.parametrize("field", ["deleted", "migrated"])
+def test_a_namespace_is_never_born_deleted_or_migrated(field: str) -> None:
+    call = with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], field: True})
+    with pytest.raises(Refused, match=f"born {field}"):
+        guard_call(call, "green")
+
+
+RETENTION = "retention_policies"
+TTL = "message_ttl_in_seconds"
+QUOTA = "backlog_quota_map"
+INACTIVE = "inactive_topic_policies"
+
+
+def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, Any]:
+    return {"destination_storage": {"limitSize": size, "policy": policy}}
 
 
 @pytest.mark.parametrize(
-    ("field", "before", "after", "hazard"),
+    ("field", "before", "after", "hazard", "reason"),
     [
-        ("retention_policies", {"retentionSizeInMB": 10}, {"retentionSizeInMB": 5}, Hazard.IRREVERSIBLE),
-        ("retention_policies", {"retentionSizeInMB": -1}, {"retentionSizeInMB": 5}, Hazard.IRREVERSIBLE),
-        ("retention_policies", {"retentionSizeInMB": 10}, None, Hazard.IRREVERSIBLE),
-        ("retention_policies", {"retentionSizeInMB": 10}, {"retentionSizeInMB": -1}, Hazard.REVERSIBLE),
-        ("message_ttl_in_seconds", 100, 50, Hazard.IRREVERSIBLE),
-        ("message_ttl_in_seconds", None, 50, Hazard.IRREVERSIBLE),
-        ("message_ttl_in_seconds", 50, None, Hazard.REVERSIBLE),
-        (
-            "backlog_quota_map",
-            None,
-            {"destination_storage": {"limitSize": 1, "policy": "consumer_backlog_eviction"}},
-            Hazard.IRREVERSIBLE,
-        ),
-        (
-            "backlog_quota_map",
-            None,
-            {"destination_storage": {"limitSize": 1, "policy": "producer_exception"}},
-            Hazard.REVERSIBLE,
-        ),
-        ("inactive_topic_policies", None, {"deleteWhileInactive": True}, Hazard.IRREVERSIBLE),
-        ("max_producers_per_topic", 10, 5, Hazard.REVERSIBLE),
+        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": -1}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": 10}, None, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": -1}, "none", ""),
+        (TTL, 100, 50, "irreversible", "expire sooner"),
+        (TTL, None, 50, "irreversible", "expire sooner"),
+        (TTL, 50, None, "none", ""),
+        ("subscription_expiration_time_minutes", 9, 5, "irreversible", "idle subscriptions"),
+        (QUOTA, None, evicting(1), "irreversible", "discards the oldest"),
+        (QUOTA, None, evicting(1, "producer_exception"), "none", ""),
+        (INACTIVE, None, {"deleteWhileInactive": True}, "irreversible", "topics that nobody uses"),
+        ("entryFilters", None, {"entryFilterNames": "f"}, "irreversible", "count as acknowledged"),
+        ("offload_policies", {"s3ManagedLedgerOffloadBucket": "a"}, None, "irreversible", "can no longer be read"),
+        ("offload_policies", None, {"s3ManagedLedgerOffloadBucket": "a"}, "none", ""),
+        ("replication_clusters", ["blue", "green"], ["green"], "irreversible", "never arrives there"),
+        ("replication_clusters", ["green"], ["blue", "green"], "reversible", "new messages are sent"),
+        ("max_producers_per_topic", 10, 5, "reversible", "beyond the lower limit"),
+        ("max_producers_per_topic", 5, 10, "none", ""),
+        ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "beyond the lower limit"),
+        ("encryption_required", None, True, "reversible", "do not comply"),
+        ("is_allow_auto_update_schema", True, False, "reversible", "do not comply"),
     ],
 )
-def test_a_setting_is_irreversible_when_messages_are_discarded(
-    field: str, before: Any, after: Any, hazard: Hazard
+def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
+    field: str, before: Any, after: Any, hazard: str, reason: str
 ) -> None:
-    assert hazard_of_setting(BY_FIELD[field].loses, before, after) is hazard
+    marks = lint_settings([Setting(Resource.POLICY, field, before, after)])
+    assert worst(*(mark.hazard for mark in marks)) is Hazard(hazard)
+    assert reason in "".join(mark.reason for mark in marks)
+
+
+def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
+    """The catalogues say what discards messages; the table of rules says why that is dangerous."""
+    topic_fields = {NAMESPACE_FIELDS.get(name, name) for name, one in TOPIC_BY_FIELD.items() if one.loses}
+    discarding = {name for name, one in BY_FIELD.items() if one.loses} | topic_fields
+    assert discarding == set(DISCARDS)
 
 
 def test_the_worst_hazard_counts() -> None:

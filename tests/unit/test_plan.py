@@ -13,12 +13,15 @@ from pulsar_fleet.change.hazards import Hazard
 from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.change.rendering import headline, plan_markdown, plan_text
+from pulsar_fleet.change.subscription_changes import StartAt
 from pulsar_fleet.cluster.errors import Refused, Rejected
 from pulsar_fleet.cluster.policies import BY_FIELD, Kind
 from pulsar_fleet.cluster.states import (
     BrokerState,
+    ClusterDataState,
     NamespaceState,
     Note,
+    ResourceGroupState,
     SchemaState,
     Snapshot,
     SubscriptionState,
@@ -144,6 +147,31 @@ def test_a_policy_that_the_target_is_too_old_for_is_left_alone() -> None:
     assert (plan.empty, plan.left_alone[0].reason) == (True, "needs Pulsar 4.2 on the target, which runs 4.0.7")
 
 
+def test_a_namespace_is_created_without_what_the_target_is_too_old_for() -> None:
+    source = holding("blue", {"allowed_topic_property_keys_for_metrics": ["team"], "futurePolicy": 1})
+    target = replace(snapshot("green"), brokers=(BrokerState("localhost:8080", "4.0.7", {}),))
+    plan = plan_changes(source, target)
+    assert plan.changes[1].calls[0].body == {"replication_clusters": ["green"], "futurePolicy": 1}
+    assert [(one.field, one.reason) for one in plan.left_alone] == [
+        ("allowed_topic_property_keys_for_metrics", "needs Pulsar 4.2 on the target, which runs 4.0.7")
+    ]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "after"), [(False, None, False), (None, True, False), (True, False, True)])
+def test_false_stands_for_a_topic_policy_that_cannot_be_unset(ours: Any, theirs: Any, after: Any) -> None:
+    source, target = (
+        holding(
+            name,
+            {},
+            topics=topic(1),
+            topic_policies=(TopicPolicyState(EVENTS, "local", {"schemaValidationEnforced": value}, 0),),
+        )
+        for name, value in (("blue", ours), ("green", theirs))
+    )
+    plan = plan_changes(source, target)
+    assert [(change.after, [call.body for call in change.calls]) for change in plan.changes] == [(after, [after])]
+
+
 def test_a_list_of_the_target_never_shrinks() -> None:
     target = replace(holding("green", {"replication_clusters": ["green", "third"]}), known_clusters=("green", "third"))
     assert plan_changes(holding("blue", {}), target).empty
@@ -205,6 +233,115 @@ def test_a_new_topic_is_one_line_with_what_is_made_in_it() -> None:
     )
     text = plan_markdown(plan_changes(source, holding("green", {})))
     assert "12 partitions, 1 schema version, 1 subscription" in text
+
+
+def with_defaults(snapshot: Snapshot, **configuration: str) -> Snapshot:
+    return replace(snapshot, brokers=(BrokerState("localhost:8080", "4.2.4", configuration),))
+
+
+def topic_policies(**policies: Any) -> tuple[TopicPolicyState, ...]:
+    return (TopicPolicyState(EVENTS, "local", policies, 0),)
+
+
+KEEP_ALL = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+KEEP_SOME = {"retentionTimeInMinutes": 9, "retentionSizeInMB": 9}
+
+
+def test_a_policy_of_a_topic_is_judged_by_what_the_namespace_says_without_it() -> None:
+    """Setting a retention where the namespace keeps everything deletes messages."""
+    source = holding("blue", {"retention_policies": KEEP_ALL}, topics=topic(0))
+    source = replace(source, topic_policies=topic_policies(retentionPolicies=KEEP_SOME))
+    target = holding("green", {"retention_policies": KEEP_ALL}, topics=topic(0))
+    (change,) = plan_changes(source, target).needing_permission()
+    assert (change.field, "less is kept" in change.reason) == ("local/retentionPolicies", True)
+
+
+def test_a_policy_that_is_unset_on_a_topic_falls_to_the_namespace() -> None:
+    source = holding("blue", {"message_ttl_in_seconds": 5}, topics=topic(0))
+    target = holding("green", {"message_ttl_in_seconds": 5}, topics=topic(0))
+    target = replace(target, topic_policies=topic_policies(messageTTLInSeconds=3600))
+    (change,) = plan_changes(source, target).needing_permission()
+    assert (change.action, "expire sooner" in change.reason) == (Action.UNSET, True)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "policies"),
+    [
+        ({"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}, {"retention_policies": KEEP_SOME}),
+        ({"brokerDeleteInactiveTopicsEnabled": "false"}, {"inactive_topic_policies": {"deleteWhileInactive": True}}),
+    ],
+)
+def test_a_policy_is_judged_by_what_the_brokers_do_without_it(configuration: Any, policies: Any) -> None:
+    target = with_defaults(holding("green", {}), **configuration)
+    assert len(plan_changes(holding("blue", policies), target).needing_permission()) == 1
+
+
+def test_a_policy_that_is_unset_falls_to_the_default_of_every_broker() -> None:
+    target = with_defaults(holding("green", {"message_ttl_in_seconds": 3600}), ttlDurationDefaultInSeconds="5")
+    other = replace(target, brokers=(BrokerState("localhost:8081", "4.2.4", {}), *target.brokers))
+    assert len(plan_changes(holding("blue", {}), other).needing_permission()) == 1
+
+
+def test_a_plan_falls_into_what_is_shared_and_batches_of_namespaces() -> None:
+    source = holding("blue", {})
+    source = replace(source, namespaces=(*source.namespaces, NamespaceState("acme/audit", LISTS)))
+    plan = plan_changes(source, snapshot("green"))
+    assert plan.namespaces() == ("acme/audit", "acme/orders")
+    parts = (plan.shared(), plan.batch({"acme/audit"}), plan.batch({"acme/orders"}))
+    assert [[change.name for change in part.changes] for part in parts] == [["acme"], ["acme/audit"], ["acme/orders"]]
+
+
+PEER = ClusterDataState("third", {"serviceUrl": "http://third:8080"})
+BOTH = {"replication_clusters": ["blue", "third"]}
+
+
+def test_a_peer_that_a_list_names_is_made_known_before_the_list() -> None:
+    source = replace(holding("blue", BOTH), clusters=(PEER, ClusterDataState("other", {})))
+    plan = plan_changes(source, snapshot("green"))
+    assert [change.name for change in plan.changes] == ["third", "acme", "acme/orders"]
+    assert plan.changes[2].after["replication_clusters"] == ["green", "third"]
+
+
+def test_a_peer_whose_data_holds_secrets_is_left_alone_and_in_no_list() -> None:
+    data = {**PEER.data, "authenticationParameters": "sealed:abc"}
+    source = replace(holding("blue", BOTH), clusters=(ClusterDataState("third", data),))
+    plan = plan_changes(source, snapshot("green"))
+    assert plan.changes[1].after["replication_clusters"] == ["green"]
+    assert "holds secrets" in plan.left_alone[-1].reason
+
+
+def test_only_what_the_selected_namespaces_need_of_the_cluster_is_carried_over() -> None:
+    groups = (ResourceGroupState("used", {"publishRateInMsgs": 5}), ResourceGroupState("other", {}))
+    isolation = {"ours": {"primary": ["b"], "namespaces": ["acme/.*"]}, "theirs": {"namespaces": ["other/.*"]}}
+    own = ClusterDataState("blue", {}, {"domain": {"brokers": ["x:1"]}}, isolation)
+    source = replace(holding("blue", {"resource_group_name": "used"}), resource_groups=groups, clusters=(own,))
+    planned = plan_changes(replace(source, selection=("acme",)), holding("green", {}))
+    named = {one.name for one in (*planned.changes, *planned.left_alone)}
+    assert named == {"used", "acme/orders", "ours"}
+
+
+@pytest.mark.parametrize(
+    ("primary", "reason"),
+    [
+        ("old-.*", "match none of green"),
+        ("b-.*", "would leave 0 of 3 brokers"),
+        ("b-[12]", "would leave 1 of 3 brokers"),
+    ],
+)
+def test_an_isolation_policy_that_would_take_namespaces_out_of_service_is_left_alone(primary: str, reason: str) -> None:
+    policy = {"primary": [primary], "namespaces": ["acme/.*"]}
+    source = replace(holding("blue", {}), clusters=(ClusterDataState("blue", {}, {}, {"iso": policy}),))
+    brokers = tuple(BrokerState(f"b-{number}:8080", "4.2.4", {}) for number in (1, 2, 3))
+    plan = plan_changes(source, replace(holding("green", {}), brokers=brokers))
+    assert plan.empty
+    assert reason in plan.left_alone[0].reason
+
+
+def test_a_subscription_starts_where_it_is_asked_for() -> None:
+    rows = (SubscriptionState(EVENTS, EVENTS, "s", "0:0", False),)
+    source = holding("blue", {}, topics=topic(0), subscriptions=rows)
+    plan = plan_changes(source, holding("green", {}, topics=topic(0)), start_at=StartAt.LATEST)
+    assert [call.body for call in plan.changes[0].calls] == ["latest"]
 
 
 # Values that a broker takes for some fields of each kind.

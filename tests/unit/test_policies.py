@@ -152,6 +152,27 @@ def test_the_creating_body_has_nothing_of_the_brokers_own() -> None:
             {"namespace_auth": {"kept": ["produce"], "new": ["consume"]}},
             ["POST /namespaces/acme/orders/permissions/new"],
         ),
+        (
+            "auth_policies",
+            {
+                "namespace_auth": {"gone": ["produce"]},
+                "subscription_auth_roles": {"s": ["a", "b"]},
+                "destination_auth": {"persistent://acme/orders/x": {"kept": ["consume"], "gone": ["produce"]}},
+            },
+            {"destination_auth": {"persistent://acme/orders/x": {"kept": ["consume"]}}},
+            [
+                "DELETE /namespaces/acme/orders/permissions/gone",
+                "DELETE /namespaces/acme/orders/permissions/s/a",
+                "DELETE /namespaces/acme/orders/permissions/s/b",
+                "DELETE /persistent/acme/orders/x/permissions/gone",
+            ],
+        ),
+        (
+            "properties",
+            {"kept": "a", "gone/b": "b"},
+            {"kept": "a", "new": "c"},
+            ["PUT /namespaces/acme/orders/properties", "DELETE /namespaces/acme/orders/property/gone%2Fb"],
+        ),
     ],
 )
 def test_the_calls_of_a_policy(field: str, before: Any, after: Any, expected: list[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.rows import NewChange
 
 
 @pytest.fixture
@@ -31,8 +32,7 @@ def test_phases_of_two_namespaces_do_not_mix(ledger: Ledger) -> None:
 
 
 def test_a_change_keeps_both_values(ledger: Ledger) -> None:
-    ledger.record_change(
-        "run",
+    change = NewChange(
         change_id="1",
         cluster="green",
         resource="acme/orders",
@@ -42,6 +42,7 @@ def test_a_change_keeps_both_values(ledger: Ledger) -> None:
         after={"minutes": 2},
         outcome="applied",
     )
+    ledger.record("run", made=(change,))
     (kept,) = ledger.changes("run")
     assert (kept.before, kept.after) == ({"minutes": 1}, {"minutes": 2})
 

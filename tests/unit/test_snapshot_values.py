@@ -1,16 +1,28 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.inventory import members
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.snapshot import cursors_of
-from pulsar_fleet.cluster.states import BrokerState, NamespaceState, Note, Selection, Snapshot, TopicState
+from pulsar_fleet.cluster.resources import cursors_of
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.states import (
+    BrokerState,
+    InventoryState,
+    NamespaceState,
+    Note,
+    Snapshot,
+    TenantState,
+    TopicState,
+)
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.fingerprint_key import KEY_VARIABLE, open_seal
-from pulsar_fleet.records.snapshots import load_snapshot, store_snapshot
+from pulsar_fleet.records.snapshot_writer import SnapshotWriter
+from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot, store_snapshot
 
 EVENTS = TopicName.parse("persistent://acme/orders/events")
 
@@ -32,6 +44,31 @@ def test_an_empty_selection_takes_all_but_the_brokers_own() -> None:
 def test_a_selection_that_is_no_name_is_rejected() -> None:
     with pytest.raises(Rejected, match="write it as tenant/namespace"):
         Selection.parse(["acme/orders/events"])
+
+
+def test_a_pattern_takes_what_it_matches_as_a_whole() -> None:
+    selection = Selection.parse([r"re:acme/orders-\d+"])
+    names = ("acme/orders-7", "acme/orders-7-old", "old-acme/orders-7", "acme/orders")
+    assert [selection.has(NamespaceName.parse(name)) for name in names] == [True, False, False, False]
+
+
+def test_a_pattern_that_matches_everything_leaves_the_brokers_own_namespaces_out() -> None:
+    assert not Selection.parse(["re:.*"]).has(NamespaceName.parse("pulsar/system"))
+
+
+def test_a_pattern_that_is_no_regular_expression_is_rejected() -> None:
+    with pytest.raises(Rejected, match=r"'re:acme/\[' is no regular expression .* for example re:acme/\.\*"):
+        Selection.parse(["re:acme/["])
+
+
+def test_a_selection_is_read_back_from_its_texts() -> None:
+    selection = Selection.parse(["acme/orders", "globex", "re:a.*/b"])
+    assert Selection.parse(selection.texts()) == selection
+
+
+def test_what_was_selected_and_is_not_there_is_named() -> None:
+    selection = Selection.parse(["acme/orders", "globex", "re:a.*/old", "re:acme/.*"])
+    assert selection.absent(["acme"], [NamespaceName.parse("acme/new")]) == ("globex", "acme/orders", "re:a.*/old")
 
 
 def test_the_brokers_own_cursors_are_no_subscriptions() -> None:
@@ -56,6 +93,61 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
     )
     artefacts = Artefacts.open(str(tmp_path))
     assert load_snapshot(artefacts, store_snapshot(artefacts, "run", snapshot, name="source")) == snapshot
+
+
+def test_namespaces_are_loaded_without_the_others(tmp_path: Path) -> None:
+    names = [f"acme/orders-{number:03}" for number in range(200)]
+    snapshot = Snapshot(
+        cluster="blue",
+        began="",
+        ended="",
+        key_id="k",
+        tenants=(TenantState("acme", (), ("blue",)),),
+        namespaces=tuple(NamespaceState(name, {"deduplicationEnabled": True}) for name in names),
+        topics=tuple(TopicState(f"persistent://{name}/t{one:02}", 0, {}) for name in names for one in range(50)),
+        inventory=(InventoryState("client", names[7], "Pulsar-Java-v4.2.4", {"producers": 1}),),
+    )
+    artefacts = Artefacts.open(str(tmp_path))
+    stored = StoredSnapshot.open(artefacts, store_snapshot(artefacts, "run", snapshot, name="source"))
+    wanted = [names[7], names[170], "acme/none"]
+    part = stored.load(wanted)
+    assert stored.namespaces() == tuple(names)
+    assert part.tenants == snapshot.tenants
+    assert [one.name for one in part.namespaces] == wanted[:2]
+    assert part.topics == tuple(one for one in snapshot.topics if one.name.split("/", 2)[2].startswith(tuple(wanted)))
+    assert part.inventory == snapshot.inventory
+    assert stored.load_outside().topics == ()
+
+
+def test_a_snapshot_that_was_not_finished_cannot_be_loaded(tmp_path: Path) -> None:
+    artefacts = Artefacts.open(str(tmp_path))
+    reference = store_snapshot(artefacts, "run", Snapshot(cluster="b", began="", ended="", key_id="k"), name="source")
+    with SnapshotWriter(artefacts, "run", name="source") as writer:
+        writer.add([TopicState(str(EVENTS), 3, {})])
+    with pytest.raises(Missing, match=r"manifest\.json cannot be read"):
+        load_snapshot(artefacts, reference)
+
+
+def test_a_manifest_tells_what_the_snapshot_is_of(tmp_path: Path) -> None:
+    artefacts = Artefacts.open(str(tmp_path))
+    snapshot = Snapshot(
+        cluster="blue",
+        began="a",
+        ended="b",
+        key_id="k",
+        brokers=(BrokerState("localhost:8080", "4.2.4", {}),),
+        notes=(Note("clusters", "unreadable", "not for this role"),),
+    )
+    manifest = artefacts.read_json(store_snapshot(artefacts, "run", snapshot, name="source"))
+    assert (manifest["schema_version"], manifest["cluster"], manifest["complete"]) == (2, "blue", False)
+    assert manifest["brokers"] == [{"address": "localhost:8080", "version": "4.2.4"}]
+    assert len(manifest["tables"]["topics"]["sha256"]) == 64
+
+
+def test_members_of_a_large_answer_are_read_one_by_one() -> None:
+    documents = {"a/b": {"0x0": {"persistent": {}}}, 'q"uote': [], "é": None}
+    for text in (json.dumps(documents), json.dumps(documents, indent=2), "{}"):
+        assert dict(members(text)) == json.loads(text)
 
 
 def test_an_altered_table_is_not_loaded(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def get_provider_info() -> dict[str, Any]:
                     "tls_trust_file": text("TLS trust file", "PEM of the authorities that signed the brokers' keys"),
                     "tls_certificate_file": text("TLS certificate file", "Our own certificate (PEM), for mTLS"),
                     "tls_key_file": text("TLS key file", "The key of our own certificate (PEM), for mTLS"),
+                    "cluster_name": text("Cluster name", "For a role that may not ask the broker for it"),
+                    "broker_hosts": text("Broker hosts", "For a role that may not list them: one.example,two.example"),
                     "timeout_seconds": text("Time-out of one call, seconds", "30 by default"),
                     "max_connections": text("Connections to a broker", "8 by default; more gains nothing"),
                 },

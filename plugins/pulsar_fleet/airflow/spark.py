@@ -1,4 +1,4 @@
-"""Submit our Spark job: refuse before Airflow guesses a master, and keep secrets out of the command line."""
+"""Submit our Spark jobs: refuse before Airflow guesses a master, and keep secrets out of the command line."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from pulsar_fleet.cluster.errors import Refused
 
 
-class VerifyMessagesOperator(SparkSubmitOperator):
-    """Run `spark_jobs/verify_messages.py` on the master of a Spark connection.
+class FleetJobOperator(SparkSubmitOperator):
+    """Run a job of ours on the master of a Spark connection; the package travels as a zip.
 
-    :param source: connection id of the cluster that holds the originals (templated).
-    :param target: connection id of the cluster that holds the copy (templated).
     :param spark_conn_id: the Spark connection; Airflow would take YARN if it did not exist, so it is looked up first.
-
-    The package travels as a zip; credentials travel in the environment, never in arguments.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "source", "target", "spark_conn_id")
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spark_conn_id")
 
-    def __init__(self, *, source: str, target: str, spark_conn_id: str = "spark_default", **kwargs: Any) -> None:
+    def __init__(self, *, spark_conn_id: str = "spark_default", **kwargs: Any) -> None:
         super().__init__(conn_id=spark_conn_id, **kwargs)
-        self.source = source
-        self.target = target
         self.spark_conn_id = spark_conn_id
+
+    def environment(self) -> dict[str, str]:
+        """Variables for `spark-submit`; they may hold secrets, its arguments never do."""
+        from pulsar_fleet.verification.package import interpreter_environment
+
+        return interpreter_environment()
 
     def execute(self, context: Context) -> None:
         """Submit and wait; the job's log lines come to this task's log."""
-        from pulsar_fleet.airflow.connection import cluster_connection
-        from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip, job_environment
+        from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip
 
         try:
             master = BaseHook.get_connection(self.spark_conn_id)
@@ -47,7 +46,7 @@ class VerifyMessagesOperator(SparkSubmitOperator):
         self.log.info("Spark master: %s", master.host)
         self._conn_id = self.spark_conn_id
         self.conf = {**JOB_SETTINGS, **(self.conf or {})}
-        self.env_vars = job_environment(cluster_connection(self.source), cluster_connection(self.target))
+        self.env_vars = self.environment()
         with tempfile.TemporaryDirectory() as folder:
             self.py_files = str(build_package_zip(Path(folder)))
             try:
@@ -60,3 +59,45 @@ class VerifyMessagesOperator(SparkSubmitOperator):
         job = self._hook._submit_sp if self._hook else None
         if job is not None and job.stdout:
             job.stdout.close()
+
+
+class VerifyMessagesOperator(FleetJobOperator):
+    """Run `spark_jobs/verify_messages.py`; credentials travel in the environment.
+
+    :param source: connection id of the cluster that holds the originals (templated).
+    :param target: connection id of the cluster that holds the copy (templated).
+    """
+
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "source", "target")
+
+    def __init__(self, *, source: str, target: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+        self.target = target
+
+    def environment(self) -> dict[str, str]:
+        """The credentials of both clusters."""
+        from pulsar_fleet.airflow.connection import cluster_connection
+        from pulsar_fleet.verification.package import job_environment
+
+        return job_environment(cluster_connection(self.source), cluster_connection(self.target))
+
+
+class CompareSnapshotsOperator(FleetJobOperator):
+    """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is asked anything.
+
+    :param request: URI of the request, from `pulsar_fleet.verification.snapshots.hand_over` (templated).
+    :param result: URI under which the result is written, from the same (templated).
+    """
+
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "request", "result")
+
+    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.result = result
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait; a difference is a result and no failure."""
+        self.application_args = ["--request", self.request, "--result", self.result]
+        super().execute(context)

@@ -2,56 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeVar
 
+from pulsar_fleet.change.cluster_diff import diff_cluster
+from pulsar_fleet.change.difference import Difference as Difference
+from pulsar_fleet.change.difference import Resource as Resource
+from pulsar_fleet.change.difference import Side as Side
+from pulsar_fleet.change.difference import diff_documents, diff_whole
+from pulsar_fleet.change.difference import same as same
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policy_documents import comparable
-from pulsar_fleet.cluster.states import SchemaState, Snapshot, TopicState
+from pulsar_fleet.cluster.states import SchemaState, Snapshot, SubscriptionState, TopicState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
 
 Row = TypeVar("Row")
 
 
-class Resource(StrEnum):
-    """Kinds of resources, in the order in which they are created."""
-
-    TENANT = "tenant"
-    NAMESPACE = "namespace"
-    POLICY = "policy"
-    TOPIC = "topic"
-    SCHEMA = "schema"
-    TOPIC_POLICY = "topic policy"
-    SUBSCRIPTION = "subscription"
-
-
-class Side(StrEnum):
-    """Where something is."""
-
-    MISSING = "missing on the target"
-    DIFFERENT = "different"
-    EXTRA = "only on the target"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One difference; `field` names a policy, a topic's property set or a subscription, else it is empty."""
-
-    resource: Resource
-    name: str
-    field: str
-    side: Side
-    source: Json
-    target: Json
-
-
 def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
     """Every difference, in the order of creation; equal clusters give none. The source must be translated before."""
     steps: tuple[Callable[[Snapshot, Snapshot], Iterable[Difference]], ...] = (
+        diff_cluster,
         _tenants,
         _namespaces,
         _topics,
@@ -60,26 +32,6 @@ def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
         _subscriptions,
     )
     return tuple(difference for step in steps for difference in step(source, target))
-
-
-def diff_documents(
-    resource: Resource, name: str, source: Mapping[str, Json], target: Mapping[str, Json]
-) -> Iterator[Difference]:
-    """The fields in which two comparable documents differ."""
-    for field in sorted({*source, *target}):
-        if same(source.get(field), target.get(field)):
-            continue
-        side = Side.DIFFERENT
-        if field not in target:
-            side = Side.MISSING
-        elif field not in source:
-            side = Side.EXTRA
-        yield Difference(resource, name, field, side, source.get(field), target.get(field))
-
-
-def same(one: Json, other: Json) -> bool:
-    """Whether two JSON values are equal; `1` and `True` are not, lists and tuples are."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def topic_value(topic: TopicState) -> JsonObject:
@@ -100,7 +52,7 @@ def _tenants(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
             for one in snapshot.tenants
         }
 
-    yield from _whole(Resource.TENANT, value(source), value(target))
+    yield from diff_whole(Resource.TENANT, value(source), value(target))
 
 
 def _namespaces(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
@@ -123,7 +75,7 @@ def _topics(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
         if name in wanted and name in held:
             yield from diff_documents(Resource.TOPIC, name, wanted[name], held[name])
         else:
-            yield from _whole(Resource.TOPIC, _only(name, wanted), _only(name, held))
+            yield from diff_whole(Resource.TOPIC, _only(name, wanted), _only(name, held))
 
 
 def _schemas(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
@@ -133,7 +85,7 @@ def _schemas(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
         grouped = _grouped(snapshot.schemas, lambda one: one.topic)
         return {topic: schema_values(rows) for topic, rows in grouped.items() if topic in topics}
 
-    yield from _whole(Resource.SCHEMA, value(source), value(target))
+    yield from diff_whole(Resource.SCHEMA, value(source), value(target))
 
 
 def _topic_policies(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
@@ -154,32 +106,33 @@ def _topic_policies(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
             yield Difference(found.resource, topic, f"{scope}/{found.field}", found.side, found.source, found.target)
 
 
+def subscription_value(rows: Iterable[SubscriptionState]) -> JsonObject:
+    """A subscription in its comparable shape, from its cursors; where acknowledgements stand is not compared."""
+    found = list(rows)
+    properties: JsonObject = {}
+    for one in found:
+        properties |= one.properties
+    return {"replicated": any(one.replicated for one in found), "properties": properties}
+
+
 def _subscriptions(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
-    """A subscription is there when every partition has it; where acknowledgements stand is not compared."""
+    """A subscription is there when every partition has it."""
     topics = {one.name: max(one.partitions, 1) for one in source.topics}
 
-    def value(snapshot: Snapshot) -> dict[tuple[str, str], tuple[int, bool]]:
+    def cursors(snapshot: Snapshot) -> dict[tuple[str, str], list[SubscriptionState]]:
         grouped = _grouped(snapshot.subscriptions, lambda one: (one.topic, one.name))
-        return {
-            key: (len(rows), any(one.replicated for one in rows)) for key, rows in grouped.items() if key[0] in topics
-        }
+        return {key: rows for key, rows in grouped.items() if key[0] in topics}
 
-    wanted, held = value(source), value(target)
-    for topic, name in sorted({*wanted, *held}):
-        mine, theirs = wanted.get((topic, name)), held.get((topic, name))
-        if mine is None and theirs is not None:
-            yield Difference(Resource.SUBSCRIPTION, topic, name, Side.EXTRA, None, {"replicated": theirs[1]})
-        elif mine is not None and (theirs is None or theirs[0] < topics[topic]):
-            yield Difference(Resource.SUBSCRIPTION, topic, name, Side.MISSING, {"replicated": mine[1]}, None)
-        elif mine is not None and theirs is not None and mine[1] != theirs[1]:
-            sides = ({"replicated": mine[1]}, {"replicated": theirs[1]})
-            yield Difference(Resource.SUBSCRIPTION, topic, name, Side.DIFFERENT, *sides)
-
-
-def _whole(resource: Resource, wanted: Mapping[str, Json], held: Mapping[str, Json]) -> Iterator[Difference]:
-    """Resources that are compared as one value."""
-    for found in diff_documents(resource, "", wanted, held):
-        yield Difference(resource, found.field, "", found.side, found.source, found.target)
+    wanted, held = cursors(source), cursors(target)
+    for key in sorted({*wanted, *held}):
+        mine = subscription_value(wanted[key]) if key in wanted else None
+        theirs = subscription_value(held[key]) if key in held else None
+        if mine is None:
+            yield Difference(Resource.SUBSCRIPTION, *key, Side.EXTRA, None, theirs)
+        elif theirs is None or len(held[key]) < topics[key[0]]:
+            yield Difference(Resource.SUBSCRIPTION, *key, Side.MISSING, mine, None)
+        elif not same(mine, theirs):
+            yield Difference(Resource.SUBSCRIPTION, *key, Side.DIFFERENT, mine, theirs)
 
 
 def _within(rows: Iterable[Row], source: Snapshot, name: Callable[[Row], str]) -> list[Row]:

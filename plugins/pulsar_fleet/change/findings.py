@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 
 
 class Severity(StrEnum):
@@ -25,7 +25,10 @@ class Finding:
     :param resource: what it is about: a broker, a namespace, a topic, a client.
     :param evidence: the value or values that were seen.
     :param consequence: what would happen, in one sentence.
-    :param remedy: what to do, as a call where there is one.
+    :param remedy: what to do.
+    :param call: the remedy as a call to a cluster's admin API, where one call does it.
+    :param source: the value on the source, where two are compared.
+    :param target: the value on the target.
     """
 
     id: str
@@ -34,6 +37,9 @@ class Finding:
     evidence: str
     consequence: str
     remedy: str
+    call: str = ""
+    source: Json = None
+    target: Json = None
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -49,7 +55,7 @@ class Finding:
         return (
             f"{self.severity.upper():7} {self.id:26} {self.resource:38} {self.evidence}\n"
             f"        {self.consequence}\n"
-            f"        Do: {self.remedy}"
+            f"        Do: {self.remedy}" + (f"\n        {self.call}" if self.call else "")
         )
 
 
@@ -72,7 +78,7 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     ordered = sorted(findings, key=lambda finding: (finding.severity is not Severity.BLOCKER, finding.id))
     rows = [
         f"| {finding.severity.upper()} `{finding.id}` | `{finding.resource}` | {finding.evidence} "
-        f"| {finding.consequence} **Do:** {finding.remedy} |"
+        f"| {finding.consequence} **Do:** {finding.remedy}" + (f" `{finding.call}` |" if finding.call else " |")
         for finding in ordered
     ]
     return "\n".join(["| finding | where | seen | what it means |", "| --- | --- | --- | --- |", *rows])

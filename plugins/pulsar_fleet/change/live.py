@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Self
 
-from pulsar_fleet.change.diff import Resource, schema_values
+from pulsar_fleet.change.cluster_changes import cluster_path, domain_path, group_path, isolation_path
+from pulsar_fleet.change.cluster_diff import cluster_value, domain_value, group_value, isolation_value
+from pulsar_fleet.change.diff import Resource, schema_values, subscription_value
 from pulsar_fleet.change.plan import Change
 from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.errors import Missing
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies import LOCAL_FIELDS
 from pulsar_fleet.cluster.policy_documents import comparable
+from pulsar_fleet.cluster.resources import read_cursors, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.cluster.secrets import Seal
-from pulsar_fleet.cluster.snapshot import read_cursors, read_namespace, read_partitioned, schema_state
+from pulsar_fleet.cluster.states import SubscriptionState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 
 
-class LiveNamespace:
-    """One namespace (or, with None, the tenants) as it is now. Obtain one by `read`, right before or after a write.
+class Live:
+    """One namespace, or what belongs to the cluster, as it is now. Obtain one by `read`, right around a write.
 
-    It holds what one document or list tells about many changes; what belongs to one topic is read by `value`.
+    It holds what one document or list tells about many changes; what belongs to one resource is read by `value`.
     """
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, admin: AdminClient, own: str, seal: Seal) -> None:
         self._admin = admin
+        self._own = own
+        self._seal = seal
         self._policies: JsonObject | None = None
         self._topics: dict[TopicName, bool] = {}
         self._topic_policies: dict[tuple[str, str], dict[str, Json]] = {}
+        self._cursors: dict[TopicName, asyncio.Task[dict[str, list[SubscriptionState]]]] = {}
 
     @classmethod
-    async def read(cls, admin: AdminClient, changes: Sequence[Change], seal: Seal, reader: TopicPolicyReader) -> Self:
+    async def read(
+        cls, admin: AdminClient, changes: Sequence[Change], own: str, seal: Seal, reader: TopicPolicyReader
+    ) -> Self:
         """Read what all of `changes`, of one namespace and one kind of resource, have in common."""
-        live = cls(admin)
+        live = cls(admin, own, seal)
         resource, namespace = changes[0].resource, changes[0].namespace
         if namespace is None:
             return live
         if resource in (Resource.NAMESPACE, Resource.POLICY):
-            document = await read_namespace(admin, namespace, seal)
-            live._policies = None if document is None else comparable(document, await admin.cluster_name())
+            outside = {policy.field for policy in LOCAL_FIELDS}
+            local = resource is Resource.NAMESPACE or any(change.field in outside for change in changes)
+            document = await read_namespace(admin, namespace, seal, local=local)
+            live._policies = None if document is None else comparable(document, own)
         elif resource in (Resource.TOPIC, Resource.SUBSCRIPTION):
             await live._read_topics(namespace)
         elif resource is Resource.TOPIC_POLICY:
@@ -48,9 +61,9 @@ class LiveNamespace:
 
     async def value(self, change: Change) -> Json:
         """The live value; None for what is not there or not set."""
+        if not change.resource.in_namespace:
+            return await self._shared(change)
         match change.resource:
-            case Resource.TENANT:
-                return _tenant_value(await self._admin.tenant(change.name))
             case Resource.NAMESPACE:
                 return self._policies
             case Resource.POLICY:
@@ -64,8 +77,27 @@ class LiveNamespace:
             case Resource.TOPIC_POLICY:
                 scope, _, field = change.field.partition("/")
                 return self._topic_policies.get((change.name, scope), {}).get(field)
-            case Resource.SUBSCRIPTION:
+            case _:
                 return await self._subscription(change)
+
+    async def _shared(self, change: Change) -> Json:
+        match change.resource:
+            case Resource.CLUSTER:
+                return _shaped(cluster_value, self._seal.redact(await self._document(cluster_path(change.name))))
+            case Resource.RESOURCE_GROUP:
+                return _shaped(group_value, await self._document(group_path(change.name)))
+            case Resource.FAILURE_DOMAIN:
+                return _shaped(domain_value, await self._document(domain_path(self._own, change.name)))
+            case Resource.ISOLATION:
+                return _shaped(isolation_value, await self._document(isolation_path(self._own, change.name)))
+            case _:
+                return _shaped(_tenant_value, await self._admin.tenant(change.name))
+
+    async def _document(self, path: str) -> Json:
+        try:
+            return await self._admin.get(path)
+        except Missing:
+            return None
 
     async def _read_topics(self, namespace: NamespaceName) -> None:
         # Asking for a topic that is not there answers 500, so whether it is there is read from the lists.
@@ -84,18 +116,41 @@ class LiveNamespace:
         return {"partitions": 0, "properties": dict(info.get("properties") or {})}
 
     async def _subscription(self, change: Change) -> Json:
-        """What the change wants, if every partition has the subscription: where it stands is the consumers' affair."""
+        """The subscription, if every partition has it. Where it stands is the consumers' affair, so that is as wanted.
+
+        The flag and the properties are asked for only where they matter: that loads the topic.
+        """
         topic = TopicName.parse(change.name)
         if topic not in self._topics:
             return None
-        wanted = 1
-        if self._topics[topic]:
-            wanted = (await self._admin.partition_metadata(topic)).partitions
-        found = [one for one in await read_cursors(self._admin, topic) if one.name == change.field]
-        return change.after if len(found) >= wanted else None
+        if topic not in self._cursors:
+            self._cursors[topic] = asyncio.create_task(self._read_subscriptions(topic))
+        rows = (await self._cursors[topic]).get(change.field)
+        if rows is None:
+            return None
+        found = subscription_value(rows)
+        sides = [side for side in (change.before, change.after) if side]
+        path = topic.subscription_path(change.field)
+        if any(side["replicated"] for side in sides):
+            states = await self._admin.get(f"{path}/replicatedSubscriptionStatus")
+            found["replicated"] = all(states.values())
+        if any(side["properties"] for side in sides):
+            found["properties"] = await self._admin.get(f"{path}/properties") or {}
+        positions = [side["position"] for side in sides if "position" in side]
+        return {**found, "position": positions[0]} if positions else found
+
+    async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
+        """The cursors by subscription, of those that every partition has."""
+        wanted = (await self._admin.partition_metadata(topic)).partitions if self._topics[topic] else 1
+        found: dict[str, list[SubscriptionState]] = {}
+        for one in await read_cursors(self._admin, topic):
+            found.setdefault(one.name, []).append(one)
+        return {name: rows for name, rows in found.items() if len(rows) >= wanted}
 
 
-def _tenant_value(document: JsonObject | None) -> Json:
-    if document is None:
-        return None
+def _tenant_value(document: JsonObject) -> JsonObject:
     return {key: sorted(document.get(key) or ()) for key in ("adminRoles", "allowedClusters")}
+
+
+def _shaped(shape: Callable[[JsonObject], JsonObject], document: JsonObject | None) -> Json:
+    return None if document is None else shape(document)

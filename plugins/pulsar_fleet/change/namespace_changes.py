@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from pulsar_fleet.change.diff import Difference, Resource, Side, same
-from pulsar_fleet.change.hazards import Hazard, hazard_of_setting
+from pulsar_fleet.change.difference import Difference, Resource, Side, same
+from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
 from pulsar_fleet.cluster.call import with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies import BY_FIELD, Kind, Policy, Unset
+from pulsar_fleet.cluster.policies import BY_FIELD, Kind, Policy, Unset, known_at
 from pulsar_fleet.cluster.policy_calls import creation_calls, policy_calls
 from pulsar_fleet.cluster.policy_documents import comparable
-from pulsar_fleet.cluster.states import version_numbers
 
 ONLY_ON_TARGET = "exists only on the target"
 STRATEGY = "schema_compatibility_strategy"
 OPEN_STRATEGY = "ALWAYS_COMPATIBLE"
+TOPIC_GRANTS = "destination_auth"
 
 
 def left_alone(difference: Difference, reason: str) -> LeftAlone:
@@ -92,7 +92,7 @@ def setting(policy: Policy, namespace: str, before: Json, after: Json, reason: s
         calls=policy_calls(policy, NamespaceName.parse(namespace), before, after),
         before=before,
         after=after,
-        hazard=hazard_of_setting(policy.loses, before, after),
+        hazard=Hazard.REVERSIBLE,
         reason=reason or ("not set on the source" if after is None else "differs from the source"),
     )
 
@@ -113,7 +113,7 @@ def _reason_to_leave(policy: Policy | None, found: Difference, version: str) -> 
         return "this release does not know the field"
     if policy.kind is Kind.AT_CREATION:
         return "only taken when a namespace is created"
-    if policy.since and version_numbers(version) < version_numbers(policy.since):
+    if not known_at(policy.since, version):
         return f"needs Pulsar {policy.since} on the target, which runs {version}"
     if found.side is Side.EXTRA and policy.kind in (Kind.GRANTS, Kind.PROPERTIES):
         return ONLY_ON_TARGET

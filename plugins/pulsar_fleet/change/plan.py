@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.change.diff import Resource
-from pulsar_fleet.change.hazards import Hazard
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.cluster.call import Call
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -28,6 +29,7 @@ class Action(StrEnum):
     SET = "set"
     UNSET = "unset"
     GROW = "grow"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +63,8 @@ class Change:
 
     @property
     def namespace(self) -> NamespaceName | None:
-        """The namespace in which it lies; None for a tenant."""
-        if self.resource is Resource.TENANT:
+        """The namespace in which it lies; None for what belongs to the cluster as a whole."""
+        if not self.resource.in_namespace:
             return None
         if self.resource in (Resource.NAMESPACE, Resource.POLICY):
             return NamespaceName.parse(self.name)
@@ -146,6 +148,19 @@ class Plan:
     def seconds(self) -> float:
         """About how long applying takes."""
         return self.calls * SECONDS_PER_CALL
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Every namespace that the plan changes something in."""
+        return tuple(dict.fromkeys(str(change.namespace) for change in self.changes if change.namespace))
+
+    def shared(self) -> Self:
+        """What belongs to the cluster as a whole, such as tenants: to be applied before any namespace."""
+        return replace(self, changes=tuple(change for change in self.changes if change.namespace is None))
+
+    def batch(self, namespaces: Collection[str]) -> Self:
+        """What lies in some of its namespaces; batches can be applied side by side once `shared` is in place."""
+        wanted = set(namespaces)
+        return replace(self, changes=tuple(one for one in self.changes if str(one.namespace) in wanted))
 
     def hazards(self) -> dict[str, int]:
         """Changes by hazard, each kind named."""

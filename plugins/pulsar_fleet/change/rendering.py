@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-from pulsar_fleet.change.diff import Resource
-from pulsar_fleet.change.hazards import Hazard
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.cluster.json import Json
 
 _LONGEST_VALUE = 70
-_MARKS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+"}
+_MARKS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+", Action.DELETE: "-"}
 
 
 def headline(plan: Plan) -> str:
@@ -21,9 +21,9 @@ def headline(plan: Plan) -> str:
         return f"Nothing to change: {plan.target} holds all that {plan.source} holds."
     hazards = plan.hazards()
     return (
-        f"Plan {plan.id} for {plan.target}: {_counted(len(plan.changes), 'change')}, "
+        f"Plan {plan.id} for {plan.target}: {counted(len(plan.changes), 'change')}, "
         f"{hazards[Hazard.DESTRUCTIVE]} destructive, {hazards[Hazard.IRREVERSIBLE]} irreversible. "
-        f"{_counted(plan.calls, 'call')}, about {max(1, round(plan.seconds))} s."
+        f"{counted(plan.calls, 'call')}, about {max(1, round(plan.seconds))} s."
     )
 
 
@@ -61,7 +61,7 @@ def left_alone_lines(left: Iterable[LeftAlone], *, most: int = 20) -> list[str]:
         label = " ".join(part for part in (one.name, one.field) if part)
         grouped.setdefault((one.resource.value, one.reason), []).append(label)
     lines = [
-        f"{_counted(len(names), resource)} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): {reason}"
+        f"{counted(len(names), resource)} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): {reason}"
         for (resource, reason), names in grouped.items()
     ]
     return lines if len(lines) <= most else [*lines[:most], f"{len(lines) - most} more reasons, see the JSON"]
@@ -83,21 +83,23 @@ def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:
     name = change.name.removeprefix("persistent://")
     what = _what(change, plan)
     if change.hazard.needs_permission:
-        what += f"   {change.hazard.value.upper()}, id {change.id}"
+        what += f"   {change.hazard.value.upper()}, id {change.id}: {change.reason}"
     return mark, f"{resource.value:12} {name}", change.field, what
 
 
 def _what(change: Change, plan: Plan) -> str:
+    if change.action is Action.DELETE:
+        return "is deleted"
     if change.resource is Resource.TENANT:
         return ", ".join(f"{key} [{', '.join(names)}]" for key, names in change.after.items())
     if change.resource is Resource.NAMESPACE:
         roles = len((change.after.get("auth_policies") or {}).get("namespace_auth", {}))
-        return f"with {_counted(len(change.after), 'policy')} and {_counted(roles, 'role')}"
+        return f"with {counted(len(change.after), 'policy')} and {counted(roles, 'role')}"
     if change.resource is Resource.TOPIC and not change.field:
         return _topic(change, plan)
     if change.resource is Resource.SCHEMA:
         return change.reason
-    if change.resource is Resource.SUBSCRIPTION:
+    if change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE:
         return f"at {change.after['position']}"
     return f"{short(change.before)}  →  {short(change.after)}"
 
@@ -109,10 +111,10 @@ def _topic(change: Change, plan: Plan) -> str:
     )
     partitions = change.after["partitions"]
     parts = [
-        _counted(partitions, "partition") if partitions else "not partitioned",
-        _counted(versions, "schema version") if versions else "",
-        _counted(inside[Resource.SUBSCRIPTION], "subscription") if inside[Resource.SUBSCRIPTION] else "",
-        _counted(inside[Resource.TOPIC_POLICY], "topic policy") if inside[Resource.TOPIC_POLICY] else "",
+        counted(partitions, "partition") if partitions else "not partitioned",
+        counted(versions, "schema version") if versions else "",
+        counted(inside[Resource.SUBSCRIPTION], "subscription") if inside[Resource.SUBSCRIPTION] else "",
+        counted(inside[Resource.TOPIC_POLICY], "topic policy") if inside[Resource.TOPIC_POLICY] else "",
     ]
     return ", ".join(part for part in parts if part)
 
@@ -125,7 +127,8 @@ def short(value: Json) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """`1 change`, `1,200 policies`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun[:-1] + 'ies' if noun.endswith('cy') else noun + 's'}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from pulsar_fleet.change.diff import Difference, Resource, Side, same
-from pulsar_fleet.change.hazards import Hazard, hazard_of_setting
+from pulsar_fleet.change.difference import Difference, Resource, Side, same
+from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.namespace_changes import ONLY_ON_TARGET, left_alone
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
 from pulsar_fleet.cluster.call import Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.losses import lowered
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.states import version_numbers
+from pulsar_fleet.cluster.policies import known_at
 from pulsar_fleet.cluster.topic_policies import (
     TOPIC_BY_FIELD,
     Form,
@@ -74,42 +75,17 @@ def topic_policy_change(found: Difference, version: str) -> Change | LeftAlone:
     reason = _reason_to_leave(policy, found, Scope(scope), version)
     if policy is None or reason:
         return left_alone(found, reason)
-    calls = topic_policy_calls(policy, TopicName.parse(found.name), Scope(scope), found.target, found.source)
+    after = False if found.source is None and not policy.can_unset else found.source
     return Change(
         resource=Resource.TOPIC_POLICY,
         name=found.name,
         field=found.field,
         action=Action.UNSET if found.source is None else Action.SET,
-        calls=calls,
+        calls=topic_policy_calls(policy, TopicName.parse(found.name), Scope(scope), found.target, after),
         before=found.target,
-        after=found.source,
-        hazard=hazard_of_setting(policy.loses, found.target, found.source),
+        after=after,
+        hazard=Hazard.REVERSIBLE,
         reason="not set on the source" if found.source is None else "differs from the source",
-    )
-
-
-def subscription_change(found: Difference) -> Change | LeftAlone:
-    """Create the subscription at the earliest message, so that none is skipped."""
-    if found.side is Side.EXTRA:
-        return left_alone(found, ONLY_ON_TARGET)
-    if found.side is Side.DIFFERENT:
-        return left_alone(found, "the replicated flag differs; it belongs to setting up replication")
-    path = TopicName.parse(found.name).subscription_path(found.field)
-    replicated = bool(found.source["replicated"])
-    calls: tuple[Call, ...] = (with_body("PUT", path, "earliest", replicated=str(replicated).lower()),)
-    if replicated:
-        # The flag of the creating call is lost when the topic is next unloaded; this one stays.
-        calls += (with_body("POST", f"{path}/replicatedSubscriptionStatus", True),)
-    return Change(
-        resource=Resource.SUBSCRIPTION,
-        name=found.name,
-        field=found.field,
-        action=Action.CREATE,
-        calls=calls,
-        before=None,
-        after={"position": "earliest", "replicated": replicated},
-        hazard=Hazard.NONE,
-        reason="the target lacks this subscription",
     )
 
 
@@ -154,7 +130,7 @@ def _growth(found: Difference) -> Change | LeftAlone:
         before=found.target,
         after=found.source,
         hazard=Hazard.IRREVERSIBLE,
-        reason="partitions cannot be taken away again, and keys move to other partitions",
+        reason="the source has more partitions",
     )
 
 
@@ -179,12 +155,14 @@ def _properties(found: Difference) -> Change | LeftAlone:
 def _reason_to_leave(policy: TopicPolicy | None, found: Difference, scope: Scope, version: str) -> str:
     if policy is None:
         return "this release does not know the field"
-    if policy.since and version_numbers(version) < version_numbers(policy.since):
+    if not known_at(policy.since, version):
         return f"needs Pulsar {policy.since} on the target, which runs {version}"
     if scope is Scope.GLOBAL and policy.local_only:
         return "the broker keeps it for one cluster only"
     if policy.form is Form.CLUSTER_LIST and (scope is Scope.GLOBAL or found.source is None):
         return "a topic's cluster list can delete the topic on clusters that it leaves out"
+    if found.source is None and found.target is False and not policy.can_unset:
+        return "it cannot be unset, and false stands for that"
     return ""
 
 
@@ -193,10 +171,13 @@ def setting_rank(change: Change) -> tuple[str, int]:
     fields: list[str] = list(TOPIC_BY_FIELD)
     field = change.field.partition("/")[2]
     rank = fields.index(field)
-    if field == "retentionPolicies" and change.hazard is Hazard.IRREVERSIBLE:
+    if field == "retentionPolicies" and _keeps_less(change.before, change.after):
         # A retention that becomes smaller is only taken after the backlog quota did.
         rank = fields.index("backLogQuotaMap") + 1
     return change.name, 2 * rank if field != "backLogQuotaMap" else 2 * rank + 1
+
+
+_keeps_less = lowered("retentionTimeInMinutes", "retentionSizeInMB")
 
 
 def versions_after(change: Change) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from pulsar_fleet.cluster.call import Call
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import Missing, NotAllowed
 from pulsar_fleet.cluster.http import BrokerHttp
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -59,6 +60,10 @@ class AdminClient:
         """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer."""
         return self.http.document(await self.http.call("GET", ADMIN + path, params=params))
 
+    async def get_v3(self, path: str) -> Json:
+        """`GET /admin/v3{path}`, where functions, connectors and packages are."""
+        return self.http.document(await self.http.call("GET", "/admin/v3" + path))
+
     async def put(self, path: str, body: Json = None, **params: str | int | bool) -> None:
         """`PUT /admin/v2{path}` with a JSON body."""
         await self.http.call("PUT", ADMIN + path, params=params, body=body, has_body=body is not None)
@@ -85,10 +90,32 @@ class AdminClient:
     # The cluster and its brokers.
 
     async def cluster_name(self) -> str:
-        """The name that the brokers themselves carry (`clusterName`); read once. Needs a superuser."""
+        """The name that the brokers themselves carry (`clusterName`); read once.
+
+        Only a superuser may ask; for another role it is the connection's `cluster_name`, the only cluster known, or the
+        label of its metrics.
+        """
         if self._name is None:
-            self._name = str((await self.runtime_configuration())["clusterName"])
+            try:
+                self._name = str((await self.runtime_configuration())["clusterName"])
+            except NotAllowed:
+                self._name = await self._name_without_rights()
         return self._name
+
+    async def _name_without_rights(self) -> str:
+        known, given = await self.clusters(), self.connection.cluster_name
+        if given in known:
+            return str(given)
+        if given is None and len(known) == 1:
+            return known[0]
+        label = re.search(r'[{,]cluster="([^"]+)"', (await self.http.call("GET", "/metrics/")).text)
+        if given is None and label is not None and label[1] in known:
+            return label[1]
+        raise NotAllowed(
+            f"{self.connection.name}: our role may not ask the broker for its cluster's name, which is one of "
+            f'{", ".join(known)}, and {given!r} is given: write the name in "cluster_name" of the connection.',
+            cluster=self.connection.name,
+        )
 
     async def brokers(self) -> tuple[str, ...]:
         """`host:port` of the web service of every live broker, sorted; they become trusted for redirects."""
@@ -107,12 +134,21 @@ class AdminClient:
         base = await self._base(broker) if broker else None
         return (await self.http.call("GET", f"{ADMIN}/brokers/version", base=base)).text.strip()
 
+    async def loaded_topics(self, broker: str) -> str:
+        """Stats of all topics that `broker` (`host:port`) has loaded, with their clients, up to a minute old.
+
+        `{namespace: {bundle: {domain: {topic: …}}}}` as text: it may be tens of MB. Needs a superuser.
+        """
+        answer = await self.http.call("GET", f"{ADMIN}/broker-stats/topics", base=await self._base(broker))
+        return answer.text
+
     async def _base(self, broker: str) -> str:
         if urlsplit(self.connection.admin_url).scheme == "http":
             return f"http://{broker}"
         # Brokers are listed by their plain port even over TLS; a call about a broker is redirected to its TLS port.
         answer = await self.http.call("GET", f"{ADMIN}/brokers/{await self.cluster_name()}/{broker}/ownedNamespaces")
-        return str(answer.request.url.copy_with(raw_path=b""))
+        parts = urlsplit(answer.url)
+        return f"{parts.scheme}://{parts.netloc}"
 
     async def dynamic_overrides(self) -> dict[str, str]:
         """The dynamic settings that were set by hand, without the defaults."""
@@ -169,9 +205,9 @@ class AdminClient:
         listed = await self.get(f"/namespaces/{namespace.path}/topics", mode="ALL", includeSystemTopic=system)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
-    async def partitioned_topics(self, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    async def partitioned_topics(self, namespace: NamespaceName, *, system: bool = False) -> tuple[TopicName, ...]:
         """The partitioned topics by their own names, those without a partition yet included."""
-        listed = await self.get(f"/persistent/{namespace.path}/partitioned")
+        listed = await self.get(f"/persistent/{namespace.path}/partitioned", includeSystemTopic=system)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:
@@ -198,9 +234,13 @@ class AdminClient:
             content_type=PARTITIONED_WITH_PROPERTIES,
         )
 
-    async def internal_info(self, topic: TopicName) -> JsonObject:
-        """Ledgers, cursors, properties and termination from the metadata store; never loads the topic."""
-        return dict(await self.get(f"/{topic.path}/internal-info"))
+    async def internal_info(self, topic: TopicName, *, patience: float | None = None) -> JsonObject:
+        """Ledgers, cursors, properties and termination from the metadata store; never loads the topic.
+
+        :param patience: seconds for which an answered failure is tried again: a missing topic is answered like trouble.
+        """
+        answer = await self.http.call("GET", f"{ADMIN}/{topic.path}/internal-info", patience=patience)
+        return dict(self.http.document(answer))
 
     async def stats(self, topic: TopicName, *, precise: bool = True) -> JsonObject:
         """Producers, consumers and backlog (in entries) of a plain topic or partition. **Loads the topic.**"""

@@ -20,6 +20,8 @@ class ClusterConnection:
     :param token_file: a file that holds the JWT; read at each use, so that rotated tokens are seen.
     :param tls_trust_file: PEM of the certificate authorities to trust; the system's when None.
     :param tls_certificate_file: PEM of our own certificate, for mTLS; with `tls_key_file`.
+    :param cluster_name: the cluster's own name, for a role that may not ask the broker for it.
+    :param broker_hosts: hosts that calls may be redirected to with the token, for a role that may not list the brokers.
     :param timeout_seconds: for one HTTP call.
     :param max_connections: HTTP connections to one broker; more than 8 gain nothing (measured).
     """
@@ -32,6 +34,8 @@ class ClusterConnection:
     tls_trust_file: str | None = None
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
+    cluster_name: str | None = None
+    broker_hosts: tuple[str, ...] = ()
     timeout_seconds: float = 30.0
     max_connections: int = 8
 
@@ -62,6 +66,7 @@ class ClusterConnection:
         if not self.service_url:
             raise Rejected(
                 f"{self.name!r} has no broker service URL, which reading or redirecting messages needs: "
-                'add "service_url": "pulsar://host:port" to the extras of the connection.'
+                'add "service_url": "pulsar://host:port" to the extras of the connection '
+                "(of a cluster that is named by its URL: set PULSAR_FLEET_SOURCE_SERVICE_URL or …_TARGET_…)."
             )
         return self.service_url

@@ -4,6 +4,9 @@ FleetError
 ├── Transient      nobody: we retry (time-outs, cut connections, 429, 5xx that heal)
 ├── Rejected       the caller: the request itself is wrong (400, 405, 412, 422)
 ├── Denied         the operator: credentials or rights (401, 403)
+│   ├── Unauthenticated    the broker does not know us: our token is missing, expired or of another key
+│   ├── NotAllowed         the broker knows us, and our role may not do this
+│   └── BrokerCredentials  the broker knows us, and cannot log in to its own cluster
 ├── Conflict       the caller: the state changed under us, plan again (409)
 ├── Missing        the caller: the resource does not exist (404)
 ├── Refused        the operator: a gate or hazard of ours said no; the message names the way on
@@ -37,6 +40,18 @@ class Rejected(FleetError):
 
 class Denied(FleetError):
     """The broker does not know us, or does not let this role do this."""
+
+
+class Unauthenticated(Denied):
+    """The broker does not know us: the token is missing, expired or signed with another key."""
+
+
+class NotAllowed(Denied):
+    """The broker knows us, and our role may not do this: what is there is unknown, never absent."""
+
+
+class BrokerCredentials(Denied):
+    """The broker knows us, and cannot log in to its own cluster: its `brokerClient…` settings are wrong."""
 
 
 class Conflict(FleetError):

@@ -37,10 +37,18 @@ def evicts_backlog(before: Json, after: Json) -> bool:
 
 
 def deletes_inactive(before: Json, after: Json) -> bool:
-    """Whether topics without clients are deleted, or deleted sooner, from now on."""
-    if not (after or {}).get("deleteWhileInactive"):
+    """Whether topics without clients are deleted, or deleted sooner, from now on.
+
+    Unsetting counts: the broker's own default deletes them after a minute.
+    """
+    if after is not None and not after.get("deleteWhileInactive"):
         return False
-    return not (before or {}).get("deleteWhileInactive") or before != after
+    return bool(before != after)
+
+
+def drops_name(before: Json, after: Json) -> bool:
+    """Whether a cluster is taken off a list: it gets nothing more, and what was on its way to it is discarded."""
+    return bool(set(before or ()) - set(after or ()))
 
 
 def _limit(value: float) -> float:

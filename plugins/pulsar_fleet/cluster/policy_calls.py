@@ -39,8 +39,7 @@ def policy_calls(policy: Policy, namespace: NamespaceName, before: Json, after: 
     if policy.kind is Kind.GRANTS:
         return tuple(_grant_calls(base, before or {}, after or {}))
     if policy.kind is Kind.PROPERTIES:
-        changed = {key: value for key, value in (after or {}).items() if (before or {}).get(key) != value}
-        return (with_body("PUT", f"{base}/{policy.path}", changed),)
+        return tuple(_property_calls(policy, base, before or {}, after or {}))
     if policy.kind is Kind.OFFLOAD and after is not None and not after.get(OFFLOAD_DRIVER):
         return tuple(_offload_calls(policy, base, before or {}, after))
     return (_unset(policy, base) if after is None else _set(policy, base, after),)
@@ -86,19 +85,44 @@ def _offload_calls(policy: Policy, base: str, before: JsonObject, after: JsonObj
             yield with_body("PUT", f"{base}/{path}", after[key])
 
 
+def _property_calls(policy: Policy, base: str, before: JsonObject, after: JsonObject) -> Iterator[Call]:
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    if changed:
+        yield with_body(policy.method, f"{base}/{policy.path}", changed)
+    for key in sorted(set(before) - set(after)):
+        yield bare("DELETE", f"{base}/property/{quote(key, safe='')}")
+
+
 def _grant_calls(base: str, before: JsonObject, after: JsonObject) -> Iterator[Call]:
-    """Grants that are new or different; rights that only `before` has are not revoked."""
-    old = before.get("namespace_auth", {})
-    for role, actions in sorted(after.get("namespace_auth", {}).items()):
-        if old.get(role) != actions:
-            yield with_body("POST", f"{base}/permissions/{quote(role, safe='')}", actions)
-    old = before.get("subscription_auth_roles", {})
-    for subscription, roles in sorted(after.get("subscription_auth_roles", {}).items()):
-        if old.get(subscription) != roles:
-            yield with_body("POST", f"{base}/permissions/subscription/{quote(subscription, safe='')}", roles)
-    old = before.get("destination_auth", {})
-    for topic, grants in sorted(after.get("destination_auth", {}).items()):
-        for role, actions in sorted(grants.items()):
-            if old.get(topic, {}).get(role) != actions:
-                path = TopicName.parse(topic).path
-                yield with_body("POST", f"/{path}/permissions/{quote(role, safe='')}", actions)
+    """Rights to grant, replace and revoke; a planner that takes nothing away gives what `before` has in `after` too."""
+    for role, actions in _changed("namespace_auth", before, after):
+        yield _grant(f"{base}/permissions/{quote(role, safe='')}", actions)
+    for subscription, roles in _changed("subscription_auth_roles", before, after):
+        yield from _subscription_grants(base, subscription, before, roles)
+    for topic, grants in _changed("destination_auth", before, after):
+        held = before.get("destination_auth", {}).get(topic, {})
+        for role in sorted({*held, *(grants or {})}):
+            actions = (grants or {}).get(role)
+            if held.get(role) != actions:
+                yield _grant(f"/{TopicName.parse(topic).path}/permissions/{quote(role, safe='')}", actions)
+
+
+def _subscription_grants(base: str, subscription: str, before: JsonObject, roles: Json) -> Iterator[Call]:
+    name = quote(subscription, safe="")
+    if roles:
+        yield with_body("POST", f"{base}/permissions/subscription/{name}", roles)
+        return
+    for role in before["subscription_auth_roles"][subscription]:
+        yield bare("DELETE", f"{base}/permissions/{name}/{quote(role, safe='')}")
+
+
+def _grant(path: str, actions: Json) -> Call:
+    return with_body("POST", path, actions) if actions else bare("DELETE", path)
+
+
+def _changed(section: str, before: JsonObject, after: JsonObject) -> Iterator[tuple[str, Json]]:
+    """Entries of a section that differ, with what they become; None is gone."""
+    old, new = before.get(section, {}), after.get(section, {})
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield name, new.get(name)

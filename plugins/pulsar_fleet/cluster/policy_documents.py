@@ -72,13 +72,13 @@ def comparable(document: Mapping[str, Json], own: str) -> dict[str, Json]:
     Fields that the catalogue does not know are kept as they are.
     """
     found = {policy.field: normal(policy, document, own) for policy in CATALOGUE if policy.comparable}
-    found |= {field: _pruned(document[field]) for field in unknown_fields(document)}
+    found |= {field: pruned(document[field]) for field in unknown_fields(document)}
     return {field: value for field, value in found.items() if value is not None}
 
 
 def normal(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
     """One field in its comparable shape; None when it is not set."""
-    value = _pruned(document.get(policy.field))
+    value = pruned(document.get(policy.field))
     if policy.kind is Kind.CLUSTER_MAP or policy.field in KEYED_BY_CLUSTER:
         value = (value or {}).get(own)
     elif policy.kind in (Kind.CLUSTER_LIST, Kind.NAMES):
@@ -177,8 +177,8 @@ def _sorted_grant(grant: Json) -> Json:
     return sorted(grant or ())
 
 
-def _pruned(value: Json) -> Json:
+def pruned(value: Json) -> Json:
     """The value without entries that are null, which the broker shows or hides depending on its version."""
     if isinstance(value, dict):
-        return {key: _pruned(one) for key, one in value.items() if one is not None}
+        return {key: pruned(one) for key, one in value.items() if one is not None}
     return value

@@ -1,245 +1,235 @@
-"""Read what a cluster holds: a fixed number of calls per namespace and at most two per topic."""
+"""Read what a cluster holds, and hand it on in pieces; no topic is asked what loads it unless that is wished for.
+
+A bundle that no broker owned is taken by one, though, when its namespace is read, and that broker may load its topics.
+
+Calls: a fixed number for the cluster and each broker, six for a namespace, two for a topic, three for a partitioned
+one; three more for a namespace where functions run, and for each where brokers offer packages. Topic policies come
+over the messaging protocol, one pass for a namespace. Nothing is taken over from an earlier snapshot: the admin API
+says of no document when it changed, so that something is unchanged is only known once it was read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TypeVar
-from urllib.parse import unquote
+from functools import partial
+from typing import Any, Protocol
 
 from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.attempts import Attempts
 from pulsar_fleet.cluster.brokers import read_brokers
-from pulsar_fleet.cluster.errors import FleetError, Missing, Transient
-from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies import LOCAL_FIELDS
-from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.cluster.cluster_objects import read_clusters, read_resource_groups
+from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.in_order import in_order
+from pulsar_fleet.cluster.inventory import read_clients, read_functions, read_packages
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.namespace_reader import Contents, NamespaceReader
 from pulsar_fleet.cluster.secrets import Seal
-from pulsar_fleet.cluster.states import (
-    NamespaceState,
-    Note,
-    Problem,
-    SchemaState,
-    Selection,
-    Snapshot,
-    SubscriptionState,
-    TenantState,
-    TopicPolicyState,
-    TopicState,
-)
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.states import TABLES, Area, Row, Snapshot, SnapshotHead, TenantState
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
-Read = TypeVar("Read")
 PUBLIC_DEFAULT = NamespaceName("public", "default")
-_OWN_CURSORS = ("pulsar.repl", "pulsar.dedup", "__compaction")
+_BROKERS_TENANT = "pulsar"
+# What is read ahead of what was handed on: this many namespaces, and as many groups of topics.
+_AHEAD = 32
+_TOPICS_AT_ONCE = 200
+
+Piece = Callable[[], Awaitable[Sequence[Row]]]
+Head = Callable[[], Awaitable[Contents | None]]
+
+
+class SnapshotSink(Protocol):
+    """Takes a snapshot in pieces, so that none of it has to stay in memory."""
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take rows; those of one table come in the order of their namespaces, and of names within these."""
 
 
 async def collect(
-    admin: AdminClient, selection: Selection | None = None, *, seal: Seal, must_exist: bool = False
+    admin: AdminClient,
+    selection: Selection | None = None,
+    *,
+    seal: Seal,
+    must_exist: bool = False,
+    load_topics: bool = False,
 ) -> Snapshot:
-    """Read the selected tenants and namespaces with all that lies in them, and every broker.
+    """The whole snapshot as one value; parameters and errors are those of `collect_into`."""
+    rows = _Rows()
+    head = await collect_into(rows, admin, selection, seal=seal, must_exist=must_exist, load_topics=load_topics)
+    return Snapshot(**asdict(head), **rows.tables())
 
-    No topic is loaded by it. What vanishes meanwhile is noted; what cannot be read makes the snapshot incomplete.
+
+async def collect_into(
+    sink: SnapshotSink,
+    admin: AdminClient,
+    selection: Selection | None = None,
+    *,
+    seal: Seal,
+    must_exist: bool = False,
+    load_topics: bool = False,
+) -> SnapshotHead:
+    """Read the selected tenants and namespaces with all that lies in them, and the cluster with every broker.
+
+    What vanishes meanwhile is noted; what cannot be read makes the snapshot incomplete; what the cluster shows to
+    superusers alone is noted as hidden when our role is none.
 
     :param seal: replaces secrets by fingerprints before anything leaves this function.
-    :param must_exist: a selected tenant or namespace that is not there is `Missing`.
+    :param must_exist: something selected that is not there is `Missing`.
+    :param load_topics: also read the properties of subscriptions, a call for each topic that has one; it loads them.
+    :raises Denied: the cluster does not know us, or does not list its tenants for us and none is selected.
+    :raises Transient: the cluster no longer answers.
     """
-    return await _Collector(admin, selection or Selection(), seal).run(must_exist=must_exist)
-
-
-async def read_namespace(admin: AdminClient, namespace: NamespaceName, seal: Seal) -> JsonObject | None:
-    """The policies document without secrets, the settings outside of it merged in; None without such a namespace."""
-    document = await admin.namespace(namespace)
-    if document is None:
-        return None
-    for policy in LOCAL_FIELDS:
-        document[policy.field] = await _read_local(admin, f"/namespaces/{namespace.path}/{policy.path}")
-    # Roles are keys there, whatever they are called, and their rights are no secrets.
-    return {field: value if field == "auth_policies" else seal.redact(value) for field, value in document.items()}
-
-
-async def read_partitioned(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """The partitioned topics, non-persistent ones included."""
-    listed = await admin.get(f"/non-persistent/{namespace.path}/partitioned")
-    return (*await admin.partitioned_topics(namespace), *sorted(TopicName.parse(text) for text in listed))
-
-
-async def read_cursors(admin: AdminClient, topic: TopicName) -> tuple[SubscriptionState, ...]:
-    """The subscriptions of a topic, partition by partition. The topic must exist: else the broker answers 500."""
-    return cursors_of(topic, await admin.internal_info(topic))
-
-
-def cursors_of(topic: TopicName, info: JsonObject) -> tuple[SubscriptionState, ...]:
-    """The subscriptions in an `internal-info` answer, without the brokers' own cursors."""
-    parts = info.get("partitions") or {str(topic): info}
-    return tuple(
-        SubscriptionState(str(topic), part, unquote(name), _position(cursor), _is_replicated(cursor))
-        for part, found in sorted(parts.items())
-        for name, cursor in sorted((found.get("cursors") or {}).items())
-        if not name.startswith(_OWN_CURSORS)
-    )
+    async with TopicPolicyReader(admin, seal) as policies:
+        attempts = Attempts()
+        reader = NamespaceReader(admin, seal, policies, attempts, load_topics=load_topics)
+        collector = _Collector(sink, admin, selection or Selection(), seal, reader, attempts)
+        return await collector.run(must_exist=must_exist, load_topics=load_topics)
 
 
 class _Collector:
-    def __init__(self, admin: AdminClient, selection: Selection, seal: Seal) -> None:
+    def __init__(
+        self,
+        sink: SnapshotSink,
+        admin: AdminClient,
+        selection: Selection,
+        seal: Seal,
+        reader: NamespaceReader,
+        attempts: Attempts,
+    ) -> None:
+        self._sink = sink
         self._admin = admin
         self._selection = selection
         self._seal = seal
-        self._slots = asyncio.Semaphore(admin.connection.max_connections)
-        self._tenants: list[TenantState] = []
-        self._namespaces: list[NamespaceState] = []
-        self._topics: list[TopicState] = []
-        self._schemas: list[SchemaState] = []
-        self._subscriptions: list[SubscriptionState] = []
-        self._policies: list[TopicPolicyState] = []
-        self._notes: list[Note] = []
+        self._reader = reader
+        self._attempts = attempts
 
-    async def run(self, *, must_exist: bool) -> Snapshot:
+    async def run(self, *, must_exist: bool, load_topics: bool) -> SnapshotHead:
         began, calls = _now(), self._admin.calls
         cluster = await self._admin.cluster_name()
-        brokers = await read_brokers(self._admin, self._seal)
-        found = await self._read_tenants()
-        if must_exist:
-            self._require(found, cluster)
-        async with TopicPolicyReader(self._admin, self._seal) as reader:
-            await asyncio.gather(*(self._namespace(name, reader) for name in found))
-        snapshot = Snapshot(
+        tenants, namespaces = await self._read_tenants()
+        if must_exist and (absent := self._selection.absent((one.name for one in tenants), namespaces)):
+            raise Missing(f"{cluster} has no {', '.join(absent)}: check the selection.", cluster=cluster)
+        self._hand_on(tenants)
+        known = await self._read_cluster(namespaces)
+        await self._read_namespaces(namespaces)
+        head = SnapshotHead(
             cluster=cluster,
             began=began,
             ended=_now(),
             key_id=self._seal.key_id,
             selection=self._selection.texts(),
-            known_clusters=await self._admin.clusters(),
-            resource_groups=tuple(sorted(await self._admin.get("/resourcegroups"))),
+            known_clusters=known,
             calls=self._admin.calls - calls,
-            tenants=tuple(sorted(self._tenants, key=lambda one: one.name)),
-            namespaces=tuple(sorted(self._namespaces, key=lambda one: one.name)),
-            topics=tuple(sorted(self._topics, key=lambda one: one.name)),
-            schemas=tuple(sorted(self._schemas, key=lambda one: (one.topic, one.version))),
-            subscriptions=tuple(sorted(self._subscriptions, key=lambda one: (one.topic, one.partition, one.name))),
-            topic_policies=tuple(sorted(self._policies, key=lambda one: (one.topic, one.scope))),
-            brokers=brokers,
-            notes=tuple(sorted(self._notes, key=lambda one: one.resource)),
+            loaded_topics=load_topics,
         )
-        log.info("%s: %s read in %d calls", cluster, snapshot.counts(), snapshot.calls)
-        return snapshot
+        log.info("%s: %d namespaces read in %d calls", cluster, len(namespaces), head.calls)
+        return head
 
-    async def _read_tenants(self) -> list[NamespaceName]:
-        """Note the selected tenants; their selected namespaces."""
-        names = [name for name in await self._admin.tenants() if self._selection.has_tenant(name)]
-        found = await asyncio.gather(*(self._tenant(name) for name in names))
-        return [namespace for namespaces in found for namespace in namespaces]
+    async def _read_tenants(self) -> tuple[list[TenantState], list[NamespaceName]]:
+        """The selected tenants and the names of their selected namespaces, both in order."""
+        found = await asyncio.gather(*(self._tenant(name) for name in await self._tenant_names()))
+        tenants = [tenant for tenant, _ in found if tenant is not None]
+        return tenants, sorted((one for _, chosen in found for one in chosen), key=str)
 
-    async def _tenant(self, name: str) -> list[NamespaceName]:
-        async with self._slots:
-            document = await self._try(name, self._admin.tenant(name))
-            if document is None:
-                return []
-            listed = await self._try(name, self._admin.namespaces(name)) or ()
+    async def _tenant_names(self) -> list[str]:
+        try:
+            return [name for name in await self._admin.tenants() if self._selection.has_tenant(name)]
+        except NotAllowed as error:
+            # The administrator of a tenant may read that tenant, and not the list of all.
+            named = self._selection.named_tenants
+            if named is None:
+                raise NotAllowed(
+                    f"{self._admin.connection.name}: our role may not list the tenants, so which there are is not "
+                    "known: name tenants or namespaces in the selection.",
+                    cluster=error.cluster,
+                    status=error.status,
+                ) from error
+            self._attempts.hide(Area.TENANTS, str(error))
+            return sorted(named)
+
+    async def _tenant(self, name: str) -> tuple[TenantState | None, list[NamespaceName]]:
+        document = await self._attempts.read(name, self._admin.tenant(name))
+        if document is None:
+            return None, []
+        listed = await self._attempts.read(f"namespaces of {name}", self._admin.namespaces(name)) or ()
         chosen = [namespace for namespace in listed if self._selection.has(namespace)]
-        if chosen or name in self._selection.tenants or (self._selection.everything and name not in ("pulsar",)):
-            roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
-            self._tenants.append(TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))))
-        return chosen
+        meant = name in self._selection.tenants or (self._selection.everything and name != _BROKERS_TENANT)
+        if not chosen and not meant:
+            return None, []
+        roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
+        return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), chosen
 
-    def _require(self, found: Iterable[NamespaceName], cluster: str) -> None:
-        tenants = {one.name for one in self._tenants}
-        absent = [*sorted(self._selection.tenants - tenants), *sorted(self._selection.namespaces - set(found))]
-        if absent:
-            raise Missing(f"{cluster} has no {', '.join(map(str, absent))}: check the selection.", cluster=cluster)
+    async def _read_cluster(self, namespaces: Sequence[NamespaceName]) -> tuple[str, ...]:
+        """Hand on all that lies in no namespace, and what is only counted; the names of the known clusters."""
+        admin, attempts = self._admin, self._attempts
+        known = await attempts.read("clusters", admin.clusters()) or ()
+        clusters, groups, brokers = await asyncio.gather(
+            read_clusters(admin, known, self._seal, attempts),
+            read_resource_groups(admin, attempts),
+            read_brokers(admin, self._seal, attempts),
+        )
+        clients, functions, packages = await asyncio.gather(
+            read_clients(admin, brokers, attempts),
+            read_functions(admin, namespaces, attempts),
+            read_packages(admin, brokers, namespaces, attempts),
+        )
+        selected = {str(name) for name in namespaces}
+        inventory = (one for one in (*clients, *functions, *packages) if one.namespace in selected)
+        ordered = sorted(inventory, key=lambda one: (one.namespace, one.kind, one.name))
+        self._hand_on([*clusters, *groups, *brokers, *ordered])
+        return known
 
-    async def _namespace(self, name: NamespaceName, reader: TopicPolicyReader) -> None:
-        async with self._slots:
-            document = await self._try(str(name), read_namespace(self._admin, name, self._seal))
-            listed = await self._try(str(name), self._admin.topics(name)) if document else None
-            partitioned = await self._try(str(name), read_partitioned(self._admin, name)) if document else None
-        if document is None or listed is None or partitioned is None:
-            return
-        parents = set(partitioned)
-        # A non-persistent topic without partitions exists only while somebody uses it.
-        plain = [topic for topic in listed if topic.parent not in parents and topic.persistent]
-        topics = [topic for topic in (*partitioned, *plain) if not topic.is_system]
-        if name == PUBLIC_DEFAULT and not topics and not self._selection.names(name):
-            return
-        self._namespaces.append(NamespaceState(str(name), document))
-        await asyncio.gather(*(self._topic(topic, topic in parents) for topic in topics))
-        async with self._slots:
-            self._policies += await self._try(f"topic policies of {name}", reader.read(name)) or ()
+    async def _read_namespaces(self, names: Sequence[NamespaceName]) -> None:
+        async with aclosing(in_order(self._pieces(names), _AHEAD)) as pieces:
+            async for rows in pieces:
+                self._hand_on(rows)
+        # What could not be read at the end leaves a note and no piece.
+        self._hand_on(())
 
-    async def _topic(self, topic: TopicName, partitioned: bool) -> None:
-        async with self._slots:
-            metadata = await self._try(str(topic), self._admin.partition_metadata(topic)) if partitioned else None
-            info: JsonObject | None = {}
-            if topic.persistent:
-                info = await self._try(str(topic), self._admin.internal_info(topic), still_there=topic)
-            versions = await self._try(str(topic), self._admin.schemas(topic))
-        if info is None or versions is None or (partitioned and metadata is None):
-            return
-        properties = metadata.properties if metadata else info.get("properties") or {}
-        count = metadata.partitions if metadata else 0
-        self._topics.append(TopicState(str(topic), count, dict(properties), _is_terminated(info)))
-        self._schemas += (schema_state(topic, version) for version in versions)
-        self._subscriptions += cursors_of(topic, info)
+    async def _pieces(self, names: Sequence[NamespaceName]) -> AsyncGenerator[Piece, None]:
+        """What is to be read of each namespace, in order: its topics in groups, and their policies."""
+        async with aclosing(in_order(self._contents(names), _AHEAD)) as read:
+            async for contents in read:
+                if contents is None or self._is_unused(contents):
+                    continue
+                self._hand_on([contents.state, *contents.system])
+                for first in range(0, len(contents.topics), _TOPICS_AT_ONCE):
+                    group = contents.topics[first : first + _TOPICS_AT_ONCE]
+                    yield partial(self._reader.topics, group, contents.partitioned)
+                yield partial(self._reader.topic_policies, contents.name)
 
-    async def _try(self, resource: str, call: Awaitable[Read], still_there: TopicName | None = None) -> Read | None:
-        """The answer; None and a note if the resource is gone or cannot be read."""
-        try:
-            answer = await call
-        except Missing as error:
-            self._notes.append(Note(resource, Problem.VANISHED.value, str(error)))
-            return None
-        except FleetError as error:
-            # A broker answers 500 to internal-info of a topic that was deleted.
-            gone = isinstance(error, Transient) and still_there is not None and not await self._exists(still_there)
-            problem = Problem.VANISHED if gone else Problem.UNREADABLE
-            self._notes.append(Note(resource, problem.value, str(error)))
-            return None
-        if answer is None:
-            self._notes.append(Note(resource, Problem.VANISHED.value, "It was gone when it was read."))
-        return answer
+    async def _contents(self, names: Sequence[NamespaceName]) -> AsyncGenerator[Head, None]:
+        for name in names:
+            yield partial(self._reader.contents, name)
 
-    async def _exists(self, topic: TopicName) -> bool:
-        try:
-            listed = await self._admin.topics(topic.namespace)
-        except Missing:
-            return False
-        return any(topic in (one, one.parent) for one in listed)
+    def _is_unused(self, found: Contents) -> bool:
+        return found.name == PUBLIC_DEFAULT and not found.topics and not self._selection.names(found.name)
+
+    def _hand_on(self, rows: Sequence[Row]) -> None:
+        self._sink.add(rows)
+        if notes := self._attempts.take_notes():
+            self._sink.add(notes)
 
 
-def schema_state(topic: TopicName, found: JsonObject) -> SchemaState:
-    """One version in the answer of `AdminClient.schemas`."""
-    return SchemaState(
-        str(topic),
-        int(found["version"]),
-        str(found["type"]),
-        str(found.get("data") or ""),
-        dict(found.get("properties") or {}),
-        int(found.get("timestamp") or 0),
-    )
+class _Rows:
+    """A sink that keeps everything."""
 
+    def __init__(self) -> None:
+        self._kept: dict[type, list[Row]] = {kind: [] for kind in TABLES.values()}
 
-async def _read_local(admin: AdminClient, path: str) -> Json:
-    try:
-        return await admin.get(path)
-    except Missing:
-        return None
+    def add(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._kept[type(row)].append(row)
 
-
-def _position(cursor: JsonObject) -> str:
-    found = cursor.get("markDelete") or {}
-    return str(Position(int(found.get("ledgerId", -1)), int(found.get("entryId", -1))))
-
-
-def _is_terminated(info: JsonObject) -> bool:
-    return any("terminatedPosition" in part for part in (info, *(info.get("partitions") or {}).values()))
-
-
-def _is_replicated(cursor: JsonObject) -> bool:
-    return (cursor.get("properties") or {}).get("pulsar.replicated.subscription") == 1
+    def tables(self) -> dict[str, Any]:
+        return {table: tuple(self._kept[kind]) for table, kind in TABLES.items()}
 
 
 def _now() -> str:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import SYSTEM_NAMESPACES, NamespaceName
+from pulsar_fleet.cluster.selection import Selection as Selection
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDataState:
+    """What a cluster knows about one cluster (itself or a peer): its addresses, without secrets.
+
+    :param failure_domains: name → document, as the cluster stores them.
+    :param isolation: name of a namespace isolation policy → document.
+    """
+
+    name: str
+    data: JsonObject
+    failure_domains: JsonObject = field(default_factory=dict)
+    isolation: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroupState:
+    """A resource group with its limits."""
+
+    name: str
+    limits: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,7 @@ class SubscriptionState:
     name: str
     mark_delete: str
     replicated: bool
+    properties: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +108,20 @@ class BrokerState:
     configuration: JsonObject
 
 
+@dataclass(frozen=True, slots=True)
+class InventoryState:
+    """Something that the copy does not carry, counted so that nobody believes it was.
+
+    :param kind: `client` (a version string), `function`, `source`, `sink`, `package` or `system topic`.
+    :param namespace: where it lives.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    detail: JsonObject = field(default_factory=dict)
+
+
 class Problem(StrEnum):
     """Why something is not in a snapshot."""
 
@@ -94,66 +129,70 @@ class Problem(StrEnum):
     """It was listed, and gone when it was read: nothing is wrong."""
     UNREADABLE = "unreadable"
     """It is there and could not be read: the snapshot is incomplete."""
+    NOT_OFFERED = "not offered"
+    """This cluster does not run what would hold it, so there is none: nothing is wrong."""
+    HIDDEN = "hidden"
+    """Our role may not read it: whether anything is there is unknown, and nothing is concluded from it."""
+
+
+class Area(StrEnum):
+    """What a role may or may not read and set as a whole; a `Note` about a hidden one has this as its resource."""
+
+    TENANTS = "list of tenants"
+    CLUSTERS = "cluster data"
+    BROKERS = "broker configuration"
+    RESOURCE_GROUPS = "resource groups"
+    BOOKIE_AFFINITY = "bookie affinity of namespaces"
+    ISOLATION = "isolation policies and failure domains"
+    CLIENTS = "connected clients"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that was listed and is not in the snapshot."""
+    """Something that is not in the snapshot, and why; `resource` is a name, or a kind such as `brokers`."""
 
     resource: str
     problem: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which tenants and namespaces are meant; empty means all but the brokers' own.
+Row = (
+    ClusterDataState
+    | ResourceGroupState
+    | TenantState
+    | NamespaceState
+    | TopicState
+    | SchemaState
+    | SubscriptionState
+    | TopicPolicyState
+    | BrokerState
+    | InventoryState
+    | Note
+)
+"""One row of one of the tables."""
 
-    `public/default`, which every cluster makes for itself, only counts when it is named or holds a topic.
-    """
-
-    tenants: frozenset[str] = frozenset()
-    namespaces: frozenset[NamespaceName] = frozenset()
-
-    @classmethod
-    def parse(cls, texts: Iterable[str]) -> Self:
-        """Read names: `tenant` for all of a tenant, `tenant/namespace` for one namespace."""
-        given = tuple(texts)
-        return cls(
-            tenants=frozenset(text for text in given if "/" not in text),
-            namespaces=frozenset(NamespaceName.parse(text) for text in given if "/" in text),
-        )
-
-    @property
-    def everything(self) -> bool:
-        """Whether nothing was named."""
-        return not self.tenants and not self.namespaces
-
-    def texts(self) -> tuple[str, ...]:
-        """What `parse` reads."""
-        return (*sorted(self.tenants), *sorted(map(str, self.namespaces)))
-
-    def has_tenant(self, name: str) -> bool:
-        """Whether anything of this tenant is meant."""
-        return self.everything or name in self.tenants or any(one.tenant == name for one in self.namespaces)
-
-    def has(self, namespace: NamespaceName) -> bool:
-        """Whether this namespace is meant."""
-        if str(namespace) in SYSTEM_NAMESPACES:
-            return False
-        return self.everything or namespace.tenant in self.tenants or namespace in self.namespaces
-
-    def names(self, namespace: NamespaceName) -> bool:
-        """Whether the namespace, or its tenant, was named by the user."""
-        return not self.everything and self.has(namespace)
+TABLES: dict[str, type[Row]] = {
+    "clusters": ClusterDataState,
+    "resource_groups": ResourceGroupState,
+    "tenants": TenantState,
+    "namespaces": NamespaceState,
+    "topics": TopicState,
+    "schemas": SchemaState,
+    "subscriptions": SubscriptionState,
+    "topic_policies": TopicPolicyState,
+    "brokers": BrokerState,
+    "inventory": InventoryState,
+    "notes": Note,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What one cluster held between two times (`began` and `ended`, ISO 8601 in UTC).
+class SnapshotHead:
+    """What a snapshot is of: one cluster, between two times (`began` and `ended`, ISO 8601 in UTC).
 
     :param known_clusters: the clusters that this one can name in a list, its own among them.
     :param key_id: which key made the fingerprints of secrets; two snapshots compare only under the same key.
+    :param loaded_topics: topics were loaded, so the properties of subscriptions are known; else they are empty.
     """
 
     cluster: str
@@ -162,8 +201,16 @@ class Snapshot:
     key_id: str
     selection: tuple[str, ...] = ()
     known_clusters: tuple[str, ...] = ()
-    resource_groups: tuple[str, ...] = ()
     calls: int = 0
+    loaded_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot(SnapshotHead):
+    """What one cluster held, table by table; rows lie in the order of their namespaces, and of names within these."""
+
+    clusters: tuple[ClusterDataState, ...] = ()
+    resource_groups: tuple[ResourceGroupState, ...] = ()
     tenants: tuple[TenantState, ...] = ()
     namespaces: tuple[NamespaceState, ...] = ()
     topics: tuple[TopicState, ...] = ()
@@ -171,17 +218,27 @@ class Snapshot:
     subscriptions: tuple[SubscriptionState, ...] = ()
     topic_policies: tuple[TopicPolicyState, ...] = ()
     brokers: tuple[BrokerState, ...] = ()
+    inventory: tuple[InventoryState, ...] = ()
     notes: tuple[Note, ...] = field(default=())
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was there could be read."""
+        """Whether everything that our role may see could be read."""
         return not self.unreadable
 
     @property
     def unreadable(self) -> tuple[Note, ...]:
         """What is there and could not be read."""
         return tuple(note for note in self.notes if note.problem == Problem.UNREADABLE)
+
+    @property
+    def hidden(self) -> tuple[Note, ...]:
+        """What our role may not see."""
+        return tuple(note for note in self.notes if note.problem == Problem.HIDDEN)
+
+    def hides(self, area: Area) -> bool:
+        """Whether our role may not see this, so that nothing follows from its absence."""
+        return any(note.resource == area for note in self.hidden)
 
     def counts(self) -> dict[str, int]:
         """Rows per table."""
@@ -190,18 +247,6 @@ class Snapshot:
     def oldest_version(self) -> str:
         """The lowest version that a broker runs, such as `4.0.7`; empty without brokers."""
         return min((broker.version for broker in self.brokers), key=version_numbers, default="")
-
-
-TABLES: dict[str, type] = {
-    "tenants": TenantState,
-    "namespaces": NamespaceState,
-    "topics": TopicState,
-    "schemas": SchemaState,
-    "subscriptions": SubscriptionState,
-    "topic_policies": TopicPolicyState,
-    "brokers": BrokerState,
-    "notes": Note,
-}
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Transient
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.errors import Denied, Transient
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.states import TopicPolicyState
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 EVENTS = "__change_events"
 GLOBAL_PREFIX = "__G__"
 _READ_TIMEOUT_MS = 20_000
+_NEWEST = -1
 
 
 class TopicPolicyReader:
     """Reads the topic policies of namespaces of one cluster; use it with `async with`.
 
-    The messages are decoded with that cluster's own schema, since it differs between versions. Reading needs the right
-    to consume from the namespace's system topic.
+    Each message is decoded with the schema that it was written with, since this differs between versions of Pulsar.
+    Reading needs the right to consume from the namespace's system topic.
 
     :param seal: replaces secrets by fingerprints; None keeps them in clear, for writing them to another cluster.
     """
@@ -50,40 +51,34 @@ class TopicPolicyReader:
 
     async def read(self, namespace: NamespaceName) -> tuple[TopicPolicyState, ...]:
         """Every topic's policies, local and global; empty where none was ever set."""
-        try:
-            found = await self._admin.get(f"/schemas/{namespace.path}/{EVENTS}/schema")
-        except Missing:
-            return ()
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(_open_client, self._admin)
-        return await asyncio.to_thread(self._pass, self._client, namespace, json.loads(found["data"]))
+        return await asyncio.to_thread(self._pass, self._client, namespace)
 
-    def _pass(
-        self, client: pulsar.Client, namespace: NamespaceName, schema: JsonObject
-    ) -> tuple[TopicPolicyState, ...]:
-        import fastavro
+    def _pass(self, client: pulsar.Client, namespace: NamespaceName) -> tuple[TopicPolicyState, ...]:
         import pulsar
 
-        parsed = fastavro.parse_schema(schema)
+        topic = f"persistent://{namespace}/{EVENTS}"
         newest: dict[str, TopicPolicyState] = {}
         try:
-            reader = client.create_reader(
-                f"persistent://{namespace}/{EVENTS}", pulsar.MessageId.earliest, is_read_compacted=True
-            )
+            schemas = _Schemas(client, topic)
+            if not schemas.any:
+                return ()
+            reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
             try:
                 while reader.has_message_available():
                     message = reader.read_next(_READ_TIMEOUT_MS)
-                    key, content = message.partition_key(), message.data()
+                    key = message.partition_key()
                     newest.pop(key, None)
-                    event = fastavro.schemaless_reader(io.BytesIO(content), parsed, None) if content else None
-                    state = self._state(key, event, message.publish_timestamp())
+                    state = self._state(key, schemas.decode(message), message.publish_timestamp())
                     if state is not None:
                         newest[key] = state
             finally:
                 reader.close()
         except pulsar.PulsarException as error:
-            raise Transient(
+            denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
+            raise (Denied if denied else Transient)(
                 f"{self._admin.connection.name}: the topic policies of {namespace} cannot be read: {error}.",
                 cluster=self._admin.connection.name,
             ) from error
@@ -98,6 +93,42 @@ class TopicPolicyReader:
         if self._seal is not None:
             policies = self._seal.redact(policies)
         return TopicPolicyState(key.removeprefix(GLOBAL_PREFIX), scope.value, policies, published)
+
+
+class _Schemas:
+    """The versions of one topic's schema: a topic that outlived an upgrade holds messages of several.
+
+    They are asked for over the messaging protocol, by a call that the client's wrapper does not pass on.
+    """
+
+    def __init__(self, client: pulsar.Client, topic: str) -> None:
+        self._client = client._client
+        self._topic = topic
+        self._parsed: dict[int, Json] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether the topic has a schema: it gets one before its first message."""
+        import pulsar
+
+        try:
+            self._client.get_schema_info(self._topic, _NEWEST)
+        except pulsar.TopicNotFound:
+            return False
+        return True
+
+    def decode(self, message: pulsar.Message) -> Json:
+        """The event in a message, by the schema that it was written with; None for an empty one."""
+        import fastavro
+
+        content = message.data()
+        if not content:
+            return None
+        version = message._message.int_schema_version()
+        if version not in self._parsed:
+            schema = json.loads(self._client.get_schema_info(self._topic, version).schema())
+            self._parsed[version] = fastavro.parse_schema(schema)
+        return fastavro.schemaless_reader(io.BytesIO(content), self._parsed[version], None)
 
 
 def _open_client(admin: AdminClient) -> pulsar.Client:

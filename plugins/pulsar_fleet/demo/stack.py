@@ -120,9 +120,21 @@ class AirflowStack:
             f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value?stringify=false"
         )["value"]
 
-    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+    def question(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any] | None:
+        """What a task asks a person, with `subject` and `body`; None while it does not."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
+        asked = [one for one in self._get(path)["hitl_details"] if one["task_instance"]["task_id"] == task_id]
+        return next((one for one in asked if one["task_instance"]["state"] == "awaiting_input"), None)
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Answer as a person does in the UI."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
+        self._client.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
         """A task's log as text, the message of an exception behind its line."""
-        entries = self._get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}")["content"]
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}?map_index={map_index}"
+        entries = self._get(path)["content"]
         return "\n".join(_log_line(entry) for entry in entries)
 
     def _get(self, path: str) -> Any:

@@ -106,7 +106,7 @@ class Demo:
         traffic = Traffic.start(service_url=blue.service_url, namespace=LIVE, folder=self.folder / "traffic", rate=RATE)
         with traffic:
             sides = {"source": "pulsar_blue", "target": "pulsar_green"}
-            if not self._run(stack, "onboard_cluster", sides):
+            if not self._run(stack, "onboard_cluster", {**sides, "auto_approve": True}):
                 return self.outcome
             time.sleep(BEFORE_SECONDS)
             moved = {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": [LIVE]}
@@ -165,7 +165,7 @@ class Demo:
                 seconds = f" in {task['duration']:.1f} s" if task["duration"] else ""
                 self.say(f"  {dag_id}: {task['task_id']} {task['state']}{seconds}")
                 if task["state"] == "failed":
-                    self.say(_reason(stack.log(dag_id, run_id, task["task_id"], task["try_number"])))
+                    self.say(_reason(stack.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])))
 
 
 def _reason(log: str) -> str:

@@ -10,8 +10,8 @@ from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.change.secrets_source import read_secrets
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import Selection
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.steps import Sides

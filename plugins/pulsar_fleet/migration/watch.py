@@ -16,6 +16,7 @@ from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.replicate import set_replication
 from pulsar_fleet.migration.survey import survey_partitions
 from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.rows import NewChange
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,7 @@ async def _remove(blue: AdminClient, topic: TopicName, name: str, own: str, ledg
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
-    ledger.record_change(
-        run,
+    removed = NewChange(
         change_id=f"subscription:{topic}:{name}",
         cluster=own,
         resource=f"{topic} · {name}",
@@ -73,6 +73,7 @@ async def _remove(blue: AdminClient, topic: TopicName, name: str, own: str, ledg
         outcome="applied",
         detail="continues on green, where it was placed at the switch",
     )
+    ledger.record(run, made=(removed,))
     return 1
 
 

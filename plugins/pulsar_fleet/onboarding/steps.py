@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from pulsar_fleet.change.apply import Progress, apply_plan
-from pulsar_fleet.change.findings import Finding, blockers
+from pulsar_fleet.change.findings import Finding, blockers, count_line
 from pulsar_fleet.change.outcome import Applied, Outcome
 from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.change.planning import plan_changes
@@ -17,14 +20,19 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import Selection
+from pulsar_fleet.cluster.rights import find_rights, rights_markdown
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.snapshot import collect_into
 from pulsar_fleet.onboarding.compatibility import check_compatibility
+from pulsar_fleet.onboarding.measuring import measure, measured_from_json, measured_to_json
+from pulsar_fleet.onboarding.pair import Measured, Probes
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.ledger import Ledger
-from pulsar_fleet.records.snapshots import load_snapshot, store_snapshot
+from pulsar_fleet.records.snapshot_writer import SnapshotWriter
+from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot
 
+NAMESPACES_PER_BATCH = 100
 _MOST_SHOWN = 20
 
 
@@ -36,22 +44,34 @@ async def take_snapshot(
     *,
     name: str,
     must_exist: bool = False,
+    measured: bool = True,
 ) -> JsonObject:
     """Read a cluster and store what it holds.
 
     :param name: of the snapshot in the run's folder, such as `source`; the same name again replaces it.
     :param must_exist: a selected tenant or namespace that is not there is `Missing`: say so for the source.
-    :returns: `{"reference", "cluster", "counts", "complete", "calls", "versions"}`.
+    :param measured: measure what the checks need beside it: our rights first of all, clock, counts, reachable peers.
+    :returns: `{"reference", "cluster", "counts", "complete", "calls", "versions", "measured", "rights"}`; `rights`
+        is a table for people, empty where our role may do everything.
+    :raises Denied: bad credentials, missing rights, or brokers that cannot log in: the message says which.
     """
-    async with AdminClient(connection) as admin:
-        snapshot = await collect(admin, selection, seal=open_seal(), must_exist=must_exist)
+    with SnapshotWriter(artefacts, run_id, name=f"snapshot-{name}") as writer:
+        async with AdminClient(connection) as admin:
+            rights = await find_rights(admin, selection) if measured else ()
+            head = await collect_into(writer, admin, selection, seal=open_seal(), must_exist=must_exist)
+            reference = writer.finish(head)
+            found = Measured()
+            if measured:
+                found = await measure(admin, StoredSnapshot.open(artefacts, reference).load_outside(), rights)
     return {
-        "reference": store_snapshot(artefacts, run_id, snapshot, name=f"snapshot-{name}").to_json(),
-        "cluster": snapshot.cluster,
-        "counts": snapshot.counts(),
-        "complete": snapshot.complete,
-        "calls": snapshot.calls,
-        "versions": sorted({broker.version for broker in snapshot.brokers}),
+        "measured": _write_json(artefacts, run_id, f"measured-{name}.json", measured_to_json(found)),
+        "reference": reference.to_json(),
+        "cluster": head.cluster,
+        "counts": writer.counts,
+        "complete": writer.complete,
+        "calls": head.calls,
+        "versions": writer.versions,
+        "rights": rights_markdown(head.cluster, rights),
     }
 
 
@@ -62,16 +82,19 @@ def plan_onboarding(
     run_id: str,
     *,
     subscriptions: bool = True,
+    lag_seconds: int = 0,
 ) -> JsonObject:
     """Compare two snapshots (what `take_snapshot` returned) and store the plan and the findings; nothing is changed.
 
+    :param lag_seconds: for how long messages may wait on the source before they are carried, if they will be.
     :returns: `{"plan", "findings", "text"}` as references, `{"id", "target", "headline", "changes", "calls", "seconds",
-        "hazards", "needs_permission", "left_alone", "blockers", "warnings"}` as values.
+        "hazards", "needs_permission", "left_alone", "blockers", "warnings", "batches"}` as values; `batches` numbers
+        the parts that `apply_onboarding` takes, at least one.
     :raises Refused: a snapshot is incomplete.
     """
     ours, theirs = (load_snapshot(artefacts, Reference.from_json(one["reference"])) for one in (source, target))
     plan = plan_changes(ours, theirs, subscriptions=subscriptions)
-    findings = check_compatibility(ours, theirs)
+    findings = check_compatibility(ours, theirs, read_probes(source, target, artefacts, lag_seconds=lag_seconds))
     stopping = len(blockers(findings))
     return {
         "plan": _write_json(artefacts, run_id, "plan.json", plan.to_json()),
@@ -89,6 +112,7 @@ def plan_onboarding(
         "left_alone": len(plan.left_alone),
         "blockers": stopping,
         "warnings": len(findings) - stopping,
+        "batches": list(range(max(1, ceil(len(plan.namespaces()) / NAMESPACES_PER_BATCH)))),
     }
 
 
@@ -100,17 +124,20 @@ async def apply_onboarding(
     ledger: Ledger,
     run_id: str,
     *,
+    batch: int | None = None,
     allow: Collection[str] = frozenset(),
     progress: Progress | None = None,
 ) -> JsonObject:
     """Carry out the plan that `plan_onboarding` returned; what is in place already is left as it is.
 
+    :param batch: one of its `batches`, with what belongs to the cluster as a whole; None for all of it.
     :param source: where the secrets come from that the plan names by fingerprint; nothing is changed there.
     :param allow: ids of the irreversible and destructive changes that the operator allows.
     :returns: `{"result"}` as a reference, `{"plan", "target", "complete", "counts", "problems", "calls"}` as values.
     :raises FleetError: changes failed, of the kind of the first; `Transient` if any may succeed on a second try.
     """
-    plan = read_plan(artefacts, planned)
+    whole = read_plan(artefacts, planned)
+    plan = _part(whole, batch)
     seal = open_seal()
     async with AdminClient(source) as ours, AdminClient(target) as theirs:
         secrets = await read_secrets(plan, ours, seal)
@@ -118,11 +145,8 @@ async def apply_onboarding(
             plan, theirs, ledger, run_id, seal=seal, allow=allow, secrets=secrets, progress=progress
         )
         calls = theirs.calls
-    result = _write_json(artefacts, run_id, "applied.json", applied.to_json())
-    _raise_failures(applied)
-    return {
-        "result": result,
-        "plan": plan.id,
+    summary = {
+        "plan": whole.id,
         "target": plan.target,
         "complete": applied.complete,
         "counts": applied.counts(),
@@ -131,34 +155,41 @@ async def apply_onboarding(
         ],
         "calls": calls,
     }
+    result = _write_json(artefacts, run_id, f"applied-{batch or 0}.json", {**applied.to_json(), "summary": summary})
+    _raise_failures(applied)
+    return {"result": result, **summary}
 
 
-async def verify_equal(
-    source: JsonObject,
-    target: ClusterConnection,
-    selection: Selection,
-    artefacts: Artefacts,
-    run_id: str,
-    *,
-    subscriptions: bool = True,
-) -> JsonObject:
-    """Read the target afresh and compare it with the source's snapshot: equal when there is nothing left to plan.
-
-    :returns: `{"snapshot", "remaining"}` as references, `{"equal", "compared", "differences", "left_alone",
-        "headline"}` as values.
-    """
-    fresh = await take_snapshot(target, selection, artefacts, run_id, name="target-after")
-    ours, theirs = (load_snapshot(artefacts, Reference.from_json(one["reference"])) for one in (source, fresh))
-    plan = plan_changes(ours, theirs, subscriptions=subscriptions)
+def read_applied(artefacts: Artefacts, run_id: str, planned: JsonObject) -> JsonObject | None:
+    """What `apply_onboarding` did in all batches of a run, added up; None if it did nothing."""
+    found = [artefacts.find(run_id, f"applied-{batch}.json") for batch in planned["batches"]]
+    parts = [artefacts.read_json(one)["summary"] for one in found if one is not None]
+    if not parts:
+        return None
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(part["counts"])
     return {
-        "snapshot": fresh["reference"],
-        "remaining": _write_json(artefacts, run_id, "remaining.json", plan.to_json()),
-        "equal": plan.empty,
-        "compared": {name: count for name, count in ours.counts().items() if name not in ("brokers", "notes")},
-        "differences": len(plan.changes),
-        "left_alone": len(plan.left_alone),
-        "headline": headline(plan),
+        "complete": len(parts) == len(found) and all(part["complete"] for part in parts),
+        "counts": dict(counts),
+        "problems": [problem for part in parts for problem in part["problems"]][:_MOST_SHOWN],
+        "calls": sum(part["calls"] for part in parts),
     }
+
+
+def _part(plan: Plan, batch: int | None) -> Plan:
+    if batch is None:
+        return plan
+    names = plan.namespaces()[batch * NAMESPACES_PER_BATCH : (batch + 1) * NAMESPACES_PER_BATCH]
+    return replace(plan, changes=(*plan.shared().changes, *plan.batch(names).changes))
+
+
+def read_probes(source: JsonObject, target: JsonObject, artefacts: Artefacts, *, lag_seconds: int = 0) -> Probes:
+    """What `take_snapshot` measured on both sides."""
+    ours, theirs = (
+        measured_from_json(json.loads(artefacts.read(Reference.from_json(one["measured"])))) for one in (source, target)
+    )
+    return Probes(source=ours, target=theirs, lag_seconds=lag_seconds)
 
 
 def read_plan(artefacts: Artefacts, planned: JsonObject) -> Plan:
@@ -169,6 +200,13 @@ def read_plan(artefacts: Artefacts, planned: JsonObject) -> Plan:
 def read_findings(artefacts: Artefacts, planned: JsonObject) -> tuple[Finding, ...]:
     """The findings that `plan_onboarding` stored, blockers first."""
     return tuple(Finding.from_json(one) for one in json.loads(artefacts.read(Reference.from_json(planned["findings"]))))
+
+
+def stopping_text(artefacts: Artefacts, planned: JsonObject) -> str:
+    """What stops the run, every blocker with its remedy."""
+    findings = read_findings(artefacts, planned)
+    listed = "\n".join(finding.text() for finding in blockers(findings))
+    return f"{count_line(findings)}. Nothing has been changed.\n{listed}"
 
 
 def _write_json(artefacts: Artefacts, run_id: str, name: str, content: Any) -> JsonObject:

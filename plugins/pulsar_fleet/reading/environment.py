@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection_fields import ConnectionFields
+from pulsar_fleet.cluster.errors import Rejected
+
+CONNECTION_PREFIX = "AIRFLOW_CONN_"
 
 
 class Side(StrEnum):
@@ -43,8 +47,32 @@ def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str
 
 
 def connection_from_environment(
-    side: Side, *, name: str, admin_url: str, service_url: str, environment: Mapping[str, str] = os.environ
+    side: Side, *, name: str, admin_url: str, service_url: str | None, environment: Mapping[str, str] = os.environ
 ) -> ClusterConnection:
     """The connection of one side, with what `credentials_environment` gave to this process."""
     credentials = {field: environment.get(_variable(side, suffix)) or None for field, suffix in _VARIABLES.items()}
     return ClusterConnection(name=name, admin_url=admin_url, service_url=service_url, **credentials)  # type: ignore[arg-type]
+
+
+def service_url_from_environment(side: Side, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The broker service URL of one side, where it is set."""
+    return environment.get(_variable(side, "SERVICE_URL")) or None
+
+
+def defined_connections(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Ids of the Airflow connections that environment variables define."""
+    return tuple(
+        sorted(name[len(CONNECTION_PREFIX) :].lower() for name in environment if name.startswith(CONNECTION_PREFIX))
+    )
+
+
+def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) -> ClusterConnection:
+    """The cluster behind an Airflow connection that an environment variable defines; read without Airflow."""
+    text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
+    if text:
+        return ConnectionFields.parse(conn_id, text).cluster()
+    known = ", ".join(defined_connections(environment)) or "none"
+    raise Rejected(
+        f"Connection {conn_id!r} does not exist. Defined by environment: {known}. "
+        f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."
+    )

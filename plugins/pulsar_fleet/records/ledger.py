@@ -3,62 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import Rejected, Transient
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.records.home import LEDGER_VARIABLE, ledger_url
-from pulsar_fleet.records.tables import changes, phases, runs, verdicts
+from pulsar_fleet.records.rows import Intent, NewChange
+from pulsar_fleet.records.rows import RecordedChange as RecordedChange
+from pulsar_fleet.records.rows import RecordedPhase as RecordedPhase
+from pulsar_fleet.records.rows import RecordedRun as RecordedRun
+from pulsar_fleet.records.rows import RecordedVerdict as RecordedVerdict
+from pulsar_fleet.records.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0001"
+NEWEST = "0002"
 _LOCK_WAIT_SECONDS = 30
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedChange:
-    """One write to a cluster, or the reason why it was not made."""
-
-    change_id: str
-    cluster: str
-    resource: str
-    action: str
-    hazard: str
-    before: Json
-    after: Json
-    outcome: str
-    detail: str | None
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPhase:
-    """A namespace entered a phase."""
-
-    namespace: str
-    phase: str
-    detail: Json
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedVerdict:
-    """What a verification found for one scope, such as a namespace."""
-
-    run_id: str
-    scope: str
-    verdict: str
-    messages: int
-    summary: str
-    artefact: JsonObject | None
-    at: datetime
+# Alembic's own table.
+_VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
+# Any number will do that nobody else locks in the same database.
+_POSTGRESQL_LOCK = 5_081_250_417
 
 
 class Ledger:
@@ -71,7 +38,7 @@ class Ledger:
     def open(cls, url: str | None = None) -> Self:
         """Open the ledger at `url` (SQLAlchemy; default PULSAR_FLEET_LEDGER) and bring its tables up to date.
 
-        Opening again changes nothing. An unusable URL is `Rejected`.
+        Opening again changes nothing. An unusable URL is `Rejected`, a database that does not answer `Transient`.
         """
         chosen = url or ledger_url()
         try:
@@ -82,8 +49,14 @@ class Ledger:
         if parsed.get_backend_name() == "sqlite" and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
             options["connect_args"] = {"timeout": _LOCK_WAIT_SECONDS}
-        engine = sa.create_engine(parsed, **options)
-        _migrate(engine)
+        try:
+            engine = sa.create_engine(parsed, **options)
+        except ImportError as error:
+            raise Rejected(f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed.") from error
+        try:
+            _migrate(engine)
+        except sa.exc.OperationalError as error:
+            raise Transient(f"The ledger ({LEDGER_VARIABLE}) cannot be opened: {error.orig}.") from error
         return cls(engine)
 
     def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
@@ -98,41 +71,31 @@ class Ledger:
                 )
 
     def finish_run(self, run_id: str, state: str) -> None:
-        """Note how a run ended: `succeeded` or `failed`."""
+        """Note how a run ended: `succeeded` or `failed`; later `undone`."""
         with self._engine.begin() as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=_now(), state=state))
 
-    def record_change(
-        self,
-        run_id: str,
-        *,
-        change_id: str,
-        cluster: str,
-        resource: str,
-        action: str,
-        hazard: str,
-        before: Json,
-        after: Json,
-        outcome: str,
-        detail: str | None = None,
-    ) -> None:
-        """Append one change with both values; nothing is ever overwritten."""
+    def run(self, run_id: str) -> RecordedRun | None:
+        """What was asked for in a run; None if there was none."""
+        wanted = [runs.c[name] for name in RecordedRun.__slots__]
+        with self._engine.connect() as connection:
+            row = connection.execute(sa.select(*wanted).where(runs.c.run_id == run_id)).mappings().first()
+            return RecordedRun(**row) if row else None
+
+    def record(self, run_id: str, *, intended: Sequence[Intent] = (), made: Sequence[NewChange] = ()) -> None:
+        """Append intents and changes in one transaction: all of them are kept when this returns, or none."""
         with self._engine.begin() as connection:
-            connection.execute(
-                changes.insert().values(
-                    run_id=run_id,
-                    change_id=change_id,
-                    cluster=cluster,
-                    resource=resource,
-                    action=action,
-                    hazard=hazard,
-                    before=before,
-                    after=after,
-                    outcome=outcome,
-                    detail=detail,
-                    at=_now(),
-                )
-            )
+            for table, rows in ((intents, intended), (changes, made)):
+                if rows:
+                    values = [{"run_id": run_id, "at": _now(), **asdict(row)} for row in rows]
+                    connection.execute(table.insert(), values)
+
+    def intents(self, run_id: str) -> Sequence[Intent]:
+        """What the run was about to write, in the order in which it began, whether it was written or not."""
+        wanted = [intents.c[name] for name in Intent.__slots__]
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(*wanted).where(intents.c.run_id == run_id).order_by(intents.c.id))
+            return [Intent(**row) for row in rows.mappings()]
 
     def changes(self, run_id: str) -> Sequence[RecordedChange]:
         """The run's changes in the order in which they happened."""
@@ -193,13 +156,19 @@ def _now() -> datetime:
 
 def _migrate(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": "fleet_ledger_version"})
-        if context.get_current_revision() == NEWEST:
+        known = sa.inspect(connection).has_table(_VERSIONS.name)
+        if known and connection.scalar(sa.select(_VERSIONS.c.version_num)) == NEWEST:
             return
+    # Importing Alembic takes a third of a second, which a ledger that is up to date can spare every process.
+    from alembic import command
+    from alembic.config import Config
+
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             # Two processes that open a new ledger at once must not both create its tables.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+        elif engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         config.attributes["connection"] = connection

@@ -34,6 +34,21 @@ changes = sa.Table(
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
 
+intents = sa.Table(
+    "fleet_intents",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(250), nullable=False, index=True),
+    sa.Column("change_id", sa.String(250), nullable=False),
+    sa.Column("cluster", sa.String(250), nullable=False),
+    sa.Column("kind", sa.String(50), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("field", sa.Text, nullable=False),
+    sa.Column("before", sa.JSON),
+    sa.Column("after", sa.JSON),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+)
+
 phases = sa.Table(
     "fleet_phases",
     metadata,

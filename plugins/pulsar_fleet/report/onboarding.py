@@ -19,14 +19,17 @@ def onboarding_report(
     findings: Sequence[Finding],
     applied: JsonObject | None,
     verified: JsonObject | None,
+    approval: JsonObject | None = None,
 ) -> str:
-    """What a run did, for a person; `applied` and `verified` are None where the run did not come so far.
+    """What a run did, for a person; what is None is what the run did not come to.
 
     The arguments are what the steps of onboarding returned, with the stored plan and findings.
     """
     parts = [
         f"# {verdict(plan, findings, applied, verified)}",
+        _approval(approval),
         _compared(source, target),
+        *(one["rights"] for one in (source, target)),
         f"## Findings: {count_line(findings)}" if findings else "",
         findings_markdown(findings),
         _applied(applied),
@@ -53,6 +56,13 @@ def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None,
     return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
 
 
+def _approval(approval: JsonObject | None) -> str:
+    if approval is None:
+        return ""
+    when = f", {approval['at']}" if approval["at"] else ""
+    return f"Plan {approval['plan']}: {approval['answer']} by {approval['by']}{when}."
+
+
 def _compared(source: JsonObject, target: JsonObject) -> str:
     head = "| | version | " + " | ".join(name.replace("_", " ") for name in _TABLES) + " | calls |"
     rows = [
@@ -76,7 +86,7 @@ def _applied(applied: JsonObject | None) -> str:
 def _evidence(source: JsonObject, target: JsonObject, verified: JsonObject | None) -> str:
     references = {"source before": source["reference"], "target before": target["reference"]}
     if verified is not None:
-        references |= {"target after": verified["snapshot"], "what remains": verified["remaining"]}
+        references |= {"target after": verified["snapshot"]}
     rows = [f"| {what} | `{one['uri']}` | `{one['sha256'][:16]}…` |" for what, one in references.items()]
     return "\n".join(["## Evidence", "", "| what | where | sha256 |", "| --- | --- | --- |", *rows])
 

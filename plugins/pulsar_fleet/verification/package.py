@@ -50,11 +50,15 @@ def build_package_zip(folder: Path) -> Path:
     return path
 
 
+def interpreter_environment() -> dict[str, str]:
+    """Environment variables for `spark-submit` by which driver and workers run our interpreter."""
+    return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
 def job_environment(source: ClusterConnection, target: ClusterConnection) -> dict[str, str]:
-    """Environment variables for `spark-submit`: our interpreter, and the credentials. **Holds secrets.**"""
+    """The interpreter, and the credentials of two clusters. **Holds secrets.**"""
     return {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **interpreter_environment(),
         **credentials_environment(Side.SOURCE, source),
         **credentials_environment(Side.TARGET, target),
     }

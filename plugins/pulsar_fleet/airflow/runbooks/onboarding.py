@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
@@ -19,12 +18,12 @@ log = logging.getLogger(__name__)
 PROCEDURE = "onboard_cluster"
 
 
-@task
+@task(multiple_outputs=True)
 def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, bad names."""
     from pulsar_fleet.airflow.request import refuse_unknown_settings
     from pulsar_fleet.airflow.runbooks.sides import require_two_clusters
-    from pulsar_fleet.cluster.states import Selection
+    from pulsar_fleet.cluster.selection import Selection
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
@@ -39,7 +38,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> JsonObject:
     """Read what the cluster holds; no topic is loaded."""
     from pulsar_fleet.airflow.connection import cluster_connection
-    from pulsar_fleet.cluster.states import Selection
+    from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.onboarding import steps
 
     run = current_run(get_current_context())
@@ -68,22 +67,15 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
     return planned
 
 
-@task
-def apply_plan(params: dict[str, Any], planned: JsonObject) -> JsonObject:
-    """Carry out the plan on the target, unless a blocker was found; what is in place already is left as it is."""
+@task(max_active_tis_per_dagrun=1)
+def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonObject:
+    """Carry out one batch of the approved plan; what is in place already is left as it is."""
     from pulsar_fleet.airflow.connection import cluster_connection
     from pulsar_fleet.airflow.progress import log_progress
-    from pulsar_fleet.change.findings import blockers, count_line
-    from pulsar_fleet.cluster.errors import Conflict, Refused
+    from pulsar_fleet.cluster.errors import Conflict
     from pulsar_fleet.onboarding import steps
 
-    if params["dry_run"]:
-        raise AirflowSkipException(f"Dry run: {planned['headline']} Nothing is changed.")
     run = current_run(get_current_context())
-    findings = steps.read_findings(run.artefacts, planned)
-    if stopping := blockers(findings):
-        listed = "\n".join(finding.text() for finding in stopping)
-        raise Refused(f"{count_line(findings)}. Nothing has been changed.\n{listed}")
     applied = asyncio.run(
         steps.apply_onboarding(
             cluster_connection(params["source"]),
@@ -92,6 +84,7 @@ def apply_plan(params: dict[str, Any], planned: JsonObject) -> JsonObject:
             run.artefacts,
             run.ledger,
             run.id,
+            batch=batch,
             allow=params["allow_changes"],
             progress=log_progress("changes"),
         )
@@ -102,48 +95,27 @@ def apply_plan(params: dict[str, Any], planned: JsonObject) -> JsonObject:
     return applied
 
 
-@task
-def verify_equal(params: dict[str, Any], request: JsonObject, source: JsonObject) -> JsonObject:
-    """Read the target again and compare it with the source's snapshot; fail unless nothing is left to plan."""
-    from pulsar_fleet.airflow.connection import cluster_connection
-    from pulsar_fleet.cluster.errors import Conflict
-    from pulsar_fleet.cluster.states import Selection
-    from pulsar_fleet.onboarding import steps
-
-    run = current_run(get_current_context())
-    verified = asyncio.run(
-        steps.verify_equal(
-            source,
-            cluster_connection(params["target"]),
-            Selection.parse(request["selection"]),
-            run.artefacts,
-            run.id,
-            subscriptions=params["subscriptions"],
-        )
-    )
-    if not verified["equal"]:
-        raise Conflict(f"The target still differs: {verified['headline']} Trigger the DAG again to see and apply it.")
-    return verified
-
-
 @task(trigger_rule="all_done")
 def write_report() -> str:
     """Say what was found and made; fail if anything did."""
+    from pulsar_fleet.airflow.approval import read_approval
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.report.onboarding import onboarding_report
+    from pulsar_fleet.report.page import keep_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    source, target, planned, applied, verified = (
+    source, target, planned, verified = (
         context["ti"].xcom_pull(task_ids=name)
-        for name in ("snapshot_source", "snapshot_target", "plan_changes", "apply_plan", "verify_equal")
+        for name in ("snapshot_source", "snapshot_target", "plan_changes", "verify_equal")
     )
     if planned is None:
         report = f"# Failed in {', '.join(failed)}: nothing was planned, nothing has been changed\n"
     else:
         plan, findings = steps.read_plan(run.artefacts, planned), steps.read_findings(run.artefacts, planned)
-        report = onboarding_report(source, target, plan, findings, applied, verified)
-    run.artefacts.write(run.id, "report.md", report.encode())
+        applied, approval = steps.read_applied(run.artefacts, run.id, planned), read_approval(run)
+        report = onboarding_report(source, target, plan, findings, applied, verified, approval)
+    keep_report(run, report)
     finish_run(context, failed)
     return report

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-
-import pytest
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import Json
@@ -130,26 +127,16 @@ def avro(*fields: tuple[str, str]) -> dict[str, Json]:
 HISTORY = (avro(("id", "string")), avro(("id", "string"), ("amount", "int")))
 
 
-@pytest.fixture
-def make_namespace() -> Callable[[AdminClient, NamespaceName], Awaitable[None]]:
+async def make_namespace(admin: AdminClient, namespace: NamespaceName) -> None:
     """Create a tenant and a namespace without any policy."""
-    return _make_namespace
-
-
-@pytest.fixture
-def make_estate() -> Callable[[AdminClient, NamespaceName], Awaitable[None]]:
-    """Fill a new namespace: policies, two topics, schema history, topic policies, subscriptions."""
-    return _make_estate
-
-
-async def _make_namespace(admin: AdminClient, namespace: NamespaceName) -> None:
     own = await admin.cluster_name()
     await admin.put(f"/tenants/{namespace.tenant}", {"adminRoles": ["owner"], "allowedClusters": [own]})
     await admin.put(f"/namespaces/{namespace.path}")
 
 
-async def _make_estate(admin: AdminClient, namespace: NamespaceName) -> None:
-    await _make_namespace(admin, namespace)
+async def make_estate(admin: AdminClient, namespace: NamespaceName) -> None:
+    """Fill a new namespace: policies, two topics, schema history, topic policies, subscriptions."""
+    await make_namespace(admin, namespace)
     events = TopicName(namespace, "events")
     await admin.create_partitioned_topic(events, 3, {"team": "billing"})
     await admin.create_topic(TopicName(namespace, "plain"), {"kind": "log"})

@@ -1,0 +1,79 @@
+"""A plan that is stored between `plan` and `apply`: what it changes, between which clusters, from which selection."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Self
+
+from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.plan import Plan
+from pulsar_fleet.cli.console import Usage
+from pulsar_fleet.cluster.json import JsonObject
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """All that applying needs, without any secret.
+
+    :param run: id of the run that made the plan.
+    :param source: the cluster that is copied, as it was named on the command line; `target` likewise.
+    """
+
+    run: str
+    source: str
+    target: str
+    selection: tuple[str, ...]
+    subscriptions: bool
+    plan: Plan
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object, with a digest over all of it."""
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            "run": self.run,
+            "source": self.source,
+            "target": self.target,
+            "selection": list(self.selection),
+            "subscriptions": self.subscriptions,
+            "plan": self.plan.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+        return {**content, "sha256": _digest(content)}
+
+    @classmethod
+    def from_text(cls, text: str, name: str) -> Self:
+        """Read what `to_json` wrote; a document that is none, or was altered since, is `Usage`.
+
+        :param name: of the file, for messages.
+        """
+        try:
+            found = json.loads(text)
+            content = {key: found[key] for key in (*cls.__slots__, "schema_version")}
+            sha256 = found["sha256"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise Usage(f"{name!r} is no plan: make one with: pulsar-fleet plan SOURCE TARGET --out {name}") from error
+        if content["schema_version"] != SCHEMA_VERSION:
+            raise Usage(
+                f"The plan {name!r} has schema version {content['schema_version']!r}, this release reads "
+                f"{SCHEMA_VERSION}: make the plan again."
+            )
+        if sha256 != _digest(content):
+            raise Usage(f"The plan {name!r} was altered after it was made: make the plan again.")
+        return cls(
+            run=content["run"],
+            source=content["source"],
+            target=content["target"],
+            selection=tuple(content["selection"]),
+            subscriptions=content["subscriptions"],
+            plan=Plan.from_json(content["plan"]),
+            findings=tuple(Finding.from_json(one) for one in content["findings"]),
+        )
+
+
+def _digest(content: JsonObject) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

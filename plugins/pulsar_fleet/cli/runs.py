@@ -1,0 +1,71 @@
+"""A command's run: its id, its records, and what it reads from two clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.plan import Plan
+from pulsar_fleet.cli.clusters import Reached
+from pulsar_fleet.cli.wording import compared_line
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.records.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What a comparison of two clusters led to; `line` says what was compared."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    line: str
+
+
+def new_run_id(command: str) -> str:
+    """`cli/plan-20261121T160000-9f3c`: by time, and apart from one that starts in the same second."""
+    return f"cli/{command}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+
+
+@contextmanager
+def recorded(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
+    """The run's records; the ledger keeps what was asked for, and whether the block came to its end."""
+    run = Run.open(run_id)
+    run.ledger.start_run(run_id, command, conf)
+    try:
+        yield run
+    except BaseException:
+        run.ledger.finish_run(run_id, "failed")
+        raise
+    run.ledger.finish_run(run_id, "succeeded")
+
+
+async def plan_pair(
+    source: Reached, target: Reached, selection: Selection, run: Run, *, subscriptions: bool = True
+) -> Planned:
+    """Read both clusters, check and plan with the steps of the DAG; nothing is changed."""
+    began = time.monotonic()
+    ours, theirs = await asyncio.gather(
+        take_snapshot(
+            source.connection,
+            selection,
+            run.artefacts,
+            run.id,
+            name="source",
+            must_exist=not selection.everything,
+        ),
+        take_snapshot(target.connection, selection, run.artefacts, run.id, name="target"),
+    )
+    planned = plan_onboarding(ours, theirs, run.artefacts, run.id, subscriptions=subscriptions)
+    return Planned(
+        plan=read_plan(run.artefacts, planned),
+        findings=read_findings(run.artefacts, planned),
+        line=compared_line(ours, theirs, time.monotonic() - began),
+    )

@@ -1,0 +1,41 @@
+"""Which addresses in a cluster's data take a connection from here: the brokers may see another network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from pulsar_fleet.cluster.json import JsonObject
+
+ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls", "proxyServiceUrl")
+_DEFAULT_PORTS = {"http": 80, "https": 443, "pulsar": 6650, "pulsar+ssl": 6651}
+_SECONDS = 3.0
+
+
+def addresses(data: JsonObject) -> tuple[str, ...]:
+    """`scheme://host:port` of every address in a cluster's data; one URL may name several hosts."""
+    found = []
+    for key in ADDRESSES:
+        scheme, _, hosts = str(data.get(key) or "").partition("://")
+        found += [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
+    return tuple(sorted(set(found)))
+
+
+async def unreachable(urls: Iterable[str]) -> dict[str, str]:
+    """Address → why no connection could be opened, for those where none could."""
+    asked = sorted(set(urls))
+    answers = await asyncio.gather(*(_try(url) for url in asked))
+    return {url: why for url, why in zip(asked, answers, strict=True) if why}
+
+
+async def _try(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, ValueError, TimeoutError) as error:
+        return str(error) or f"no answer in {_SECONDS:.0f} s"
+    writer.close()
+    return ""

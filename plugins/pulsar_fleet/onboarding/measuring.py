@@ -1,0 +1,75 @@
+"""Measure what the checks need and a snapshot does not hold; nothing is changed by it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.clock import Clock, measure_clock
+from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.reachability import addresses, unreachable
+from pulsar_fleet.cluster.rights import Right
+from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer, ask_compatibility
+from pulsar_fleet.cluster.states import SchemaState, Snapshot
+from pulsar_fleet.onboarding.pair import Measured
+
+
+async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measured:
+    """The clock, what is there in all, and which addresses of peers can be reached from here.
+
+    :param rights: what `find_rights` found before anything was read.
+    """
+    try:
+        tenants = len(await admin.tenants())
+    except NotAllowed:
+        tenants = None
+    names = [one.name for one in snapshot.tenants]
+    counts = await asyncio.gather(*(_namespaces(admin, name) for name in names))
+    peers = [url for one in snapshot.clusters if one.name != snapshot.cluster for url in addresses(one.data)]
+    return Measured(
+        clock=await measure_clock(admin),
+        rights=rights,
+        tenants=tenants,
+        namespaces={name: count for name, count in zip(names, counts, strict=True) if count is not None},
+        unreachable=await unreachable(peers),
+    )
+
+
+async def ask_about_schemas(admin: AdminClient, source: Snapshot, target: Snapshot) -> tuple[SchemaAnswer, ...]:
+    """Ask the target's broker about the newest version of each topic whose schemas differ; one call per topic."""
+    ours, theirs = _newest(source), _newest(target)
+    asked = [
+        schema
+        for topic, schema in sorted(ours.items())
+        if topic in theirs and (schema.type, schema.schema) != (theirs[topic].type, theirs[topic].schema)
+    ]
+    return tuple(await asyncio.gather(*(ask_compatibility(admin, schema) for schema in asked)))
+
+
+def measured_to_json(measured: Measured) -> JsonObject:
+    """As a JSON object."""
+    return asdict(measured)
+
+
+def measured_from_json(found: JsonObject) -> Measured:
+    """Read what `measured_to_json` wrote."""
+    return Measured(
+        clock=Clock(**found["clock"]) if found["clock"] else None,
+        rights=tuple(Right.from_json(one) for one in found["rights"]),
+        tenants=found["tenants"],
+        namespaces=found["namespaces"],
+        unreachable=found["unreachable"],
+    )
+
+
+async def _namespaces(admin: AdminClient, tenant: str) -> int | None:
+    try:
+        return len(await admin.namespaces(tenant))
+    except (Missing, NotAllowed):
+        return None
+
+
+def _newest(snapshot: Snapshot) -> dict[str, SchemaState]:
+    return {one.topic: one for one in sorted(snapshot.schemas, key=lambda schema: schema.version)}

@@ -1,0 +1,32 @@
+"""Keep a report where people and programs find it: as Markdown, and as one HTML page without anything from outside."""
+
+from __future__ import annotations
+
+from markdown_it import MarkdownIt
+
+from pulsar_fleet.records.run import Run
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1c2430; }}
+h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
+table {{ border-collapse: collapse; width: 100%; }} th, td {{ border-bottom: 1px solid #d6dbe3; padding: .3rem .6rem; }}
+th {{ text-align: left; }} code {{ font-size: .9em; overflow-wrap: anywhere; }}
+</style></head><body>
+{body}</body></html>
+"""
+
+
+def keep_report(run: Run, markdown: str) -> None:
+    """Write `report.md` and `report.html` into the run's artefacts; again replaces both."""
+    run.artefacts.write(run.id, "report.md", markdown.encode())
+    run.artefacts.write(run.id, "report.html", as_page(markdown).encode())
+
+
+def as_page(markdown: str) -> str:
+    """One HTML page; HTML in the text is shown, not obeyed, because names of resources come from elsewhere."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    title = markdown.lstrip("# ").partition("\n")[0]
+    return _PAGE.format(title=parser.renderInline(title), body=parser.render(markdown))

@@ -1,0 +1,209 @@
+"""A snapshot's calls, wall time and CPU, beside the same calls in a bare loop and with a process for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import aiohttp
+import httpx
+import pulsar
+from httpx_aiohttp import AiohttpTransport
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.snapshot import collect
+from pulsar_fleet.cluster.states import Snapshot
+
+NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
+TOPICS = 10
+CONNECTIONS = 8
+ROUNDS = 2
+PROCESSES = 10
+LIBRARY_CALLS = 1_000
+JSON = {"Content-Type": "application/json"}
+SEAL = Seal(b"a key of the bench")
+Fetch = Callable[[str], Awaitable[Json]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some work took: seconds of wall time, seconds of this process' CPU."""
+
+    wall: float
+    cpu: float
+
+
+async def cost_of(work: Awaitable[object]) -> Cost:
+    wall, cpu = time.monotonic(), time.process_time()
+    await work
+    return Cost(time.monotonic() - wall, time.process_time() - cpu)
+
+
+class Recording(AdminClient):
+    """Remembers what it was asked, so that a bare loop can ask the same."""
+
+    def __init__(self, connection: ClusterConnection) -> None:
+        super().__init__(connection)
+        self.urls: list[str] = []
+
+    async def internal_info(self, topic: TopicName, *, patience: float | None = None) -> Json:
+        self.urls.append(f"{self.connection.admin_url}/admin/v2/{topic.path}/internal-info")
+        return await super().internal_info(topic, patience=patience)
+
+    async def get(self, path: str, **params: str | int | bool) -> Json:
+        query = {key: str(value).lower() if isinstance(value, bool) else value for key, value in params.items()}
+        self.urls.append(f"{self.connection.admin_url}/admin/v2{path}" + (f"?{urlencode(query)}" if query else ""))
+        return await super().get(path, **params)
+
+
+async def test_snapshot(blue: ClusterConnection) -> None:
+    async with estate(blue) as tenant:
+        async with Recording(blue) as admin:
+            snapshot = await collect(admin, Selection(tenants=frozenset({tenant})), seal=SEAL)
+        report_calls(snapshot)
+        names = [one.name for one in snapshot.namespaces]
+        floors, ours = [], []
+        for _ in range(ROUNDS):
+            floors.append(await cost_of(bare_snapshot(blue, admin.urls, names)))
+            ours.append(await cost_of(one_snapshot(blue, tenant)))
+        report_times(floors, ours, processes(admin.urls) * snapshot.calls)
+        for name, cost in [(name, await cost) for name, cost in libraries(blue, admin.urls[-LIBRARY_CALLS:])]:
+            calls = min(LIBRARY_CALLS, len(admin.urls))
+            print(f"{name:28} {calls / cost.wall:7,.0f} calls/s  {1000 * cost.cpu / calls:5.2f} ms CPU a call")
+
+
+def report_calls(snapshot: Snapshot) -> None:
+    assert (len(snapshot.namespaces), len(snapshot.topics)) == (NAMESPACES, NAMESPACES * TOPICS)
+    fixed = snapshot.calls - 6 * NAMESPACES - 2 * NAMESPACES * TOPICS
+    print(f"\n{NAMESPACES} namespaces × {TOPICS} topics: {snapshot.calls:,} calls, {fixed} beside 6 and 2 for each")
+
+
+def report_times(floors: Sequence[Cost], ours: Sequence[Cost], per_process: float) -> None:
+    for name, costs in (("bare loop (floor)", floors), ("snapshot", ours)):
+        print(f"{name:28} " + "  ".join(f"{one.wall:6.2f} s wall {one.cpu:6.2f} s CPU" for one in costs))
+    floor, best = (min(costs, key=lambda one: one.wall) for costs in (floors, ours))
+    print(f"{'snapshot : floor':28} {best.wall / floor.wall:6.2f} wall  {best.cpu / floor.cpu:6.2f} CPU")
+    print(
+        f"{'a process per call':28} {per_process:6.1f} s (extrapolated)  {per_process / best.wall:.0f} × the snapshot"
+    )
+
+
+async def one_snapshot(connection: ClusterConnection, tenant: str) -> None:
+    async with AdminClient(connection) as admin:
+        await collect(admin, Selection(tenants=frozenset({tenant})), seal=SEAL)
+
+
+async def bare_snapshot(connection: ClusterConnection, urls: Sequence[str], names: Sequence[str]) -> None:
+    """The same HTTP calls and the same passes over the events topics, without anything around them."""
+    passes = asyncio.to_thread(bare_passes, connection, names)
+    async with aiohttp.ClientSession() as session:
+        await asyncio.gather(drain(urls, bare_fetch(session)), passes)
+
+
+def bare_passes(connection: ClusterConnection, names: Sequence[str]) -> None:
+    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+    def read(name: str) -> None:
+        reader = client.create_reader(
+            f"persistent://{name}/__change_events", pulsar.MessageId.earliest, is_read_compacted=True
+        )
+        while reader.has_message_available():
+            reader.read_next()
+        reader.close()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(read, names))
+    client.close()
+
+
+async def drain(urls: Iterable[str], fetch: Fetch) -> None:
+    waiting = iter(urls)
+
+    async def work() -> None:
+        for url in waiting:
+            await fetch(url)
+
+    await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+
+
+def bare_fetch(session: aiohttp.ClientSession) -> Fetch:
+    async def fetch(url: str) -> Json:
+        async with session.get(url) as answer:
+            content = await answer.read()
+            return json.loads(content) if content else None
+
+    return fetch
+
+
+def libraries(connection: ClusterConnection, urls: Sequence[str]) -> Iterator[tuple[str, Awaitable[Cost]]]:
+    """What the same calls cost in each HTTP library that `AdminClient` could use, and in `AdminClient` itself."""
+
+    async def with_httpx(transport: httpx.AsyncBaseTransport | None) -> Cost:
+        async with httpx.AsyncClient(transport=transport, timeout=60) as client:
+
+            async def fetch(url: str) -> Json:
+                answer = await client.get(url)
+                return answer.json() if answer.content else None
+
+            return await cost_of(drain(urls, fetch))
+
+    async def with_aiohttp() -> Cost:
+        async with aiohttp.ClientSession() as session:
+            return await cost_of(drain(urls, bare_fetch(session)))
+
+    async def with_admin() -> Cost:
+        async with AdminClient(connection) as admin:
+            return await cost_of(drain([url.partition("/admin/v2")[2] for url in urls], lambda path: admin.get(path)))
+
+    yield "httpx", with_httpx(None)
+    yield "httpx on aiohttp", with_httpx(AiohttpTransport())
+    yield "aiohttp", with_aiohttp()
+    yield "AdminClient", with_admin()
+
+
+def processes(urls: Sequence[str]) -> float:
+    """Seconds that a call takes when each is a process of its own, as with a command line tool."""
+    began = time.monotonic()
+    for url in urls[-PROCESSES:]:
+        subprocess.run(["curl", "-s", "-o", os.devnull, url], check=True)
+    return (time.monotonic() - began) / PROCESSES
+
+
+@asynccontextmanager
+async def estate(connection: ClusterConnection) -> AsyncIterator[str]:
+    """A tenant with the namespaces and plain topics; nothing of it is loaded. It is deleted at the end."""
+    tenant, base = f"bench-{uuid.uuid4().hex[:8]}", f"{connection.admin_url}/admin/v2"
+    names = [f"{tenant}/n{number:04}" for number in range(NAMESPACES)]
+    async with aiohttp.ClientSession(headers=JSON, timeout=aiohttp.ClientTimeout(120)) as session:
+
+        def send(method: str, body: Json = None) -> Fetch:
+            async def call(path: str) -> None:
+                async with session.request(method, base + path, json=body) as answer:
+                    assert answer.status < 300, (method, path, await answer.text())
+
+            return call
+
+        own = (await bare_fetch(session)(f"{base}/brokers/configuration/runtime"))["clusterName"]
+        await send("PUT", {"adminRoles": [], "allowedClusters": [own]})(f"/tenants/{tenant}")
+        try:
+            await drain([f"/namespaces/{name}" for name in names], send("PUT", {"bundles": {"numBundles": 1}}))
+            await drain([f"/persistent/{name}/t{topic}" for name in names for topic in range(TOPICS)], send("PUT", {}))
+            await drain([f"/namespaces/{name}/unload" for name in names], send("PUT"))
+            yield tenant
+        finally:
+            await drain([f"/namespaces/{name}?force=true" for name in names], send("DELETE"))
+            await send("DELETE")(f"/tenants/{tenant}?force=true")
