@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.effective import Effective, Layer, behaving_differently, effective_policies, effective_value
+from pulsar_fleet.cluster.effective import Effective, Layer, behaving_differently, effective_value
 from pulsar_fleet.cluster.states import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 from pulsar_fleet.cluster.topic_policies import TOPIC_BY_FIELD
 
@@ -27,6 +27,11 @@ def ttl(*values: int | None) -> Effective:
         namespace={"message_ttl_in_seconds": namespace},
         configuration={} if broker is None else {"ttlDurationDefaultInSeconds": str(broker)},
     )
+
+
+def of_topic(field: str, **layers: dict[str, Any]) -> Effective:
+    documents: dict[str, dict[str, Any]] = {"local": {}, "shared": {}, "namespace": {}, "configuration": {}}
+    return effective_value(TOPIC_BY_FIELD[field], **{**documents, **layers})
 
 
 def snapshot(cluster: str, policies: dict[str, Any], *configurations: dict[str, str]) -> Snapshot:
@@ -52,22 +57,31 @@ def test_the_first_layer_that_says_something_counts(values: list[int | None]) ->
 
 
 def test_a_rate_without_limits_lets_the_next_layer_speak() -> None:
-    found = effective_policies({"dispatchRate": UNLIMITED}, {}, {"topicDispatchRate": LIMITED}, {})
-    assert found["dispatchRate"] == Effective(LIMITED, Layer.NAMESPACE)
+    found = of_topic("dispatchRate", local={"dispatchRate": UNLIMITED}, namespace={"topicDispatchRate": LIMITED})
+    assert found == Effective(LIMITED, Layer.NAMESPACE)
 
 
 def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
     size, age = {"limitSize": 1, "policy": "producer_exception"}, {"limitTime": 2, "policy": "producer_exception"}
-    found = effective_policies(
-        {"backLogQuotaMap": {"message_age": age}}, {}, {"backlog_quota_map": {"destination_storage": size}}, {}
+    found = of_topic(
+        "backLogQuotaMap",
+        local={"backLogQuotaMap": {"message_age": age}},
+        namespace={"backlog_quota_map": {"destination_storage": size}},
     )
-    assert found["backLogQuotaMap"] == Effective({"destination_storage": size, "message_age": age}, Layer.TOPIC)
+    assert found == Effective({"destination_storage": size, "message_age": age}, Layer.TOPIC)
 
 
 def test_a_policy_with_parts_takes_its_parts_from_the_broker() -> None:
-    found = effective_policies({}, {}, {}, {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"})
+    broker = {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"}
     retention = {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
-    assert found == {"retentionPolicies": Effective(retention, Layer.BROKER)}
+    assert of_topic("retentionPolicies", configuration=broker) == Effective(retention, Layer.BROKER)
+
+
+def test_a_default_quota_in_gigabytes_wins_over_the_one_in_bytes() -> None:
+    broker = {"backlogQuotaDefaultLimitGB": "2", "backlogQuotaDefaultLimitBytes": "7"}
+    limit = {"limitSize": 2 << 30}
+    value = {"destination_storage": limit, "message_age": limit}
+    assert of_topic("backLogQuotaMap", configuration=broker) == Effective(value, Layer.BROKER)
 
 
 def test_a_policy_that_neither_sets_is_told_when_the_brokers_defaults_differ() -> None:

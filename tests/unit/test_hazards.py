@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.change.difference import Resource
-from pulsar_fleet.change.effective import NAMESPACE_FIELDS
 from pulsar_fleet.change.hazard_rules import DISCARDS, Setting
 from pulsar_fleet.change.hazards import (
     Hazard,
@@ -133,7 +132,7 @@ def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
 
 def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
     """The catalogues say what discards messages; the table of rules says why that is dangerous."""
-    topic_fields = {NAMESPACE_FIELDS.get(name, name) for name, one in TOPIC_BY_FIELD.items() if one.loses}
+    topic_fields = {one.namespace_field or name for name, one in TOPIC_BY_FIELD.items() if one.loses}
     discarding = {name for name, one in BY_FIELD.items() if one.loses} | topic_fields
     assert discarding == set(DISCARDS)
 

@@ -12,8 +12,8 @@ from pulsar_fleet.change.cluster_changes import (
     resource_group_change,
 )
 from pulsar_fleet.change.diff import Difference, Resource
-from pulsar_fleet.change.effective import InForce, broker_defaults
 from pulsar_fleet.change.hazards import Hazard, guard_call, lint_calls, lint_settings, worst
+from pulsar_fleet.change.in_force import InForce, configurations
 from pulsar_fleet.change.namespace_changes import (
     OPEN_STRATEGY,
     STRATEGY,
@@ -53,7 +53,7 @@ class Planner:
         self._brokers = [broker.address for broker in target.brokers]
         self._start_at = start_at
         self._in_force = InForce(
-            brokers=broker_defaults(target.brokers),
+            brokers=configurations(target.brokers),
             namespaces=self._held,
             topics=_topic_documents(target),
             namespaces_after=self._wanted,

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.change.difference import Resource, same
-from pulsar_fleet.change.effective import NOTHING_KNOWN
 from pulsar_fleet.change.hazard import Hazard, worst
 from pulsar_fleet.change.hazards import lint_calls, lint_settings
+from pulsar_fleet.change.in_force import NOTHING_KNOWN
 from pulsar_fleet.change.namespace_changes import TOPIC_GRANTS
 from pulsar_fleet.change.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.change.undo_calls import reason_to_leave, undo_calls

@@ -77,27 +77,18 @@ def effective_value(
     if not said:
         return Effective(None, Layer.NOBODY)
     layer, value = said[0]
-    if policy.form in (Form.QUOTAS, Form.DELAYED):
+    if policy.form in (Form.QUOTAS, Form.DELAYED) and all(isinstance(parts, dict) for _, parts in said):
         # A broker asks the layers for each part of these by itself.
-        value = {part: one for _, parts in reversed(said) for part, one in (parts or {}).items()}
+        value = {part: one for _, parts in reversed(said) for part, one in parts.items()}
     return Effective(value, layer)
 
 
-def effective_policies(
-    local: Mapping[str, Json],
-    shared: Mapping[str, Json],
-    namespace: Mapping[str, Json],
-    configuration: Mapping[str, Json],
-) -> dict[str, Effective]:
-    """Every policy of a topic that some layer says, by its field."""
-    found = {
-        policy.field: effective_value(
-            policy, local=local, shared=shared, namespace=namespace, configuration=configuration
-        )
-        for policy in TOPIC_CATALOGUE
-        if policy.form is not Form.ELSEWHERE
-    }
-    return {field: one for field, one in found.items() if one.layer is not Layer.NOBODY}
+def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[str, Json]) -> Json:
+    """What counts for the topics of a namespace that sets `value`, while they have no policy of their own."""
+    default = broker_default(policy, configuration)
+    if policy.kind is Kind.QUOTAS:
+        return {**(default or {}), **(value or {})} or None
+    return value if _says_something(value) else default
 
 
 def broker_default(policy: Policy, configuration: Mapping[str, Json]) -> Json:
@@ -107,6 +98,9 @@ def broker_default(policy: Policy, configuration: Mapping[str, Json]) -> Json:
     parts = {part: _parsed(configuration.get(key)) for part, key in policy.broker_default}
     parts = {part: value for part, value in parts.items() if value is not None}
     if policy.kind is Kind.QUOTAS and parts:
+        gigabytes = parts.pop("limitSizeInGB", 0)
+        if gigabytes > 0:  # it wins over the limit in bytes
+            parts["limitSize"] = int(gigabytes * (1 << 30))
         return {section: parts for section in policy.sections}
     return parts or None
 
