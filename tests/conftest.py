@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -25,6 +26,10 @@ ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give Airflow a home of its own before anything imports it: it reads its configuration at import."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        # A shell starts background jobs without these; processes that tests interrupt would inherit that.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     home = Path(tempfile.mkdtemp(prefix="pulsar-fleet-airflow-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ.update(

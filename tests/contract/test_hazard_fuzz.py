@@ -92,6 +92,12 @@ class Stored:
     backlog: dict[str, int]
 
 
+KEEPS, LOSES = (
+    State({"backlog_quota_map": {"destination_storage": {"limitSize": size, "limitTime": -1, "policy": policy}}}, {}, 0)
+    for size, policy in ((1_000_000, "producer_exception"), (200, "consumer_backlog_eviction"))
+)
+
+
 def state(dice: random.Random, shortest_ttl: int) -> State:
     topics = {
         (topic, scope): _document(dice, _TOPIC_NAMES, 0.35, shortest_ttl)
@@ -243,8 +249,11 @@ class Example:
 
 
 def example(number: int) -> Example:
+    """Drawn, but for the first: where that is allowed it loses messages for sure, so the fuzz is seen to see losses."""
     dice = random.Random(f"{SEED}/{number}")
     copies = COPIES if number % ALLOWED_EVERY == 0 else COPIES[:2]
+    if number == 0:
+        return Example(LOSES, KEEPS, {copy: NamespaceName(TENANT, f"{copy}-0") for copy in copies})
     # What has outlived its time expires when any policy is changed: the target's own time to live must not do that.
     return Example(
         state(dice, 1), state(dice, 3600), {copy: NamespaceName(TENANT, f"{copy}-{number}") for copy in copies}
@@ -308,6 +317,12 @@ async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: Cl
         held = await collect(admin, Selection(tenants=frozenset({TENANT})), seal=SEAL)
         made = await change(admin, examples, held, "unmarked") | await change(admin, examples, held, "allowed")
         await asyncio.sleep(SECONDS)
+        # A busy broker checks late.
+        for _ in range(10):
+            found = await load(admin, examples[0].names["allowed"])
+            if found["waiting"].backlog["all"] < MESSAGES:
+                break
+            await asyncio.sleep(2)
         after = dict(zip(names, await side_by_side([partial(load, admin, name) for name in names]), strict=True))
     vanished: dict[str, list[str]] = {copy: [] for copy in COPIES}
     for one in examples:
@@ -315,7 +330,7 @@ async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: Cl
             losses = lost(before[name], after[one.names["control"]], after[name])
             vanished[copy] += [f"{name} {loss}, after {made.get(str(name))}" for loss in losses]
     assert vanished["unmarked"] == [], "\n".join(vanished["unmarked"])
-    assert vanished["allowed"]
+    assert any("waiting all:" in loss for loss in vanished["allowed"])
 
 
 async def side_by_side(works: Sequence[Callable[[], Awaitable[Done]]]) -> list[Done]:

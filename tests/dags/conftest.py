@@ -48,11 +48,13 @@ def play(
 
     def run(dag_id: str, **conf: Any) -> Any:
         dag = dag_bag.dags[dag_id]
-        declared = deepcopy(dag.params)
+        owners = (dag, *dag.tasks)
+        declared = [deepcopy(owner.params) for owner in owners]
         try:
             return dag.test(run_conf=conf)
         finally:
             # A run in this process leaves its configuration as the defaults of the next.
-            dag.params = declared
+            for owner, params in zip(owners, declared, strict=True):
+                owner.params = params
 
     return run

@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).parents[3]
 STATE_FILE = "airflow.json"
 START_SECONDS = 300
 CALL_SECONDS = 60
+_SCHEDULER_SEES_SECONDS = 3
 
 
 class AirflowStack:
@@ -127,7 +128,11 @@ class AirflowStack:
         return next((one for one in asked if one["task_instance"]["state"] == "awaiting_input"), None)
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
-        """Answer as a person does in the UI."""
+        """Answer as a person does in the UI, some seconds after the question.
+
+        Airflow 3.3 forgets an answer that comes before its scheduler has seen that the task paused, and asks again.
+        """
+        time.sleep(_SCHEDULER_SEES_SECONDS)
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
         self._client.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
 
