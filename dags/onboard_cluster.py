@@ -40,6 +40,15 @@ PARAMS = {
         title="Create subscriptions",
         description="Create the source's subscriptions on the target, at the earliest message.",
     ),
+    "expected_lag_hours": Param(
+        0,
+        type="integer",
+        minimum=0,
+        maximum=8760,
+        title="Expected lag, hours",
+        description="How long messages may wait on the source before they are carried over, if they will be: "
+        "retention, time to live and quotas are checked against it. 0: none are carried.",
+    ),
     "allow_changes": Param(
         [],
         type="array",

@@ -109,12 +109,15 @@ def check(
     source: Source,
     target: Target,
     select: Select = None,
+    lag_hours: Annotated[
+        int, typer.Option(min=0, help="How long messages may wait on the source before they are carried over.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Find what cannot work between two clusters before anything is written. Exits with 4 on a blocker."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        _, planned = _plan_two(terminal, "check", source, target, parse_selection(select or ()))
+        _, planned = _plan_two(terminal, "check", source, target, parse_selection(select or ()), lag_hours=lag_hours)
     stopping = blockers(planned.findings)
     terminal.say(f"{planned.line}\n{findings_text(planned.findings)}")
     document: JsonObject = {
@@ -171,7 +174,14 @@ def make_plan(
 
 
 def _plan_two(
-    terminal: Terminal, command: str, source: str, target: str, selection: Selection, *, subscriptions: bool = True
+    terminal: Terminal,
+    command: str,
+    source: str,
+    target: str,
+    selection: Selection,
+    *,
+    subscriptions: bool = True,
+    lag_hours: int = 0,
 ) -> tuple[str, Planned]:
     """Read two clusters as they are named on the command line and plan; returns the id of the run that did it."""
     sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
@@ -180,12 +190,13 @@ def _plan_two(
         "target": target,
         "selection": list(selection.texts()),
         "subscriptions": subscriptions,
+        "lag_hours": lag_hours,
     }
     with recorded(new_run_id(command), command, conf) as run, terminal.working(f"Reading {source} and {target}"):
 
         async def read() -> Planned:
             ours, theirs = await reach_two(*sides)
-            return await plan_pair(ours, theirs, selection, run, subscriptions=subscriptions)
+            return await plan_pair(ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours)
 
         return run.id, asyncio.run(read())
 

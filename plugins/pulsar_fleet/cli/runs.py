@@ -16,13 +16,16 @@ from pulsar_fleet.cli.clusters import Reached
 from pulsar_fleet.cli.wording import compared_line
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.onboarding.steps import ask_target, plan_onboarding, read_findings, read_plan, take_snapshot
 from pulsar_fleet.records.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a comparison of two clusters led to; `line` says what was compared."""
+    """What a comparison of two clusters led to.
+
+    :param line: what was compared, and what our roles may not see or set, if that is anything.
+    """
 
     plan: Plan
     findings: tuple[Finding, ...]
@@ -48,7 +51,7 @@ def recorded(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
 
 
 async def plan_pair(
-    source: Reached, target: Reached, selection: Selection, run: Run, *, subscriptions: bool = True
+    source: Reached, target: Reached, selection: Selection, run: Run, *, subscriptions: bool = True, lag_hours: int = 0
 ) -> Planned:
     """Read both clusters, check and plan with the steps of the DAG; nothing is changed."""
     began = time.monotonic()
@@ -63,9 +66,18 @@ async def plan_pair(
         ),
         take_snapshot(target.connection, selection, run.artefacts, run.id, name="target"),
     )
-    planned = plan_onboarding(ours, theirs, run.artefacts, run.id, subscriptions=subscriptions)
+    planned = plan_onboarding(
+        ours,
+        theirs,
+        run.artefacts,
+        run.id,
+        subscriptions=subscriptions,
+        lag_seconds=lag_hours * 3600,
+        answers=await ask_target(target.connection, ours, theirs, run.artefacts),
+    )
+    compared = compared_line(ours, theirs, time.monotonic() - began)
     return Planned(
         plan=read_plan(run.artefacts, planned),
         findings=read_findings(run.artefacts, planned),
-        line=compared_line(ours, theirs, time.monotonic() - began),
+        line="\n\n".join(one for one in (compared, ours["rights"], theirs["rights"]) if one),
     )

@@ -21,10 +21,11 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.rights import find_rights, rights_markdown
+from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect_into
 from pulsar_fleet.onboarding.compatibility import check_compatibility
-from pulsar_fleet.onboarding.measuring import measure, measured_from_json, measured_to_json
+from pulsar_fleet.onboarding.measuring import ask_about_schemas, measure, measured_from_json, measured_to_json
 from pulsar_fleet.onboarding.pair import Measured, Probes
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.fingerprint_key import open_seal
@@ -75,6 +76,18 @@ async def take_snapshot(
     }
 
 
+async def ask_target(
+    connection: ClusterConnection, source: JsonObject, target: JsonObject, artefacts: Artefacts
+) -> tuple[SchemaAnswer, ...]:
+    """Ask the target's broker about each schema that differs between two snapshots; nothing is changed by it.
+
+    The answers complete what our own rules decide: types that only a broker can compare, and its own checkers.
+    """
+    ours, theirs = (load_snapshot(artefacts, Reference.from_json(one["reference"])) for one in (source, target))
+    async with AdminClient(connection) as admin:
+        return await ask_about_schemas(admin, ours, theirs)
+
+
 def plan_onboarding(
     source: JsonObject,
     target: JsonObject,
@@ -83,10 +96,12 @@ def plan_onboarding(
     *,
     subscriptions: bool = True,
     lag_seconds: int = 0,
+    answers: tuple[SchemaAnswer, ...] = (),
 ) -> JsonObject:
     """Compare two snapshots (what `take_snapshot` returned) and store the plan and the findings; nothing is changed.
 
     :param lag_seconds: for how long messages may wait on the source before they are carried, if they will be.
+    :param answers: what the target's broker says about schemas that differ (`ask_target`).
     :returns: `{"plan", "findings", "text"}` as references, `{"id", "target", "headline", "changes", "calls", "seconds",
         "hazards", "needs_permission", "left_alone", "blockers", "warnings", "batches"}` as values; `batches` numbers
         the parts that `apply_onboarding` takes, at least one.
@@ -94,7 +109,9 @@ def plan_onboarding(
     """
     ours, theirs = (load_snapshot(artefacts, Reference.from_json(one["reference"])) for one in (source, target))
     plan = plan_changes(ours, theirs, subscriptions=subscriptions)
-    findings = check_compatibility(ours, theirs, read_probes(source, target, artefacts, lag_seconds=lag_seconds))
+    findings = check_compatibility(
+        ours, theirs, read_probes(source, target, artefacts, lag_seconds=lag_seconds, answers=answers)
+    )
     stopping = len(blockers(findings))
     return {
         "plan": _write_json(artefacts, run_id, "plan.json", plan.to_json()),
@@ -184,12 +201,19 @@ def _part(plan: Plan, batch: int | None) -> Plan:
     return replace(plan, changes=(*plan.shared().changes, *plan.batch(names).changes))
 
 
-def read_probes(source: JsonObject, target: JsonObject, artefacts: Artefacts, *, lag_seconds: int = 0) -> Probes:
+def read_probes(
+    source: JsonObject,
+    target: JsonObject,
+    artefacts: Artefacts,
+    *,
+    lag_seconds: int = 0,
+    answers: tuple[SchemaAnswer, ...] = (),
+) -> Probes:
     """What `take_snapshot` measured on both sides."""
     ours, theirs = (
         measured_from_json(json.loads(artefacts.read(Reference.from_json(one["measured"])))) for one in (source, target)
     )
-    return Probes(source=ours, target=theirs, lag_seconds=lag_seconds)
+    return Probes(source=ours, target=theirs, schemas=answers, lag_seconds=lag_seconds)
 
 
 def read_plan(artefacts: Artefacts, planned: JsonObject) -> Plan:

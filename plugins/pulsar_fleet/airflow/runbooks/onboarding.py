@@ -57,10 +57,20 @@ def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> Jso
 @task
 def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject) -> JsonObject:
     """Check what cannot work between the two, and plan what the target lacks; nothing is changed."""
+    from pulsar_fleet.airflow.connection import cluster_connection
     from pulsar_fleet.onboarding import steps
 
     run = current_run(get_current_context())
-    planned = steps.plan_onboarding(source, target, run.artefacts, run.id, subscriptions=params["subscriptions"])
+    answers = asyncio.run(steps.ask_target(cluster_connection(params["target"]), source, target, run.artefacts))
+    planned = steps.plan_onboarding(
+        source,
+        target,
+        run.artefacts,
+        run.id,
+        subscriptions=params["subscriptions"],
+        lag_seconds=params["expected_lag_hours"] * 3600,
+        answers=answers,
+    )
     for finding in steps.read_findings(run.artefacts, planned):
         log.warning("%s", finding.text())
     log.info("%s", planned["headline"])
