@@ -3,14 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.change.diff import Difference, Resource, Side, diff, same
 from pulsar_fleet.cluster.states import (
-    SYSTEM_TOPIC,
-    InventoryState,
     NamespaceState,
     SchemaState,
     Snapshot,
@@ -21,7 +18,6 @@ from pulsar_fleet.cluster.states import (
 )
 
 EVENTS = "persistent://acme/orders/events"
-POLICIES = "persistent://acme/orders/__change_events"
 EMPTY = Snapshot(cluster="green", began="", ended="", key_id="k")
 FULL = replace(
     EMPTY,
@@ -58,17 +54,6 @@ def test_everything_is_missing_on_an_empty_target_in_the_order_of_creation() -> 
 
 def test_a_namespace_only_on_the_target_is_told_once_without_its_topics() -> None:
     assert found(EMPTY, replace(FULL, tenants=())) == [(Resource.NAMESPACE, "acme/orders", "", Side.EXTRA)]
-
-
-@pytest.mark.parametrize(("held", "created"), [((), [(Resource.TOPIC, POLICIES, "", Side.MISSING)]), ((3,), [])])
-def test_the_topic_of_the_policies_is_made_in_the_shape_of_the_source_before_a_broker_makes_it_in_another(
-    held: tuple[int, ...], created: list[Any]
-) -> None:
-    def having(*counts: int) -> Snapshot:
-        rows = (InventoryState(SYSTEM_TOPIC, "acme/orders", POLICIES, {"partitions": count}) for count in counts)
-        return replace(FULL, inventory=tuple(rows))
-
-    assert found(having(0), having(*held)) == created
 
 
 def test_one_policy_that_differs_is_one_difference() -> None:

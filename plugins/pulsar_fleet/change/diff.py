@@ -14,7 +14,7 @@ from pulsar_fleet.change.difference import same as same
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policy_documents import comparable
-from pulsar_fleet.cluster.states import SYSTEM_TOPIC, SchemaState, Snapshot, SubscriptionState, TopicState
+from pulsar_fleet.cluster.states import SchemaState, Snapshot, SubscriptionState, TopicState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
 
 Row = TypeVar("Row")
@@ -69,27 +69,13 @@ def _namespaces(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
 
 
 def _topics(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
-    wanted = _policy_topics(source, target) | {one.name: topic_value(one) for one in source.topics}
+    wanted = {one.name: topic_value(one) for one in source.topics}
     held = {one.name: topic_value(one) for one in _within(target.topics, source, lambda one: one.name)}
     for name in sorted({*wanted, *held}):
         if name in wanted and name in held:
             yield from diff_documents(Resource.TOPIC, name, wanted[name], held[name])
         else:
             yield from diff_whole(Resource.TOPIC, _only(name, wanted), _only(name, held))
-
-
-def _policy_topics(source: Snapshot, target: Snapshot) -> dict[str, JsonObject]:
-    """Topics of the source that hold topic policies and that the target lacks, in their comparable shape.
-
-    A broker makes its own in whatever shape its namespace gives to new topics, and then never replicates it.
-    """
-    held = {one.name for one in target.inventory}
-    lacking = (one for one in source.inventory if one.kind == SYSTEM_TOPIC and one.name not in held)
-    return {
-        one.name: {"partitions": int(one.detail["partitions"]), "properties": {}}
-        for one in lacking
-        if TopicName.parse(one.name).holds_policies
-    }
 
 
 def _schemas(source: Snapshot, target: Snapshot) -> Iterator[Difference]:

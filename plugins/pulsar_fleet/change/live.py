@@ -102,7 +102,7 @@ class Live:
     async def _read_topics(self, namespace: NamespaceName) -> None:
         # Asking for a topic that is not there answers 500, so whether it is there is read from the lists.
         partitioned = await read_partitioned(self._admin, namespace)
-        listed = await self._admin.topics(namespace, system=True)
+        listed = await self._admin.topics(namespace)
         self._topics = {topic: True for topic in partitioned}
         self._topics |= {topic: False for topic in listed if topic.parent not in self._topics}
 

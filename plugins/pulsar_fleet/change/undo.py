@@ -14,7 +14,6 @@ from pulsar_fleet.change.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.change.undo_calls import reason_to_leave, undo_calls
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.rows import Intent
 
@@ -64,27 +63,18 @@ def _steps(intents: Iterable[Intent]) -> list[_Step]:
 
 
 def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
-    whole = (Resource.NAMESPACE, Resource.TOPIC)
-    deleted = {step.name for step in steps if step.resource in whole and _creates(step)}
+    deleted = {step.name for step in steps if step.resource is Resource.TOPIC and _creates(step)}
     changes: list[Change] = []
     left: list[LeftAlone] = []
     for step in reversed(steps):
-        if same(step.before, step.after) or _goes_along(step, deleted):
+        if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and step.name in deleted):
             continue
-        reason = reason_to_leave(step.resource, step.name, step.field, step.before)
+        reason = reason_to_leave(step.resource, step.field, step.before)
         if reason:
             left.append(LeftAlone(step.resource, step.name, step.field, reason))
         else:
             changes.append(_marked(_change(step, cluster, deleted), cluster))
     return Plan(source=cluster, target=cluster, changes=tuple(_cluster_last(changes)), left_alone=tuple(left))
-
-
-def _goes_along(step: _Step, deleted: Collection[str]) -> bool:
-    """Whether the value goes with a topic or a namespace that is deleted."""
-    if step.resource is Resource.TOPIC:
-        topic = TopicName.parse(step.name)
-        return topic.holds_policies and str(topic.namespace) in deleted
-    return step.resource in _INSIDE_TOPIC and step.name in deleted
 
 
 def _cluster_last(changes: Sequence[Change]) -> list[Change]:

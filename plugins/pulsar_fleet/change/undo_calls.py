@@ -16,10 +16,8 @@ from pulsar_fleet.cluster.policy_calls import policy_calls
 from pulsar_fleet.cluster.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
 
 
-def reason_to_leave(resource: Resource, name: str, field: str, before: Json) -> str:
+def reason_to_leave(resource: Resource, field: str, before: Json) -> str:
     """Why going back to `before` is not possible; empty when it is."""
-    if resource is Resource.TOPIC and TopicName.parse(name).holds_policies:
-        return "the policies of the namespace's topics lie in it"
     if resource is Resource.TOPIC and field == "partitions":
         return "partitions cannot be taken away again"
     if resource is Resource.SCHEMA and before is not None:

@@ -12,7 +12,6 @@ from pulsar_fleet.cluster.errors import Rejected
 _ENTITY = re.compile(r"^[\w=:.-]+$")
 _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
 
-POLICY_EVENTS = "__change_events"
 SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
 """Namespaces that a broker makes for itself; never copied."""
 
@@ -103,11 +102,6 @@ class TopicName:
     def partitions(self, count: int) -> tuple[TopicName, ...]:
         """What holds the messages: the `count` partitions, or the topic itself when `count` is 0."""
         return tuple(self.partition(index) for index in range(count)) if count else (self,)
-
-    @property
-    def holds_policies(self) -> bool:
-        """Whether the policies of the namespace's topics lie in it."""
-        return self.local == POLICY_EVENTS
 
     @property
     def is_system(self) -> bool:
