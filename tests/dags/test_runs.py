@@ -90,9 +90,7 @@ def test_one_forgotten_message_fails_the_verification_and_is_named(
 ) -> None:
     name = new_namespace()
     topic = TopicName(name, "events")
-    for connection in (blue, green):
-        asyncio.run(_make_topic(connection, topic))
-        _publish(connection, topic, leave_out=FORGOTTEN if connection is green else None)
+    make_pair_without_one(topic, blue, green)
     run = play("verify_clusters", **SIDES, namespaces=[str(name)])
     assert states(run)["compare_messages"] == "success"
     assert (states(run)["read_verdict"], str(run.state)) == ("failed", "failed")
@@ -122,6 +120,13 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(
     found = states(play(dag_id, **conf))
     others = {state for task, state in found.items() if task not in ("read_request", "write_report", "restore_blue")}
     assert (found["read_request"], others) == ("failed", {"upstream_failed"})
+
+
+def make_pair_without_one(topic: TopicName, blue: ClusterConnection, green: ClusterConnection) -> None:
+    """The same 100 messages on both clusters, but for one that green lacks."""
+    for connection in (blue, green):
+        asyncio.run(_make_topic(connection, topic))
+        _publish(connection, topic, leave_out=FORGOTTEN if connection is green else None)
 
 
 async def _make_topic(connection: ClusterConnection, topic: TopicName) -> None:

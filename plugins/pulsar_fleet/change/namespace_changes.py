@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pulsar_fleet.change.difference import Difference, Resource, Side, same
 from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
-from pulsar_fleet.cluster.call import with_body
+from pulsar_fleet.cluster.call import Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies import BY_FIELD, Kind, Policy, Unset, known_at
@@ -49,16 +49,20 @@ def tenant_change(found: Difference) -> Change | LeftAlone:
     )
 
 
-def namespace_change(found: Difference, own: str) -> Change | LeftAlone:
-    """Create the namespace with all its policies."""
+def namespace_change(found: Difference, own: str, then: tuple[Call, ...] = ()) -> Change | LeftAlone:
+    """Create the namespace with all its policies.
+
+    :param then: what has to be called before a broker loads anything of the namespace.
+    """
     if found.side is Side.EXTRA:
         return left_alone(found, ONLY_ON_TARGET)
+    creation, *settings = creation_calls(NamespaceName.parse(found.name), found.source)
     return Change(
         resource=Resource.NAMESPACE,
         name=found.name,
         field="",
         action=Action.CREATE,
-        calls=creation_calls(NamespaceName.parse(found.name), found.source),
+        calls=(creation, *then, *settings),
         before=None,
         after=comparable(found.source, own),
         hazard=Hazard.NONE,

@@ -25,6 +25,7 @@ from pulsar_fleet.change.namespace_changes import (
     tenant_change,
 )
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
+from pulsar_fleet.change.policy_topic import policy_topic_calls
 from pulsar_fleet.change.subscription_changes import StartAt, subscription_change
 from pulsar_fleet.change.topic_changes import (
     schema_change,
@@ -45,6 +46,7 @@ class Planner:
     """Turns differences into changes, one by one, and puts them in order."""
 
     def __init__(self, source: Snapshot, target: Snapshot, start_at: StartAt) -> None:
+        self._source = source
         self._target = target
         self._version = target.oldest_version()
         self._held = {one.name: comparable(one.policies, target.cluster) for one in target.namespaces}
@@ -104,7 +106,9 @@ class Planner:
             return self._decide_shared(found)
         match found.resource:
             case Resource.NAMESPACE:
-                return namespace_change(self._without_newer(found), self._target.cluster)
+                found = self._without_newer(found)
+                then = policy_topic_calls(found.name, found.source or {}, self._source, self._target)
+                return namespace_change(found, self._target.cluster, then)
             case Resource.POLICY:
                 return policy_change(self._without_orphans(found), self._held[found.name], self._version)
             case Resource.TOPIC:

@@ -77,9 +77,10 @@ def effective_value(
     if not said:
         return Effective(None, Layer.NOBODY)
     layer, value = said[0]
-    if policy.form in (Form.QUOTAS, Form.DELAYED) and all(isinstance(parts, dict) for _, parts in said):
+    if policy.form in (Form.QUOTAS, Form.DELAYED):
         # A broker asks the layers for each part of these by itself.
-        value = {part: one for _, parts in reversed(said) for part, one in parts.items()}
+        documents = (parts for _, parts in reversed(said) if isinstance(parts, dict))
+        value = {part: one for parts in documents for part, one in parts.items()} or value
     return Effective(value, layer)
 
 

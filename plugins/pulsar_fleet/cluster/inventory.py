@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.attempts import Attempts
 from pulsar_fleet.cluster.errors import Conflict, Missing
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.states import Area, BrokerState, InventoryState, Problem
+from pulsar_fleet.cluster.states import SYSTEM_TOPIC, Area, BrokerState, InventoryState, Problem
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")
 PACKAGE_KINDS = ("function", "source", "sink")
@@ -83,7 +83,7 @@ def system_topics(namespace: NamespaceName, listed: Iterable[TopicName]) -> tupl
             partitions = 0 if topic.partition_index is None else topic.partition_index + 1
             counts[str(topic.parent)] = max(counts.get(str(topic.parent), 0), partitions)
     return tuple(
-        InventoryState("system topic", str(namespace), name, {"partitions": count})
+        InventoryState(SYSTEM_TOPIC, str(namespace), name, {"partitions": count})
         for name, count in sorted(counts.items())
     )
 

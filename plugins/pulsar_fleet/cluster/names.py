@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.errors import Rejected
 _ENTITY = re.compile(r"^[\w=:.-]+$")
 _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
 
+POLICY_EVENTS = "__change_events"
 SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
 """Namespaces that a broker makes for itself; never copied."""
 

@@ -108,11 +108,14 @@ class BrokerState:
     configuration: JsonObject
 
 
+SYSTEM_TOPIC = "system topic"
+
+
 @dataclass(frozen=True, slots=True)
 class InventoryState:
-    """Something that the copy does not carry, counted so that nobody believes it was.
+    """Something whose content the copy does not carry, counted so that nobody believes it was.
 
-    :param kind: `client` (a version string), `function`, `source`, `sink`, `package` or `system topic`.
+    :param kind: `client` (a version string), `function`, `source`, `sink`, `package` or `SYSTEM_TOPIC`.
     :param namespace: where it lives.
     """
 

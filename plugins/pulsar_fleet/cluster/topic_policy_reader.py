@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Denied, Transient
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.states import TopicPolicyState
 from pulsar_fleet.cluster.topic_policies import Scope
@@ -19,7 +19,6 @@ from pulsar_fleet.cluster.topic_policies import Scope
 if TYPE_CHECKING:
     import pulsar
 
-EVENTS = "__change_events"
 GLOBAL_PREFIX = "__G__"
 _READ_TIMEOUT_MS = 20_000
 _NEWEST = -1
@@ -59,7 +58,7 @@ class TopicPolicyReader:
     def _pass(self, client: pulsar.Client, namespace: NamespaceName) -> tuple[TopicPolicyState, ...]:
         import pulsar
 
-        topic = f"persistent://{namespace}/{EVENTS}"
+        topic = f"persistent://{namespace}/{POLICY_EVENTS}"
         newest: dict[str, TopicPolicyState] = {}
         try:
             schemas = _Schemas(client, topic)

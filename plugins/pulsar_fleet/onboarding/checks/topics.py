@@ -8,7 +8,7 @@ from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.change.topic_changes import SHADOW_SOURCE
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.states import Snapshot, TopicState
+from pulsar_fleet.cluster.states import SYSTEM_TOPIC, Snapshot, TopicState
 from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, warning
 
 
@@ -79,7 +79,7 @@ def system_topics_have_the_same_shape(pair: Pair) -> Iterator[Finding]:
 
 
 def _system_topics(snapshot: Snapshot) -> dict[str, int]:
-    return {one.name: int(one.detail["partitions"]) for one in snapshot.inventory if one.kind == "system topic"}
+    return {one.name: int(one.detail["partitions"]) for one in snapshot.inventory if one.kind == SYSTEM_TOPIC}
 
 
 def names_do_not_clash(pair: Pair) -> Iterator[Finding]:
