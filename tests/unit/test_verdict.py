@@ -183,6 +183,6 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version": 1', b'"schema_version": 2')
-    with pytest.raises(Rejected, match="version 2"):
+    altered = REQUEST.to_bytes().replace(b'"schema_version": 2', b'"schema_version": 3')
+    with pytest.raises(Rejected, match="version 3"):
         VerifyRequest.from_bytes(altered)

@@ -159,9 +159,7 @@ class RangeDigester:
             np.add.at(total, numbers, lane.astype(np.int64))
 
     def rows(self, pair: int, index: int) -> list[DigestRow]:
-        """One row per bucket that holds messages, and one for all; nothing for a range without messages."""
-        if not self._seen:
-            return []
+        """One row per bucket that holds messages, and one for all, which also says that the range was read."""
         rows = [
             DigestRow(pair, index, int(n), _sums(self._counts[n], self._lanes[:, n])) for n in self._counts.nonzero()[0]
         ]

@@ -18,7 +18,7 @@ from pulsar_fleet.verification.freezing import Freezer
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary
-from pulsar_fleet.verification.verdict import Verification
+from pulsar_fleet.verification.verdict import Verdict, Verification
 
 REQUEST = "verification/request.json"
 RESULT = "verification/result.json"
@@ -41,9 +41,15 @@ async def freeze_bounds(
     return replace(request, examples=examples)
 
 
-async def verify_in_process(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
-    """Read and compare here, message by message: for namespaces of up to about a million messages."""
-    found = await asyncio.to_thread(_judge_here, source, target, request)
+async def verify_in_process(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, *, result_uri: str | None = None
+) -> Verification:
+    """Read and compare here, message by message: for namespaces of up to about a million messages.
+
+    :param result_uri: beside it, finished ranges are kept: the same request again, after this process was killed, does
+        not read them again. Without it none are kept.
+    """
+    found = await asyncio.to_thread(_judge_here, source, target, request, result_uri)
     return await recheck(source, target, request, found)
 
 
@@ -81,11 +87,18 @@ def record(run: Run, found: Verification) -> Reference:
     return document
 
 
-def _judge_here(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
+def _judge_here(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, result_uri: str | None
+) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
+    from pulsar_fleet.reading.checkpoints import Checkpoints
     from pulsar_fleet.reading.client import ClientEngine
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
+    checkpoints = Checkpoints.beside(result_uri, request.to_bytes()) if result_uri else None
     with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
-        return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))
+        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints))
+    if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
+        checkpoints.remove()
+    return found
