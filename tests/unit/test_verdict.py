@@ -109,7 +109,8 @@ def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
 
 def test_what_came_up_after_reading_takes_equality_away() -> None:
     found = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
-    assert found.overruled([Problem("acme/orders", TOPIC, False, "unloaded")]).verdict is Verdict.INCONCLUSIVE
+    unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
+    assert found.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
 
 
 def test_copies_that_cancel_out_are_not_a_difference() -> None:

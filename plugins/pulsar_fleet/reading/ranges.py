@@ -53,12 +53,12 @@ class TopicBounds:
     @property
     def first(self) -> Position | None:
         """Position of the first entry, None when there is none."""
-        return self.ledgers.at(self.begin) if len(self) else None
+        return self.ledgers.at(self.parts()[0][0]) if len(self) else None
 
     @property
     def last(self) -> Position | None:
         """Position of the last entry, None when there is none."""
-        return self.ledgers.at(self.end - 1) if len(self) else None
+        return self.ledgers.at(self.parts()[-1][1] - 1) if len(self) else None
 
     def to_json(self) -> JsonObject:
         """As a JSON object; part of a request, which carries the version."""

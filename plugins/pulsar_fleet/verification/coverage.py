@@ -126,6 +126,20 @@ class Coverage:
         )
 
 
+def coverage_of(params: JsonObject) -> Coverage:
+    """The coverage that a DAG's params ask for; a window that is none, or times without its mode, are `Rejected`."""
+    mode, compaction = Mode(params["mode"]), Compaction(params["compacted"])
+    begin, end = params["window_from"], params["window_to"]
+    if mode is Mode.WINDOW:
+        return Coverage.between(begin, end, compaction)
+    if begin or end:
+        raise Rejected(f"window_from and window_to are for mode 'window', not for {mode.value!r}; leave them out.")
+    if mode is not Mode.SAMPLE:
+        return Coverage(mode=mode, compaction=compaction)
+    asked = {name: params[f"sample_{name}"] for name in ("one_in", "probability", "seed")}
+    return Coverage(mode=mode, sample=Sample(**asked), compaction=compaction)
+
+
 def _milliseconds(name: str, text: str | None) -> int:
     try:
         found = datetime.fromisoformat(text or "")

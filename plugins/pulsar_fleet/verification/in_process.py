@@ -13,6 +13,7 @@ from pulsar_fleet.reading.limits import Limits
 from pulsar_fleet.reading.passes import Engine, Sighting, list_messages
 from pulsar_fleet.verification.differences import Mismatch, tally
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
+from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed, pair_up
 from pulsar_fleet.verification.request import VerifyRequest
 
 
@@ -47,6 +48,12 @@ class InProcess:
             source, target = (self._listed(request, side, number, buckets) for side in Side)
             found |= summarize(tally(source, target))
         return found
+
+    def displaced(self, request: VerifyRequest, pair: int) -> list[Placed]:
+        """All messages of the pair are held in memory, without their payloads."""
+        everything = frozenset(range(request.buckets))
+        source, target = (self._listed(request, side, pair, everything) for side in Side)
+        return pair_up(source, target)[:MOST_DISPLACED]
 
     def _listed(self, request: VerifyRequest, side: Side, number: int, buckets: frozenset[int]) -> Iterator[Sighting]:
         for wanted in chain.from_iterable(request.groups(side, [number])):

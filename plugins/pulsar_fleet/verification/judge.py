@@ -12,6 +12,7 @@ from typing import Protocol
 from pulsar_fleet.reading.digests import ALL, DigestRow, TopicDigest, differing_buckets
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.verification.differences import Kind, Mismatch, name_differences
+from pulsar_fleet.verification.ordering import Placed, find_disorder
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification, assemble, judge_topic
 
@@ -44,6 +45,10 @@ class Comparer(Protocol):
         """Contents that the sides do not hold equally often, within the given buckets."""
         ...
 
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        """Messages of a pair that are not in the same place on both sides, which hold the same ones; the first ones."""
+        ...
+
 
 def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
     """Compare everything that the request names. Reading again gives the same as long as the bounds are still held."""
@@ -61,6 +66,10 @@ def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
     found = comparer.mismatches(request, only) if only else {}
     for number in only:
         verdicts[number] = _named(verdicts[number], found.get(number), request.examples)
+    for number, verdict in enumerate(verdicts):
+        if verdict.reordered:
+            disorder = find_disorder(comparer.displaced(request, number))
+            verdicts[number] = replace(verdict, reason=disorder.reason, differences=disorder.moves[: request.examples])
     return assemble(request, verdicts)
 
 

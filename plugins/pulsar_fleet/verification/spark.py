@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pulsar_fleet.reading.checkpoints import Checkpoints
@@ -20,6 +20,7 @@ from pulsar_fleet.reading.ranges import Range
 from pulsar_fleet.reading.source import PulsarSource
 from pulsar_fleet.verification.differences import Mismatch
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
+from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed
 from pulsar_fleet.verification.request import VerifyRequest
 
 log = logging.getLogger(__name__)
@@ -78,13 +79,35 @@ class InSpark:
         unequal.unpersist()
         return {row["pair"]: Mismatches(row["missing"], row["extra"], named[row["pair"]]) for row in totals}
 
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        """All messages of the pair are sorted, without their payloads; only displaced ones come to the driver."""
+        rows = self._rows(request, {pair: frozenset(range(request.buckets))})
+        lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
+        in_order = Window.partitionBy("side").orderBy("ledger", "entry", "batch")
+        turn = F.row_number().over(Window.partitionBy("side", "digest").orderBy("ledger", "entry", "batch"))
+        placed = rows.select(
+            "side", "digest", lies.alias("at"), F.row_number().over(in_order).alias("n"), turn.alias("turn")
+        )
+        source, target = (
+            placed.where(F.col("side") == side.value).select(
+                "digest", "turn", F.col("at").alias(f"at_{side}"), (F.col("n") - 1).alias(side.value)
+            )
+            for side in Side
+        )
+        turned = {
+            name: _turn(owner, Side.SOURCE) != _turn(owner, Side.TARGET)
+            for name, owner in (("in_producer", "producer"), ("in_key", "key"))
+        }
+        keyed = F.col("at_source.key") != ""
+        both = source.join(target, ["digest", "turn"]).withColumns(turned).withColumn("in_key", F.col("in_key") & keyed)
+        moved = both.where((F.col("source") != F.col("target")) | F.col("in_producer") | F.col("in_key"))
+        return [_placed(row, pair) for row in moved.orderBy("source").limit(MOST_DISPLACED).collect()]
+
     def _unequal(self, request: VerifyRequest, only: Only) -> DataFrame:
-        listed = {str(pair): sorted(buckets) for pair, buckets in only.items()}
-        groups = [(side, group) for side in Side for group in request.groups(side, sorted(only))]
         lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
         in_source, in_target = (F.col("side") == side.value for side in Side)
         return (
-            self._load(request, groups, out="rows", only=json.dumps(listed))
+            self._rows(request, only)
             .groupBy("pair", "digest")
             .agg(
                 F.count_if(in_source).alias("in_source"),
@@ -94,6 +117,11 @@ class InSpark:
             )
             .where(F.col("in_source") != F.col("in_target"))
         )
+
+    def _rows(self, request: VerifyRequest, only: Only) -> DataFrame:
+        listed = {str(pair): sorted(buckets) for pair, buckets in only.items()}
+        groups = [(side, group) for side in Side for group in request.groups(side, sorted(only))]
+        return self._load(request, groups, out="rows", only=json.dumps(listed))
 
     def _load(self, request: VerifyRequest, groups: Sequence[_Group], **options: str) -> DataFrame:
         clusters = {side.value: asdict(request.address(side)) for side in Side}
@@ -109,6 +137,16 @@ class InSpark:
 
 
 _OTHER_FIELDS = [name for name in Sighting.__slots__ if name not in ("pair", "digest", "ledger", "entry", "batch")]
+
+
+def _turn(owner: str, side: Side) -> Column:
+    """Which message of its owner a message is, on one side."""
+    return F.row_number().over(Window.partitionBy(f"at_source.{owner}").orderBy(side.value))
+
+
+def _placed(row: Any, pair: int) -> Placed:
+    source, target = (Sighting(pair=pair, digest=row["digest"], **row[f"at_{side}"].asDict()) for side in Side)
+    return Placed(source, target, row["source"], row["target"], row["in_producer"], row["in_key"])
 
 
 def _mismatch(row: Any) -> Mismatch:

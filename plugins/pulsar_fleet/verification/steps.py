@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from upath import UPath
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
-from pulsar_fleet.verification.freezing import Freezer
+from pulsar_fleet.verification.composing import earlier_proofs
+from pulsar_fleet.verification.coverage import Coverage, Mode
+from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary
@@ -31,14 +34,25 @@ async def freeze_bounds(
     namespaces: Sequence[NamespaceName],
     *,
     mapping: Mapping = Mapping.AUTO,
+    coverage: Coverage | None = None,
+    run: Run | None = None,
     examples: int = 20,
+    max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
 
     Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty calls a topic.
+
+    :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
     """
-    request = await Freezer(source, target, mapping=mapping).freeze(namespaces)
-    return replace(request, examples=examples)
+    earlier: EarlierProofs | None = None
+    if coverage and coverage.mode is Mode.INCREMENTAL:
+        if run is None:
+            raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
+        earlier = partial(earlier_proofs, run.ledger, run.artefacts)
+    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier)
+    request = await freezer.freeze(namespaces)
+    return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
 
 
 async def verify_in_process(
@@ -81,7 +95,7 @@ def record(run: Run, found: Verification) -> Reference:
             each.namespace,
             verdict=each.verdict,
             messages=each.messages,
-            summary=namespace_summary(each),
+            summary=namespace_summary(each, found.restriction),
             artefact=document.to_json(),
         )
     return document
