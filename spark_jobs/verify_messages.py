@@ -46,9 +46,8 @@ def compare(request_uri: str, result_uri: str) -> None:
     """Read the request, compare, write the result; an earlier result is removed first, so that none is ever stale."""
     result = UPath(result_uri)
     result.unlink(missing_ok=True)
-    content = UPath(request_uri).read_bytes()
-    request = VerifyRequest.from_bytes(content)
-    checkpoints = Checkpoints.beside(result_uri, content)
+    request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
+    checkpoints = Checkpoints.beside(result_uri, request.identity())
     log.info("%s → %s: %d topics, %d entries to read", request.source.name, request.target.name, *_sizes(request))
     session = open_session("verify-messages")
     try:

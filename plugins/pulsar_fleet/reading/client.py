@@ -95,7 +95,7 @@ class ClientEngine:
                 wanted = wanted.reaching_back()
             reader = self._open_reader(client, wanted)
             try:
-                for batch in self._batches(reader, wanted):
+                for batch in self._batches(reader, wanted, orphans):
                     self._refuse_orphans(wanted, orphans)
                     yield batch if wanted.start is None else _inside(wanted, batch)
                 self._refuse_orphans(wanted, orphans)
@@ -122,12 +122,12 @@ class ClientEngine:
         if not wanted.tolerant and any(wanted.first <= each <= wanted.last for each in orphans):
             raise BegunBefore(wanted, self.connection.name)
 
-    def _batches(self, reader: pulsar.Reader, wanted: Range) -> Iterator[list[Any]]:
+    def _batches(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Iterator[list[Any]]:
         count = min(LOOK_EVERY, wanted.entries)
         begins = wanted.start or wanted.first
         before = Position(begins.ledger, begins.entry - 1)
         while True:
-            batch = self._take(reader, wanted, count)
+            batch = self._take(reader, wanted, orphans, count)
             ended = len(batch) < count
             while batch and position_of(batch[-1]) > wanted.last:
                 batch.pop()
@@ -150,7 +150,7 @@ class ClientEngine:
             )
         return last
 
-    def _take(self, reader: pulsar.Reader, wanted: Range, count: int) -> list[Any]:
+    def _take(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], count: int) -> list[Any]:
         """`count` messages, fewer only when the topic holds no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
         batch: list[Any] = []
@@ -158,21 +158,24 @@ class ClientEngine:
             try:
                 batch.append(receive(FIRST_WAIT_MS))
             except pulsar.Timeout:
-                message = self._wait(reader, wanted)
+                message = self._wait(reader, wanted, orphans)
                 if message is None:
                     break
                 batch.append(message)
         return batch
 
-    def _wait(self, reader: pulsar.Reader, wanted: Range) -> Any | None:
+    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Any | None:
         """The next message, None at the end: the last entries may be markers, which are never delivered."""
         begun = time.monotonic()
         asked = False
         while time.monotonic() < begun + self._stall_seconds:
             if not reader.has_message_available():
                 return None
+            thrown_away = wanted.last in orphans
             with suppress(pulsar.Timeout):
-                return reader._reader.read_next(1000)
+                return reader._reader.read_next(1000 if asked else FIRST_WAIT_MS)
+            if thrown_away:
+                return None
             if not asked and time.monotonic() > begun + QUIET_SECONDS:
                 asked = True
                 if ends_in_a_chunk(self.connection, wanted):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Self
@@ -133,6 +133,10 @@ class VerifyRequest:
                 entries_per_range=self.entries_per_range,
             )
         )
+
+    def identity(self) -> bytes:
+        """What decides the digests: all of the document but how fast is read and how many differences are named."""
+        return replace(self, max_bytes_per_second=None, examples=0).to_bytes()
 
     def to_bytes(self) -> bytes:
         """As a JSON document."""

@@ -110,7 +110,7 @@ def _judge_here(
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
-    checkpoints = Checkpoints.beside(result_uri, request.to_bytes()) if result_uri else None
+    checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
     with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
         found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints))
     if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
