@@ -5,7 +5,8 @@
 The request names topics with frozen bounds; the result holds a verdict per topic and names the messages that differ.
 Both are JSON documents in the artefact store. Credentials come from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET,
 …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET). A difference is a result: the exit status is 0. It is 1 when
-the comparison could not be carried out, and then there is no result.
+the comparison could not be carried out, and then there is no result. If the job is killed, the same request again goes
+on where it ended: digests of finished ranges are kept beside the result until there is one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import sys
 from upath import UPath
 
 from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.reading.checkpoints import Checkpoints
 from pulsar_fleet.verification.judge import judge
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.spark import InSpark, open_session
 from pulsar_fleet.verification.text import verification_text
+from pulsar_fleet.verification.verdict import Verdict
 
 log = logging.getLogger("verify_messages")
 
@@ -44,14 +47,17 @@ def compare(request_uri: str, result_uri: str) -> None:
     result = UPath(result_uri)
     result.unlink(missing_ok=True)
     request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
+    checkpoints = Checkpoints.beside(result_uri, request.identity())
     log.info("%s → %s: %d topics, %d entries to read", request.source.name, request.target.name, *_sizes(request))
     session = open_session("verify-messages")
     try:
-        found = judge(request, InSpark(session))
+        found = judge(request, InSpark(session, checkpoints))
     finally:
         session.stop()
     result.parent.mkdir(parents=True, exist_ok=True)
     result.write_bytes(found.to_bytes())
+    if found.verdict is not Verdict.INCONCLUSIVE:
+        checkpoints.remove()
     log.info("verdict %s\n%s", found.verdict, verification_text(found))
 
 

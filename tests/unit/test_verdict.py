@@ -109,7 +109,8 @@ def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
 
 def test_what_came_up_after_reading_takes_equality_away() -> None:
     found = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
-    assert found.overruled([Problem("acme/orders", TOPIC, False, "unloaded")]).verdict is Verdict.INCONCLUSIVE
+    unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
+    assert found.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
 
 
 def test_copies_that_cancel_out_are_not_a_difference() -> None:
@@ -183,6 +184,6 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version": 1', b'"schema_version": 2')
-    with pytest.raises(Rejected, match="version 2"):
+    altered = REQUEST.to_bytes().replace(b'"schema_version": 2', b'"schema_version": 3')
+    with pytest.raises(Rejected, match="version 3"):
         VerifyRequest.from_bytes(altered)

@@ -9,7 +9,7 @@ to the other cluster without an error: who verifies must check afterwards that t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from types import TracebackType
@@ -17,9 +17,11 @@ from typing import Any, Self
 
 import pulsar
 
+from pulsar_fleet.cluster.client_log import client_logger, is_in_force, orphaned_chunks
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
 from pulsar_fleet.reading.ranges import Range, unread_entries
 
 LOOK_EVERY = 64
@@ -27,6 +29,7 @@ LOOK_EVERY = 64
 
 FIRST_WAIT_MS = 50
 SETTLE_SECONDS = 0.3
+QUIET_SECONDS = 2.0
 STALL_SECONDS = 30.0
 QUEUE = 1000
 OPERATION_TIMEOUT_SECONDS = 30
@@ -59,6 +62,7 @@ class ClientEngine:
         self._operation_timeout_seconds = operation_timeout_seconds
         self._stall_seconds = stall_seconds
         self._client: pulsar.Client | None = None
+        self._sees_chunks = True
         self._opening = Lock()
 
     def __enter__(self) -> Self:
@@ -79,16 +83,22 @@ class ClientEngine:
     def read(self, wanted: Range) -> Iterator[list[Any]]:
         """Every message that lies within the range, in order, in lists of up to 64.
 
+        A message in chunks lies where its last chunk lies. An encrypted batch comes as one message, as it is stored.
+
         :raises FleetError: `Missing`, `Denied` or `Transient` by what the broker said; `Conflict` for a message that
-            cannot be of this range, because then the reader was sent to another cluster.
+            cannot be of this range, because then the reader was sent to another cluster; `BegunBefore` for a chunk
+            whose message began before the reading.
         """
-        with self._speaking_plainly(wanted.topic):
-            start = pulsar.MessageId(-1, wanted.first.ledger, wanted.first.entry, -1)
-            reader = self._connected().create_reader(
-                wanted.topic, start, receiver_queue_size=self._queue, start_message_id_inclusive=True
-            )
+        with self._speaking_plainly(wanted.topic), orphaned_chunks() as orphans:
+            client = self._connected()
+            if wanted.lookback and not self._sees_chunks:
+                wanted = wanted.reaching_back()
+            reader = self._open_reader(client, wanted)
             try:
-                yield from self._batches(reader, wanted)
+                for batch in self._batches(reader, wanted, orphans):
+                    self._refuse_orphans(wanted, orphans)
+                    yield batch if wanted.start is None else _inside(wanted, batch)
+                self._refuse_orphans(wanted, orphans)
             finally:
                 if wanted.final:
                     # Closing sends the acknowledgment at once; until then the broker must have seen the end.
@@ -97,11 +107,27 @@ class ClientEngine:
                 with suppress(pulsar.PulsarException):
                     reader.close()
 
-    def _batches(self, reader: pulsar.Reader, wanted: Range) -> Iterator[list[Any]]:
+    def _open_reader(self, client: pulsar.Client, wanted: Range) -> pulsar.Reader:
+        begins = wanted.start or wanted.first
+        return client.create_reader(
+            wanted.topic,
+            pulsar.MessageId(-1, begins.ledger, begins.entry, -1),
+            receiver_queue_size=self._queue,
+            start_message_id_inclusive=True,
+            is_read_compacted=wanted.compacted,
+            crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME,
+        )
+
+    def _refuse_orphans(self, wanted: Range, orphans: Sequence[Position]) -> None:
+        if not wanted.tolerant and any(wanted.first <= each <= wanted.last for each in orphans):
+            raise BegunBefore(wanted, self.connection.name)
+
+    def _batches(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Iterator[list[Any]]:
         count = min(LOOK_EVERY, wanted.entries)
-        before = Position(wanted.first.ledger, wanted.first.entry - 1)
+        begins = wanted.start or wanted.first
+        before = Position(begins.ledger, begins.entry - 1)
         while True:
-            batch = self._take(reader, wanted.topic, count)
+            batch = self._take(reader, wanted, orphans, count)
             ended = len(batch) < count
             while batch and position_of(batch[-1]) > wanted.last:
                 batch.pop()
@@ -115,7 +141,7 @@ class ClientEngine:
 
     def _in_order(self, wanted: Range, before: Position, batch: list[Any]) -> Position:
         first, last = position_of(batch[0]), position_of(batch[-1])
-        if not max(before, wanted.first) <= first <= last:
+        if not max(before, wanted.start or wanted.first) <= first <= last:
             raise Conflict(
                 f"Reading {wanted.topic} from {self.connection.name} gave a message at {first} after {before}, which "
                 f"is not between {wanted.first} and {wanted.last}: the reader was sent to another cluster. "
@@ -124,7 +150,7 @@ class ClientEngine:
             )
         return last
 
-    def _take(self, reader: pulsar.Reader, topic: str, count: int) -> list[Any]:
+    def _take(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], count: int) -> list[Any]:
         """`count` messages, fewer only when the topic holds no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
         batch: list[Any] = []
@@ -132,22 +158,30 @@ class ClientEngine:
             try:
                 batch.append(receive(FIRST_WAIT_MS))
             except pulsar.Timeout:
-                message = self._wait(reader, topic)
+                message = self._wait(reader, wanted, orphans)
                 if message is None:
                     break
                 batch.append(message)
         return batch
 
-    def _wait(self, reader: pulsar.Reader, topic: str) -> Any | None:
+    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Any | None:
         """The next message, None at the end: the last entries may be markers, which are never delivered."""
-        deadline = time.monotonic() + self._stall_seconds
-        while time.monotonic() < deadline:
+        begun = time.monotonic()
+        asked = False
+        while time.monotonic() < begun + self._stall_seconds:
             if not reader.has_message_available():
                 return None
+            thrown_away = wanted.last in orphans
             with suppress(pulsar.Timeout):
-                return reader._reader.read_next(1000)
+                return reader._reader.read_next(1000 if asked else FIRST_WAIT_MS)
+            if thrown_away:
+                return None
+            if not asked and time.monotonic() > begun + QUIET_SECONDS:
+                asked = True
+                if ends_in_a_chunk(self.connection, wanted):
+                    return None
         raise Transient(
-            f"{self.connection.name} says that {topic} has more messages, but delivered none for "
+            f"{self.connection.name} says that {wanted.topic} has more messages, but delivered none for "
             f"{self._stall_seconds:.0f} s.",
             cluster=self.connection.name,
         )
@@ -156,6 +190,7 @@ class ClientEngine:
         with self._opening:
             if self._client is None:
                 self._client = open_client(self.connection, self._operation_timeout_seconds)
+                self._sees_chunks = is_in_force(self._client)
             return self._client
 
     @contextmanager
@@ -187,7 +222,7 @@ def open_client(
         operation_timeout_seconds=operation_timeout_seconds,
         tls_trust_certs_file_path=connection.tls_trust_file,
         tls_validate_hostname=True,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        logger=client_logger(),
     )
 
 
@@ -203,6 +238,10 @@ def position_of(message: Any) -> Position:
     """Where a message lies."""
     found = message.message_id()
     return Position(found.ledger_id(), found.entry_id())
+
+
+def _inside(wanted: Range, batch: list[Any]) -> list[Any]:
+    return batch if position_of(batch[0]) >= wanted.first else [m for m in batch if position_of(m) >= wanted.first]
 
 
 def _is_last(message: Any, wanted: Range) -> bool:

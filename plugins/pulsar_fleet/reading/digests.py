@@ -125,6 +125,15 @@ class TopicDigest:
                 buckets[row.bucket] = buckets.get(row.bucket, Sums()) + row.sums
         return cls(buckets, whole, order, tuple(problems))
 
+    def following(self, earlier: JsonObject) -> TopicDigest:
+        """The digest, without buckets, of what `to_json` made `earlier` of, followed by this."""
+        text = earlier["sums"]
+        first, second, third, fourth = (int(text[at : at + 16], 16) for at in range(0, 64, 16))
+        before = Sums(int(earlier["messages"]), (first, second, third, fourth))
+        hashes = self.all.lanes[0] + (self.all.lanes[1] << 32)
+        order = (int(earlier["order"], 16) + self.order + before.count * hashes) % _WORD
+        return TopicDigest(all=before + self.all, order=order)
+
     def to_json(self) -> JsonObject:
         """The proof that goes into evidence: counts and sums of the whole, in hexadecimal."""
         lanes = "".join(f"{lane % _WORD:016x}" for lane in self.all.lanes)
@@ -159,9 +168,7 @@ class RangeDigester:
             np.add.at(total, numbers, lane.astype(np.int64))
 
     def rows(self, pair: int, index: int) -> list[DigestRow]:
-        """One row per bucket that holds messages, and one for all; nothing for a range without messages."""
-        if not self._seen:
-            return []
+        """One row per bucket that holds messages, and one for all, which also says that the range was read."""
         rows = [
             DigestRow(pair, index, int(n), _sums(self._counts[n], self._lanes[:, n])) for n in self._counts.nonzero()[0]
         ]

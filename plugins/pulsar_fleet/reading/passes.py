@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import xxhash
 
 from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.reading.chunks import reaching_back
 from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
 from pulsar_fleet.reading.ranges import Range
 
 log = logging.getLogger(__name__)
 
 _SUM_EVERY = 16_384
+Kept = TypeVar("Kept")
 
 
 class Engine(Protocol):
@@ -59,7 +61,7 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
     """
     for last_try in (False, True):
         try:
-            return _sums(engine, wanted, buckets)
+            return reaching_back(wanted, lambda part: _sums(engine, part, buckets))
         except Transient as error:
             log.info("%s: %s", "gave up" if last_try else "reading again", error)
             problem = str(error)
@@ -72,8 +74,8 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
 def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
     digester = RangeDigester(buckets)
     waiting: list[bytes] = []
-    for messages in engine.read(wanted):
-        waiting.extend(digest(message, publish_time=wanted.publish_time) for message in messages)
+    for digests in _digests(engine, wanted):
+        waiting.extend(digests)
         if len(waiting) >= _SUM_EVERY:
             digester.add(waiting)
             waiting = []
@@ -82,13 +84,43 @@ def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
     return digester.rows(wanted.pair, wanted.index)
 
 
-def list_messages(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> Iterator[Sighting]:
-    """The messages of a range that fall into the buckets `only`."""
+def _digests(engine: Engine, wanted: Range) -> Iterator[list[bytes]]:
+    if wanted.compacted:
+        yield latest_values(engine, wanted, lambda message: digest(message, publish_time=wanted.publish_time))
+        return
+    for messages in engine.read(wanted):
+        yield [digest(message, publish_time=wanted.publish_time) for message in messages]
+
+
+def latest_values(engine: Engine, wanted: Range, keep: Callable[[Any], Kept]) -> list[Kept]:
+    """The latest message of each key, as `keep` makes it, in topic order; what is kept is all that is held in memory.
+
+    Left out are keys whose latest message has no payload (they are deleted) and messages without a key: compaction
+    drops both sooner or later, on each cluster at its own time.
+    """
+    latest: dict[str, Kept] = {}
     for messages in engine.read(wanted):
         for message in messages:
-            content = digest(message, publish_time=wanted.publish_time)
-            if bucket_of(content, buckets) in only:
-                yield _sighting(message, wanted, content)
+            key = message.partition_key()
+            latest.pop(key, None)
+            if key and message.data():
+                latest[key] = keep(message)
+    return list(latest.values())
+
+
+def list_messages(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> Iterator[Sighting]:
+    """The messages of a range that fall into the buckets `only`, when all of it was read."""
+    yield from reaching_back(wanted, lambda part: _listed(engine, part, only, buckets))
+
+
+def _listed(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> list[Sighting]:
+    def keep(message: Any) -> Sighting | None:
+        content = digest(message, publish_time=wanted.publish_time)
+        return _sighting(message, wanted, content) if bucket_of(content, buckets) in only else None
+
+    if wanted.compacted:
+        return [found for found in latest_values(engine, wanted, keep) if found]
+    return [found for messages in engine.read(wanted) for message in messages if (found := keep(message))]
 
 
 def _sighting(message: Any, wanted: Range, content: bytes) -> Sighting:

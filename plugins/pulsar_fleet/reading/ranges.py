@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -14,6 +14,11 @@ from pulsar_fleet.reading.source_positions import Ledgers
 ENTRIES_PER_RANGE = 10_000
 """Entries that one range holds at most; a range is what is read by one reader and retried as a whole."""
 
+EARLIEST = Position(-1, -1)
+
+LOOK_BACK = 1_000
+"""Entries before a range among which the beginning of a message in chunks is looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
@@ -22,6 +27,7 @@ class TopicBounds:
     Later entries, and ledgers that roll over meanwhile, do not change it.
 
     :param terminated: nothing can be written to the topic any more, as after it was migrated.
+    :param spans: where only parts of it are read, these, each as (begin, end), ascending.
     """
 
     topic: str
@@ -29,6 +35,7 @@ class TopicBounds:
     begin: int
     end: int
     terminated: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def whole(cls, topic: str, internal_stats: JsonObject) -> Self:
@@ -37,17 +44,21 @@ class TopicBounds:
         return cls(topic, ledgers, 0, len(ledgers), internal_stats.get("state") == "Terminated")
 
     def __len__(self) -> int:
-        return max(0, self.end - self.begin)
+        return sum(end - begin for begin, end in self.parts())
+
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """What is read, as (begin, end)."""
+        return self.spans or (((self.begin, self.end),) if self.end > self.begin else ())
 
     @property
     def first(self) -> Position | None:
         """Position of the first entry, None when there is none."""
-        return self.ledgers.at(self.begin) if len(self) else None
+        return self.ledgers.at(self.parts()[0][0]) if len(self) else None
 
     @property
     def last(self) -> Position | None:
         """Position of the last entry, None when there is none."""
-        return self.ledgers.at(self.end - 1) if len(self) else None
+        return self.ledgers.at(self.parts()[-1][1] - 1) if len(self) else None
 
     def to_json(self) -> JsonObject:
         """As a JSON object; part of a request, which carries the version."""
@@ -57,15 +68,16 @@ class TopicBounds:
             "begin": self.begin,
             "end": self.end,
             "terminated": self.terminated,
+            "spans": self.spans,
         }
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
         """Read what `to_json` wrote."""
         runs = tuple((int(ledger), int(entries)) for ledger, entries in found["ledgers"])
-        return cls(
-            str(found["topic"]), Ledgers(runs), int(found["begin"]), int(found["end"]), bool(found["terminated"])
-        )
+        spans = tuple((int(begin), int(end)) for begin, end in found["spans"])
+        begin, end, terminated = int(found["begin"]), int(found["end"]), bool(found["terminated"])
+        return cls(str(found["topic"]), Ledgers(runs), begin, end, terminated, spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,11 @@ class Range:
     :param index: order of the range within its topic.
     :param publish_time: whether the publish time belongs to the content (it does in a copy made by the replicator).
     :param final: it is the last entry of a terminated topic, and nothing else.
+    :param compacted: it is the latest value of each key, from the compacted topic's beginning to `last`.
+    :param lookback: an earlier entry from which a message in chunks that ends in the range may have begun; None where
+        nothing of what is compared lies before.
+    :param limited: entries before `lookback` are compared too.
+    :param start: where the reading begins, if not at `first`.
     """
 
     pair: int
@@ -86,18 +103,35 @@ class Range:
     entries: int
     publish_time: bool
     final: bool = False
+    compacted: bool = False
+    lookback: Position | None = None
+    limited: bool = False
+    start: Position | None = None
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether a chunk without its beginning is passed over: what came before it is not compared."""
+        return self.lookback is None and not self.limited
+
+    def reaching_back(self) -> Range:
+        """The same range, read from where its first message may have begun."""
+        return replace(self, start=self.lookback, lookback=None)
 
     def to_json(self) -> Json:
         """As a short JSON list: a task may hold thousands."""
         ends = [self.first.ledger, self.first.entry, self.last.ledger, self.last.entry]
-        return [self.pair, self.index, self.topic, *ends, self.entries, self.publish_time, self.final]
+        back = [self.lookback.ledger, self.lookback.entry] if self.lookback else None
+        flags = [self.publish_time, self.final, self.compacted, back, self.limited]
+        return [self.pair, self.index, self.topic, *ends, self.entries, *flags]
 
     @classmethod
     def from_json(cls, found: Json) -> Self:
         """Read what `to_json` wrote."""
-        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, publish_time, final = found
+        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, *flags = found
+        publish_time, final, compacted, back, limited = flags
         first, last = Position(ledger, entry), Position(last_ledger, last_entry)
-        return cls(pair, index, topic, first, last, entries, publish_time, final)
+        lookback = Position(*back) if back else None
+        return cls(pair, index, topic, first, last, entries, publish_time, final, compacted, lookback, limited)
 
 
 def cut(
@@ -109,13 +143,32 @@ def cut(
     given the end of a migrated topic while its acknowledgment of the last entry arrives (observed). So whoever reads
     what comes before never acknowledges the last entry, and whoever reads that one has nothing else to ask for.
     """
-    ends = list(range(bounds.begin + entries_per_range, bounds.end, entries_per_range))
-    if bounds.terminated and bounds.end == len(bounds.ledgers) and len(bounds) > 1 and bounds.end - 1 not in ends:
-        ends.append(bounds.end - 1)
-    for index, (begin, end) in enumerate(pairwise([bounds.begin, *ends, bounds.end] if len(bounds) else [])):
-        first, last = bounds.ledgers.at(begin), bounds.ledgers.at(end - 1)
-        final = bounds.terminated and end == len(bounds.ledgers)
-        yield Range(pair, index, bounds.topic, first, last, end - begin, publish_time, final)
+    index = 0
+    for begin, end in bounds.parts():
+        edges = [*range(begin, end, entries_per_range), end]
+        if bounds.terminated and end == len(bounds.ledgers) and edges[-2] < end - 1:
+            edges.insert(-1, end - 1)
+        for first, behind in pairwise(edges):
+            back = max(begin, first - LOOK_BACK)
+            yield Range(
+                pair,
+                index,
+                bounds.topic,
+                bounds.ledgers.at(first),
+                bounds.ledgers.at(behind - 1),
+                behind - first,
+                publish_time,
+                final=bounds.terminated and behind == len(bounds.ledgers),
+                lookback=bounds.ledgers.at(back) if first > begin else None,
+                limited=back > begin,
+            )
+            index += 1
+
+
+def compacted_range(bounds: TopicBounds, *, pair: int, publish_time: bool) -> Iterator[Range]:
+    """A compacted topic as one range: its latest values lie anywhere, also where the log holds nothing any more."""
+    if bounds.last is not None:
+        yield Range(pair, 0, bounds.topic, EARLIEST, bounds.last, len(bounds), publish_time, compacted=True)
 
 
 def group(ranges: Iterable[Range], *, entries_per_task: int = ENTRIES_PER_RANGE) -> list[list[Range]]:

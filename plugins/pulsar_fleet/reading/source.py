@@ -1,7 +1,8 @@
 """The Spark data source `pulsar`: digests or messages of frozen ranges of two clusters, one Spark task per group.
 
 Options: `clusters` (JSON: side to name, admin_url and service_url), `groups` (JSON: list of [side, list of ranges]),
-`out` (`buckets` or `rows`), `buckets` (their number), `only` (JSON, with `rows`: pair number to bucket numbers).
+`out` (`buckets` or `rows`), `buckets` (their number), `only` (JSON, with `rows`: pair number to bucket numbers),
+`limits` (JSON: the fields of `Limits`), `checkpoints` (URI of the folder in which finished ranges are kept).
 Credentials come from the environment alone: Spark shows options in plans and logs. Both clusters are read by one scan,
 because Spark starts three interpreters to plan each.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,22 +20,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pulsar_fleet.reading.digest_rows import DIGEST_COLUMNS, flat_row
 from pulsar_fleet.reading.environment import Side, connection_from_environment
 from pulsar_fleet.reading.ranges import Range
 
-if TYPE_CHECKING:  # planning needs neither the pulsar client nor numpy
+if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.reading.client import ClientEngine
-    from pulsar_fleet.reading.digests import DigestRow
+    from pulsar_fleet.reading.passes import Engine
 
-BUCKET_COLUMNS = pa.schema(
-    [
-        *((name, pa.int32()) for name in ("pair", "range", "bucket")),
-        *((name, pa.int64()) for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")),
-        ("problem", pa.string()),
-        ("side", pa.string()),
-    ]
-)
 ROW_COLUMNS = pa.schema(
     [
         *((name, pa.int32()) for name in ("pair", "batch", "size")),
@@ -67,7 +61,7 @@ class PulsarSource(DataSource):
 
     def schema(self) -> str:
         """Columns by the option `out`."""
-        columns = ROW_COLUMNS if self.options.get("out") == "rows" else BUCKET_COLUMNS
+        columns = ROW_COLUMNS if self.options.get("out") == "rows" else DIGEST_COLUMNS
         return ", ".join(f"`{column.name}` {_SQL[column.type]}" for column in columns)
 
     def reader(self, schema: StructType) -> PulsarReader:
@@ -89,39 +83,40 @@ class PulsarReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches; digests of a range come only when all of it was read, so a retry never counts twice."""
         assert isinstance(partition, RangeGroup)
-        address = json.loads(self.options["clusters"])[partition.side]
-        engine = _engine(connection_from_environment(Side(partition.side), **address))
+        side = Side(partition.side)
+        address = json.loads(self.options["clusters"])[side]
+        engine = self._limited(_engine(connection_from_environment(side, **address)))
         ranges = [Range.from_json(found) for found in partition.ranges]
         rows, columns = (
-            (self._messages(engine, ranges), ROW_COLUMNS)
+            (self._messages(engine, side, ranges), ROW_COLUMNS)
             if self.options.get("out") == "rows"
-            else (self._sums(engine, ranges), BUCKET_COLUMNS)
+            else (self._sums(engine, side, ranges), DIGEST_COLUMNS)
         )
-        while chunk := [{**row, "side": partition.side} for row in islice(rows, _ROWS_PER_BATCH)]:
+        while chunk := list(islice(rows, _ROWS_PER_BATCH)):
             yield pa.RecordBatch.from_pylist(chunk, schema=columns)
 
-    def _sums(self, engine: ClientEngine, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.reading.passes import sum_up
+    def _limited(self, engine: ClientEngine) -> Engine:
+        from pulsar_fleet.reading.limits import Limits
 
-        for wanted in ranges:
-            for row in sum_up(engine, wanted, int(self.options["buckets"])):
-                yield _flat(row)
+        return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
 
-    def _messages(self, engine: ClientEngine, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
+    def _sums(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
+        from upath import UPath
+
+        from pulsar_fleet.reading.checkpoints import Checkpoints, sum_up_group
+
+        kept = self.options.get("checkpoints")
+        checkpoints = Checkpoints(UPath(kept)) if kept else None
+        for row in sum_up_group(engine, side, ranges, int(self.options["buckets"]), checkpoints):
+            yield flat_row(row, side)
+
+    def _messages(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.reading.passes import list_messages
 
         only = {int(pair): frozenset(numbers) for pair, numbers in json.loads(self.options["only"]).items()}
         for wanted in ranges:
             for message in list_messages(engine, wanted, only[wanted.pair], int(self.options["buckets"])):
-                yield asdict(message)
-
-
-def digest_row(row: Any) -> DigestRow:
-    """Read one collected row of `out=buckets`."""
-    from pulsar_fleet.reading.digests import DigestRow, Sums
-
-    sums = Sums(row["messages"], (row["lane0"], row["lane1"], row["lane2"], row["lane3"]))
-    return DigestRow(row["pair"], row["range"], row["bucket"], sums, row["ordered"] % (1 << 64), row["problem"])
+                yield {**asdict(message), "side": side}
 
 
 _engines: dict[tuple[int, ClusterConnection], ClientEngine] = {}
@@ -135,10 +130,3 @@ def _engine(connection: ClusterConnection) -> ClientEngine:
     if key not in _engines:
         _engines[key] = ClientEngine(connection)
     return _engines[key]
-
-
-def _flat(row: DigestRow) -> dict[str, Any]:
-    lanes = {f"lane{number}": lane for number, lane in enumerate(row.sums.lanes)}
-    signed = row.order - (1 << 64) if row.order >> 63 else row.order
-    numbers = {"pair": row.pair, "range": row.index, "bucket": row.bucket, "messages": row.sums.count}
-    return {**numbers, **lanes, "ordered": signed, "problem": row.problem}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
@@ -62,6 +63,23 @@ async def source_position(copy: AdminClient, topic: TopicName, entry: Position) 
     properties = json.loads(headers.get("x-pulsar-property") or "{}")
     found = properties.get(SOURCE_POSITION)
     return Position.parse(found) if found else None
+
+
+async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, time: int) -> int:
+    """How many of the first entries were published before `time` (milliseconds since 1970), by a binary search.
+
+    Exact where publish times ascend; else it ends at one of the places where they pass `time`.
+    """
+    low, high = 0, len(ledgers)
+    while low < high:
+        middle = (low + high) // 2
+        headers = await admin.entry_properties(topic, ledgers.at(middle))
+        published = datetime.fromisoformat(headers["x-pulsar-publish-time"])
+        if published.timestamp() * 1000 < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 async def count_up_to(copy: AdminClient, topic: TopicName, ledgers: Ledgers, source: Position) -> int:

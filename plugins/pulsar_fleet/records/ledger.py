@@ -149,6 +149,15 @@ class Ledger:
             rows = connection.execute(sa.select(*wanted).where(verdicts.c.run_id == run_id).order_by(verdicts.c.scope))
             return [RecordedVerdict(**row) for row in rows.mappings()]
 
+    def verdicts_of(self, scope: str, newest: int = 20) -> Sequence[RecordedVerdict]:
+        """The newest verdicts on one scope, of all runs, newest first."""
+        wanted = [verdicts.c[name] for name in RecordedVerdict.__slots__]
+        with self._engine.connect() as connection:
+            rows = connection.execute(
+                sa.select(*wanted).where(verdicts.c.scope == scope).order_by(verdicts.c.at.desc()).limit(newest)
+            )
+            return [RecordedVerdict(**row) for row in rows.mappings()]
+
 
 def _now() -> datetime:
     return datetime.now(UTC)

@@ -17,6 +17,8 @@ COMMON: Mapping[str, str] = {
     "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
     "dbStorage_writeCacheMaxSizeMb": "16",
     "dbStorage_readAheadCacheMaxSizeMb": "16",
+    # As Pulsar's own bookkeeper.conf: BookKeeper's default is too small for a message of the largest size.
+    "nettyMaxFrameSizeBytes": "5253120",
     "journalSyncData": "false",
     "diskUsageThreshold": "0.99",
     "diskUsageWarnThreshold": "0.99",

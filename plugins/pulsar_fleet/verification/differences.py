@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.reading.passes import Sighting
+from pulsar_fleet.verification.causes import Cause
 
 MOST_ALTERED_FIELDS = 2
 """Two messages that differ in more fields of their content are not called the same message altered."""
@@ -20,6 +21,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     EXTRA = "extra"
     ALTERED = "altered"
+    REORDERED = "reordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Difference:
     :param source: position `ledger:entry[index in batch]` there, None where it is missing.
     :param fields: for an altered message, (field, value in the source, value in the target).
     :param copies: how often the sides hold this content, where both do.
+    :param cause: why, as far as the brokers tell; None where they were not asked.
     """
 
     kind: Kind
@@ -50,6 +53,7 @@ class Difference:
     producer: str
     fields: tuple[tuple[str, str, str], ...] = ()
     copies: tuple[int, int] | None = None
+    cause: Cause | None = None
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -67,6 +71,7 @@ class Difference:
             producer=found["producer"],
             fields=tuple((name, left, right) for name, left, right in found["fields"]),
             copies=tuple(found["copies"]) if found["copies"] else None,
+            cause=Cause(found["cause"]) if found["cause"] else None,
         )
 
 
@@ -161,7 +166,7 @@ def _identified(left: Sighting, right: Sighting) -> bool:
 
 def _one_sided(at: Sighting | None, kind: Kind) -> Difference:
     assert at is not None
-    where = _position(at)
+    where = place_of(at)
     source, target = (where, None) if kind is Kind.MISSING else (None, where)
     return Difference(kind, source, target, at.key, at.publish_time, at.producer)
 
@@ -171,7 +176,7 @@ def _repeated(one: Mismatch) -> Difference:
     assert one.at_target is not None
     kind = Kind.MISSING if one.in_target < one.in_source else Kind.EXTRA
     at = one.at_source
-    positions = (_position(at), _position(one.at_target))
+    positions = (place_of(at), place_of(one.at_target))
     return Difference(kind, *positions, at.key, at.publish_time, at.producer, copies=(one.in_source, one.in_target))
 
 
@@ -180,11 +185,12 @@ def _altered(one: Mismatch, other: Mismatch) -> Difference:
     assert other.at_target is not None
     left, right = one.at_source, other.at_target
     fields = changed_fields(left, right) or (("publish time", str(left.publish_time), str(right.publish_time)),)
-    where = (_position(left), _position(right))
+    where = (place_of(left), place_of(right))
     return Difference(Kind.ALTERED, *where, left.key, left.publish_time, left.producer, fields)
 
 
-def _position(each: Sighting) -> str:
+def place_of(each: Sighting) -> str:
+    """Where a message lies: `ledger:entry[index in batch]`."""
     return f"{each.ledger}:{each.entry}" + (f"[{each.batch}]" if each.batch >= 0 else "")
 
 

@@ -6,30 +6,40 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
+from pulsar_fleet.reading.checkpoints import Checkpoints, sum_up_group
 from pulsar_fleet.reading.digests import DigestRow
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.passes import Engine, Sighting, list_messages, sum_up
+from pulsar_fleet.reading.limits import Limits
+from pulsar_fleet.reading.passes import Engine, Sighting, list_messages
 from pulsar_fleet.verification.differences import Mismatch, tally
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
+from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed, pair_up
 from pulsar_fleet.verification.request import VerifyRequest
 
 
 class InProcess:
-    """Reads with the engines given, one per side."""
+    """Reads with the engines given, one per side.
 
-    def __init__(self, engines: Mapping[Side, Engine]) -> None:
+    :param checkpoints: where finished ranges are kept; None to keep none.
+    """
+
+    def __init__(self, engines: Mapping[Side, Engine], checkpoints: Checkpoints | None = None) -> None:
         self._engines = engines
+        self._checkpoints = checkpoints
 
     def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
         """Digest rows of all pairs, per side."""
         return {
             side: [
                 row
-                for wanted in chain.from_iterable(request.groups(side))
-                for row in sum_up(self._engines[side], wanted, request.buckets)
+                for group in request.groups(side)
+                for row in sum_up_group(self._engine(request, side), side, group, request.buckets, self._checkpoints)
             ]
             for side in Side
         }
+
+    def _engine(self, request: VerifyRequest, side: Side) -> Engine:
+        return Limits(**request.limits(readers=1)).on(self._engines[side])
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
         """Topic by topic, so that the messages of one topic's differing buckets are all that is held in memory."""
@@ -39,9 +49,15 @@ class InProcess:
             found |= summarize(tally(source, target))
         return found
 
+    def displaced(self, request: VerifyRequest, pair: int) -> list[Placed]:
+        """All messages of the pair are held in memory, without their payloads."""
+        everything = frozenset(range(request.buckets))
+        source, target = (self._listed(request, side, pair, everything) for side in Side)
+        return pair_up(source, target)[:MOST_DISPLACED]
+
     def _listed(self, request: VerifyRequest, side: Side, number: int, buckets: frozenset[int]) -> Iterator[Sighting]:
         for wanted in chain.from_iterable(request.groups(side, [number])):
-            yield from list_messages(self._engines[side], wanted, buckets, request.buckets)
+            yield from list_messages(self._engine(request, side), wanted, buckets, request.buckets)
 
 
 def summarize(found: Iterable[Mismatch]) -> dict[int, Mismatches]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Self
@@ -14,9 +14,10 @@ from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.reading.digests import BUCKETS
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, Range, TopicBounds, cut, group
+from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, Range, TopicBounds, compacted_range, cut, group
+from pulsar_fleet.verification.coverage import Coverage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Mapping(StrEnum):
@@ -50,6 +51,8 @@ class Pair:
 
     :param publish_time: whether publish times must be equal too.
     :param notes: what a reader of the verdict has to know, such as a beginning that retention has removed.
+    :param compacted: only the latest value of each key is compared.
+    :param earlier: the proof of what came before the bounds, which the new one continues; as `TopicVerdict.proof`.
     """
 
     topic: str
@@ -57,6 +60,8 @@ class Pair:
     target: TopicBounds
     publish_time: bool = False
     notes: tuple[str, ...] = ()
+    compacted: bool = False
+    earlier: JsonObject | None = None
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one side."""
@@ -82,6 +87,7 @@ class VerifyRequest:
     """Namespaces to verify between two clusters.
 
     :param examples: how many differences are named per topic.
+    :param max_bytes_per_second: read from any one broker, over all tasks; None without a limit.
     """
 
     source: Address
@@ -92,6 +98,13 @@ class VerifyRequest:
     buckets: int = BUCKETS
     examples: int = 20
     entries_per_range: int = ENTRIES_PER_RANGE
+    coverage: Coverage = field(default_factory=Coverage)
+    max_bytes_per_second: int | None = None
+
+    def limits(self, readers: int) -> JsonObject:
+        """The fields of `reading.limits.Limits` for each of so many parallel readers: all may read the same broker."""
+        share = self.max_bytes_per_second / readers if self.max_bytes_per_second else None
+        return {"window": self.coverage.window, "bytes_per_second": share}
 
     def address(self, side: Side) -> Address:
         """The cluster on one side."""
@@ -110,6 +123,8 @@ class VerifyRequest:
 
     def _cut(self, number: int, side: Side) -> list[Range]:
         pair = self.pairs[number]
+        if pair.compacted:
+            return list(compacted_range(pair.bounds(side), pair=number, publish_time=pair.publish_time))
         return list(
             cut(
                 pair.bounds(side),
@@ -118,6 +133,10 @@ class VerifyRequest:
                 entries_per_range=self.entries_per_range,
             )
         )
+
+    def identity(self) -> bytes:
+        """What decides the digests: all of the document but how fast is read and how many differences are named."""
+        return replace(self, max_bytes_per_second=None, examples=0).to_bytes()
 
     def to_bytes(self) -> bytes:
         """As a JSON document."""
@@ -132,6 +151,8 @@ class VerifyRequest:
                 "buckets": self.buckets,
                 "examples": self.examples,
                 "entries_per_range": self.entries_per_range,
+                "coverage": self.coverage.to_json(),
+                "max_bytes_per_second": self.max_bytes_per_second,
             }
         ).encode()
 
@@ -153,6 +174,8 @@ class VerifyRequest:
             buckets=int(found["buckets"]),
             examples=int(found["examples"]),
             entries_per_range=int(found["entries_per_range"]),
+            coverage=Coverage.from_json(found["coverage"]),
+            max_bytes_per_second=found["max_bytes_per_second"],
         )
 
 
@@ -167,9 +190,12 @@ def _pair_json(pair: Pair) -> JsonObject:
         "target": pair.target.to_json(),
         "publish_time": pair.publish_time,
         "notes": pair.notes,
+        "compacted": pair.compacted,
+        "earlier": pair.earlier,
     }
 
 
 def _pair_from(found: JsonObject) -> Pair:
     source, target = TopicBounds.from_json(found["source"]), TopicBounds.from_json(found["target"])
-    return Pair(str(found["topic"]), source, target, bool(found["publish_time"]), tuple(found["notes"]))
+    notes, compacted = tuple(found["notes"]), bool(found["compacted"])
+    return Pair(str(found["topic"]), source, target, bool(found["publish_time"]), notes, compacted, found["earlier"])

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from pulsar_fleet.reading.checkpoints import Checkpoints
+from pulsar_fleet.reading.digest_rows import digest_row
 from pulsar_fleet.reading.digests import DigestRow
 from pulsar_fleet.reading.environment import Side, present_credentials
 from pulsar_fleet.reading.passes import Sighting
-from pulsar_fleet.reading.source import PulsarSource, digest_row
+from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.source import PulsarSource
 from pulsar_fleet.verification.differences import Mismatch
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
+from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed
 from pulsar_fleet.verification.request import VerifyRequest
+
+log = logging.getLogger(__name__)
+
+_Group = tuple[Side, list[Range]]
 
 
 def open_session(application: str) -> SparkSession:
@@ -30,15 +39,28 @@ def open_session(application: str) -> SparkSession:
 
 
 class InSpark:
-    """Reads with the tasks of a Spark session."""
+    """Reads with the tasks of a Spark session.
 
-    def __init__(self, session: SparkSession) -> None:
+    :param checkpoints: where finished ranges are kept; None to keep none. Executors write there themselves.
+    """
+
+    def __init__(self, session: SparkSession, checkpoints: Checkpoints | None = None) -> None:
         self._session = session
+        self._checkpoints = checkpoints
 
     def sum_up(self, request: VerifyRequest) -> Mapping[Side, Sequence[DigestRow]]:
-        """Digest rows of all pairs, per side."""
-        found: dict[Side, list[DigestRow]] = {side: [] for side in Side}
-        for row in self._load(request, None, out="buckets").collect():
+        """Digest rows of all pairs, per side; what an earlier try of the same request finished is not read again."""
+        found: dict[Side, list[DigestRow]] = {}
+        left: list[_Group] = []
+        for side in Side:
+            kept = self._checkpoints.load(side) if self._checkpoints else {}
+            found[side] = [row for rows in kept.values() for row in rows]
+            unread = ([each for each in group if (each.pair, each.index) not in kept] for group in request.groups(side))
+            left += [(side, group) for group in unread if group]
+            if kept:
+                log.info("%s: %d ranges were read before, they are not read again", side, len(kept))
+        options = {"checkpoints": self._checkpoints.uri} if self._checkpoints else {}
+        for row in self._load(request, left, out="buckets", **options).collect() if left else ():
             found[Side(row["side"])].append(digest_row(row))
         return found
 
@@ -57,12 +79,35 @@ class InSpark:
         unequal.unpersist()
         return {row["pair"]: Mismatches(row["missing"], row["extra"], named[row["pair"]]) for row in totals}
 
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        """All messages of the pair are sorted, without their payloads; only displaced ones come to the driver."""
+        rows = self._rows(request, {pair: frozenset(range(request.buckets))})
+        lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
+        in_order = Window.partitionBy("side").orderBy("ledger", "entry", "batch")
+        turn = F.row_number().over(Window.partitionBy("side", "digest").orderBy("ledger", "entry", "batch"))
+        placed = rows.select(
+            "side", "digest", lies.alias("at"), F.row_number().over(in_order).alias("n"), turn.alias("turn")
+        )
+        source, target = (
+            placed.where(F.col("side") == side.value).select(
+                "digest", "turn", F.col("at").alias(f"at_{side}"), (F.col("n") - 1).alias(side.value)
+            )
+            for side in Side
+        )
+        turned = {
+            name: _turn(owner, Side.SOURCE) != _turn(owner, Side.TARGET)
+            for name, owner in (("in_producer", "producer"), ("in_key", "key"))
+        }
+        keyed = F.col("at_source.key") != ""
+        both = source.join(target, ["digest", "turn"]).withColumns(turned).withColumn("in_key", F.col("in_key") & keyed)
+        moved = both.where((F.col("source") != F.col("target")) | F.col("in_producer") | F.col("in_key"))
+        return [_placed(row, pair) for row in moved.orderBy("source").limit(MOST_DISPLACED).collect()]
+
     def _unequal(self, request: VerifyRequest, only: Only) -> DataFrame:
-        listed = {str(pair): sorted(buckets) for pair, buckets in only.items()}
         lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
         in_source, in_target = (F.col("side") == side.value for side in Side)
         return (
-            self._load(request, sorted(only), out="rows", only=json.dumps(listed))
+            self._rows(request, only)
             .groupBy("pair", "digest")
             .agg(
                 F.count_if(in_source).alias("in_source"),
@@ -73,19 +118,35 @@ class InSpark:
             .where(F.col("in_source") != F.col("in_target"))
         )
 
-    def _load(self, request: VerifyRequest, pairs: Sequence[int] | None, **options: str) -> DataFrame:
-        groups = [
-            [side.value, [each.to_json() for each in group]] for side in Side for group in request.groups(side, pairs)
-        ]
+    def _rows(self, request: VerifyRequest, only: Only) -> DataFrame:
+        listed = {str(pair): sorted(buckets) for pair, buckets in only.items()}
+        groups = [(side, group) for side in Side for group in request.groups(side, sorted(only))]
+        return self._load(request, groups, out="rows", only=json.dumps(listed))
+
+    def _load(self, request: VerifyRequest, groups: Sequence[_Group], **options: str) -> DataFrame:
         clusters = {side.value: asdict(request.address(side)) for side in Side}
-        return (
-            self._session.read.format(PulsarSource.name())
-            .options(clusters=json.dumps(clusters), groups=json.dumps(groups), buckets=request.buckets, **options)
-            .load()
-        )
+        readers = min(self._session.sparkContext.defaultParallelism, len(groups))
+        given = {
+            "clusters": clusters,
+            "groups": [[side.value, [each.to_json() for each in group]] for side, group in groups],
+            "buckets": request.buckets,
+            "limits": request.limits(readers),
+        }
+        as_text = {name: json.dumps(value) for name, value in given.items()}
+        return self._session.read.format(PulsarSource.name()).options(**as_text, **options).load()
 
 
 _OTHER_FIELDS = [name for name in Sighting.__slots__ if name not in ("pair", "digest", "ledger", "entry", "batch")]
+
+
+def _turn(owner: str, side: Side) -> Column:
+    """Which message of its owner a message is, on one side."""
+    return F.row_number().over(Window.partitionBy(f"at_source.{owner}").orderBy(side.value))
+
+
+def _placed(row: Any, pair: int) -> Placed:
+    source, target = (Sighting(pair=pair, digest=row["digest"], **row[f"at_{side}"].asDict()) for side in Side)
+    return Placed(source, target, row["source"], row["target"], row["in_producer"], row["in_key"])
 
 
 def _mismatch(row: Any) -> Mismatch:

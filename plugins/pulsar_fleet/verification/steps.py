@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from upath import UPath
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
-from pulsar_fleet.verification.freezing import Freezer
+from pulsar_fleet.verification.composing import earlier_proofs
+from pulsar_fleet.verification.coverage import Coverage, Mode
+from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary
-from pulsar_fleet.verification.verdict import Verification
+from pulsar_fleet.verification.verdict import Verdict, Verification
 
 REQUEST = "verification/request.json"
 RESULT = "verification/result.json"
@@ -31,19 +34,36 @@ async def freeze_bounds(
     namespaces: Sequence[NamespaceName],
     *,
     mapping: Mapping = Mapping.AUTO,
+    coverage: Coverage | None = None,
+    run: Run | None = None,
     examples: int = 20,
+    max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
 
     Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty calls a topic.
+
+    :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
     """
-    request = await Freezer(source, target, mapping=mapping).freeze(namespaces)
-    return replace(request, examples=examples)
+    earlier: EarlierProofs | None = None
+    if coverage and coverage.mode is Mode.INCREMENTAL:
+        if run is None:
+            raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
+        earlier = partial(earlier_proofs, run.ledger, run.artefacts)
+    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier)
+    request = await freezer.freeze(namespaces)
+    return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
 
 
-async def verify_in_process(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
-    """Read and compare here, message by message: for namespaces of up to about a million messages."""
-    found = await asyncio.to_thread(_judge_here, source, target, request)
+async def verify_in_process(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, *, result_uri: str | None = None
+) -> Verification:
+    """Read and compare here, message by message: for namespaces of up to about a million messages.
+
+    :param result_uri: beside it, finished ranges are kept: the same request again, after this process was killed, does
+        not read them again. Without it none are kept.
+    """
+    found = await asyncio.to_thread(_judge_here, source, target, request, result_uri)
     return await recheck(source, target, request, found)
 
 
@@ -75,17 +95,24 @@ def record(run: Run, found: Verification) -> Reference:
             each.namespace,
             verdict=each.verdict,
             messages=each.messages,
-            summary=namespace_summary(each),
+            summary=namespace_summary(each, found.restriction),
             artefact=document.to_json(),
         )
     return document
 
 
-def _judge_here(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
+def _judge_here(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, result_uri: str | None
+) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
+    from pulsar_fleet.reading.checkpoints import Checkpoints
     from pulsar_fleet.reading.client import ClientEngine
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
+    checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
     with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
-        return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))
+        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints))
+    if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
+        checkpoints.remove()
+    return found

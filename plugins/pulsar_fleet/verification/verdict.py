@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.reading.digests import TopicDigest, differing_buckets
+from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.verification.differences import Difference
-from pulsar_fleet.verification.request import Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.request import Pair, VerifyRequest
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+NONE_READ = "none"
 
 
 class Verdict(StrEnum):
@@ -41,7 +43,7 @@ class TopicVerdict:
     :param differing: how many messages are missing, extra or altered; `differences` names the first of them.
     :param reordered: the same messages in another order.
     :param bounds: first and last position on each side, as text.
-    :param proof: digests of both sides.
+    :param proof: digests of both sides, and what they are of.
     """
 
     topic: str
@@ -54,7 +56,7 @@ class TopicVerdict:
     reason: str = ""
     notes: tuple[str, ...] = ()
     bounds: Mapping[str, str] = field(default_factory=dict)
-    proof: Mapping[str, JsonObject] = field(default_factory=dict)
+    proof: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -89,11 +91,15 @@ class NamespaceVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The verdicts of one request."""
+    """The verdicts of one request.
+
+    :param restriction: what an equality is restricted to, such as a sample; empty where all was compared.
+    """
 
     source: str
     target: str
     namespaces: tuple[NamespaceVerdict, ...]
+    restriction: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -105,13 +111,12 @@ class Verification:
         """Messages compared, counted in the source."""
         return sum(namespace.messages for namespace in self.namespaces)
 
-    def overruled(self, problems: Sequence[Problem]) -> Verification:
-        """The same verdicts, but inconclusive where something came up after the reading."""
-        reasons = {problem.scope: problem.reason for problem in problems}
+    def revised(self, topics: Mapping[str, TopicVerdict]) -> Verification:
+        """The same verdicts, but those of `topics` (by name) by what came up after the reading."""
         return replace(
             self,
             namespaces=tuple(
-                replace(namespace, topics=tuple(_overruled(topic, reasons) for topic in namespace.topics))
+                replace(namespace, topics=tuple(topics.get(topic.topic, topic) for topic in namespace.topics))
                 for namespace in self.namespaces
             ),
         )
@@ -128,6 +133,7 @@ class Verification:
             for each in self.namespaces
         ]
         head = {"schema_version": SCHEMA_VERSION, "source": self.source, "target": self.target}
+        head["restriction"] = self.restriction
         return json.dumps({**head, "verdict": self.verdict, "namespaces": namespaces}, indent=1).encode()
 
     @classmethod
@@ -138,7 +144,7 @@ class Verification:
             NamespaceVerdict(each["namespace"], tuple(TopicVerdict.from_json(topic) for topic in each["topics"]))
             for each in found["namespaces"]
         )
-        return cls(str(found["source"]), str(found["target"]), namespaces)
+        return cls(str(found["source"]), str(found["target"]), namespaces, str(found.get("restriction", "")))
 
 
 def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVerdict:
@@ -152,12 +158,27 @@ def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVe
         reordered=reordered,
         reason=reason,
         notes=pair.notes,
-        bounds={
-            "source": f"{pair.source.first}–{pair.source.last}" if len(pair.source) else "none",
-            "target": f"{pair.target.first}–{pair.target.last}" if len(pair.target) else "none",
+        bounds={side.value: _bounds(pair, side) for side in Side},
+        proof={
+            Side.SOURCE.value: _proof(pair, Side.SOURCE, source),
+            Side.TARGET.value: _proof(pair, Side.TARGET, target),
+            "publish_time": pair.publish_time,
+            "compacted": pair.compacted,
         },
-        proof={"source": source.to_json(), "target": target.to_json()},
     )
+
+
+def _proof(pair: Pair, side: Side, found: TopicDigest) -> JsonObject:
+    """The digest; where the pair continues an earlier proof, of all that was proven since the first one."""
+    return (found.following(pair.earlier["proof"][side]) if pair.earlier else found).to_json()
+
+
+def _bounds(pair: Pair, side: Side) -> str:
+    bounds = pair.bounds(side)
+    if pair.earlier:
+        begin, _, end = pair.earlier["bounds"][side].partition("–")
+        return f"{begin}–{bounds.last or end}"
+    return f"{bounds.first}–{bounds.last}" if len(bounds) else NONE_READ
 
 
 def _compare(source: TopicDigest, target: TopicDigest) -> tuple[Verdict, str, bool]:
@@ -186,10 +207,4 @@ def assemble(request: VerifyRequest, topics: Sequence[TopicVerdict]) -> Verifica
     namespaces = tuple(
         NamespaceVerdict(name, tuple(sorted(each, key=lambda topic: topic.topic))) for name, each in found.items()
     )
-    return Verification(request.source.name, request.target.name, namespaces)
-
-
-def _overruled(topic: TopicVerdict, reasons: Mapping[str, str]) -> TopicVerdict:
-    if topic.topic not in reasons:
-        return topic
-    return replace(topic, verdict=Verdict.INCONCLUSIVE, reason=reasons[topic.topic])
+    return Verification(request.source.name, request.target.name, namespaces, request.coverage.restriction)

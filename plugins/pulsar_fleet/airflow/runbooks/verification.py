@@ -20,10 +20,12 @@ def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
     from pulsar_fleet.airflow.request import parse_namespaces, refuse_unknown_settings
     from pulsar_fleet.airflow.runbooks.sides import require_two_clusters
+    from pulsar_fleet.verification.coverage import coverage_of
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     names = parse_namespaces(params["namespaces"])
+    coverage_of(params)
     clusters = asyncio.run(require_two_clusters(params["source"], params["target"], names))
     run = current_run(context)
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
@@ -37,16 +39,25 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.cluster.admin import AdminClient
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.request import Mapping
 
     async def freeze() -> JsonObject:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
         names = [NamespaceName.parse(text) for text in request["namespaces"]]
+        run = current_run(get_current_context())
         async with AdminClient(source) as here, AdminClient(target) as there:
             frozen = await steps.freeze_bounds(
-                here, there, names, mapping=Mapping(params["mapping"]), examples=params["examples"]
+                here,
+                there,
+                names,
+                mapping=Mapping(params["mapping"]),
+                coverage=coverage_of(params),
+                run=run,
+                examples=params["examples"],
+                max_bytes_per_second=params["max_bytes_per_second"],
             )
-        wanted, result = steps.hand_over(current_run(get_current_context()), frozen)
+        wanted, result = steps.hand_over(run, frozen)
         return {"request": wanted, "result": result, "topics": len(frozen.pairs), "entries": frozen.entries}
 
     return asyncio.run(freeze())
