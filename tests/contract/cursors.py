@@ -24,7 +24,7 @@ TYPES = (
     pulsar.ConsumerType.KeyShared,
 )
 CUMULATIVE = TYPES[:2]
-ONE_HOUR_MS = 3_600_000
+LATE_MS = 4_000_000_000_000
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Side:
     def write(
         self, topic: TopicName, names: Sequence[str], *, batch: int, local: bool = False, late: bool = False
     ) -> None:
-        """Messages in batches of `batch`; `local` ones are not replicated, `late` ones are delivered in an hour."""
+        """Messages in batches of `batch`; `local` ones are not replicated, `late` ones are not delivered yet."""
         producer = self.client.create_producer(
             str(topic),
             batching_enabled=batch > 1,
@@ -145,7 +145,7 @@ class Side:
                 None,
                 partition_key=f"key-{number % 3}",
                 disable_replication=local,
-                deliver_at=4_000_000_000_000 if late else None,
+                deliver_at=LATE_MS if late else None,
             )
             if (number + 1) % batch == 0:
                 producer.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from pulsar_fleet.reading.digests import DigestRow
@@ -15,21 +15,26 @@ from pulsar_fleet.verification.request import VerifyRequest
 
 
 class InProcess:
-    """Reads with the engines given, one per side."""
+    """Reads with the engines given, one per side.
 
-    def __init__(self, engines: Mapping[Side, Engine]) -> None:
+    :param progress: takes how many entries were summed up, and of how many, after each range.
+    """
+
+    def __init__(self, engines: Mapping[Side, Engine], progress: Callable[[int, int], None] | None = None) -> None:
         self._engines = engines
+        self._progress = progress
 
     def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
         """Digest rows of all pairs, per side."""
-        return {
-            side: [
-                row
-                for wanted in chain.from_iterable(request.groups(side))
-                for row in sum_up(self._engines[side], wanted, request.buckets)
-            ]
-            for side in Side
-        }
+        found: dict[Side, list[DigestRow]] = {side: [] for side in Side}
+        done = 0
+        for side in Side:
+            for wanted in chain.from_iterable(request.groups(side)):
+                found[side].extend(sum_up(self._engines[side], wanted, request.buckets))
+                done += wanted.entries
+                if self._progress:
+                    self._progress(done, request.entries)
+        return found
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
         """Topic by topic, so that the messages of one topic's differing buckets are all that is held in memory."""

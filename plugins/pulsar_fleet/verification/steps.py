@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from upath import UPath
@@ -23,6 +23,7 @@ from pulsar_fleet.verification.verdict import Verification
 REQUEST = "verification/request.json"
 RESULT = "verification/result.json"
 VERDICT = "verification/verdict.json"
+Progress = Callable[[int, int], None]
 
 
 async def freeze_bounds(
@@ -41,9 +42,14 @@ async def freeze_bounds(
     return replace(request, examples=examples)
 
 
-async def verify_in_process(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
-    """Read and compare here, message by message: for namespaces of up to about a million messages."""
-    found = await asyncio.to_thread(_judge_here, source, target, request)
+async def verify_in_process(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, progress: Progress | None = None
+) -> Verification:
+    """Read and compare here, message by message: for namespaces of up to about a million messages.
+
+    :param progress: takes, in another thread, how many entries were read, and of how many.
+    """
+    found = await asyncio.to_thread(_judge_here, source, target, request, progress)
     return await recheck(source, target, request, found)
 
 
@@ -81,11 +87,13 @@ def record(run: Run, found: Verification) -> Reference:
     return document
 
 
-def _judge_here(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
+def _judge_here(
+    source: AdminClient, target: AdminClient, request: VerifyRequest, progress: Progress | None
+) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
     from pulsar_fleet.reading.client import ClientEngine
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
     with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
-        return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))
+        return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, progress))

@@ -44,11 +44,16 @@ async def compare_subscriptions(
 async def compare_here(
     source: ClusterConnection, target: ClusterConnection, request_uri: str, result_uri: str
 ) -> SubscriptionVerification:
-    """Do in this process what the Spark job does: read the request, compare, write the result."""
+    """Do in this process what the Spark job does: read the request, compare, write the result.
+
+    An earlier result is removed first, so that none is ever stale.
+    """
+    result = UPath(result_uri)
+    result.unlink(missing_ok=True)
     request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
     async with AdminClient(source) as here, AdminClient(target) as there:
         found = await compare_subscriptions(here, there, request)
-    UPath(result_uri).write_bytes(found.to_bytes())
+    result.write_bytes(found.to_bytes())
     return found
 
 

@@ -225,8 +225,10 @@ def movement(before: Intervals, now: Intervals | None) -> str:
     if now is None:
         return "it was deleted"
     read, back = len(before.minus(now)), len(now.minus(before))
-    parts = [f"{read:,} entries were read" if read else "", f"{back:,} entries were set back to unread" if back else ""]
-    return " and ".join(part for part in parts if part)
+    parts = [(read, "read"), (back, "set back to unread")]
+    return " and ".join(
+        f"{count:,} {'entry was' if count == 1 else 'entries were'} {what}" for count, what in parts if count
+    )
 
 
 def assemble(request: VerifyRequest, topics: Iterable[TopicSubscriptions]) -> SubscriptionVerification:
