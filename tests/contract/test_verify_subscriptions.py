@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -166,6 +167,44 @@ def test_a_spark_job_comes_to_the_same_verdicts(
     job = submit(JOB, ["--request", request, "--result", result_uri(run)], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
     assert conclude(run, result_uri(run)) == compared.found
+
+
+# A replicated subscription makes both brokers store markers between the messages.
+
+
+async def test_markers_are_neither_redelivered_nor_skipped(blue: ClusterConnection, green: ClusterConnection) -> None:
+    topic = TopicName(NamespaceName(f"test-{os.urandom(5).hex()}", "orders"), "marked")
+    async with AsyncExitStack() as stack:
+        sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
+        here, there = (side.admin for side in sides)
+        await introduce(sides)
+        for side in reversed(sides):
+            await side.make_namespace(topic.namespace, ["blue", "green"])
+            if not await side.admin.topics(topic.namespace):
+                await side.admin.create_topic(topic)
+            await side.admin.create_subscription(topic, "idle", "earliest")
+        written = await asyncio.to_thread(write_until_marked, sides[0].client, topic)
+        for side in sides:
+            side.client.close()
+        request = await freeze_bounds(here, there, [topic.namespace])
+        found = by_topic(await compare_subscriptions(here, there, request))["marked"]
+    assert len(request.pairs[0].source) > written
+    assert (found["idle"].verdict, found["idle"].source_unread) == (Verdict.EQUAL, written)
+
+
+def write_until_marked(client: pulsar.Client, topic: TopicName) -> int:
+    """Write and acknowledge messages until snapshots of a replicated subscription lie between them."""
+    producer = client.create_producer(str(topic), batching_enabled=False)
+    consumer = client.subscribe(
+        str(topic), "live", pulsar.ConsumerType.Shared, replicate_subscription_state_enabled=True
+    )
+    written, entries = 0, -1
+    while entries - written < 3:
+        entries = producer.send(b"%d" % written).entry_id()
+        consumer.acknowledge(consumer.receive(10_000))
+        written += 1
+        time.sleep(0.02)
+    return written
 
 
 # One small topic that producers wrote, with a subscription for each finding.

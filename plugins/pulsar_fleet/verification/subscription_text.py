@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pulsar_fleet.verification.correspondence import Unit
 from pulsar_fleet.verification.subscription_verdict import (
     Delivery,
     Kind,
@@ -16,6 +17,7 @@ from pulsar_fleet.verification.verdict import Verdict
 UNSEEN = (
     "note  messages of a batch that were acknowledged apart from the rest cannot be seen: the batch counts as unread"
 )
+_ONE = {Unit.ENTRIES: "entry", Unit.MESSAGES: "message"}
 
 
 def subscription_text(found: SubscriptionVerification) -> str:
@@ -62,7 +64,7 @@ def _in_short(one: SubscriptionVerdict) -> str:
         unread = f" ({one.source_unread:,} entries unread)" if one.verdict is Verdict.DIFFERENT else ""
         return one.reason + unread
     counts = [
-        f"{count:,} {one.unit} would be {kind}"
+        f"{count:,} {_ONE[one.unit] if count == 1 else one.unit} would be {kind}"
         for kind, count in ((Kind.REDELIVERED, one.redelivered), (Kind.SKIPPED, one.skipped))
         if count
     ]
