@@ -57,7 +57,7 @@ def test_a_position_counts_the_entries_up_to_it_wherever_it_points(
     assert [numbers.at(number) for number in range(len(numbers))] == held
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(LEDGERS, POSITIONS, st.lists(st.tuples(POSITIONS, POSITIONS), max_size=6), st.integers(0, 8))
 def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
     ledgers: list[tuple[int, int]], mark_delete: Position, ranges: list[tuple[Position, Position]], newer: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from pulsar_fleet.reading.digests import DigestRow
@@ -11,6 +11,7 @@ from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine, Sighting, list_messages, sum_up
 from pulsar_fleet.verification.differences import Mismatch, tally
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.request import VerifyRequest
 
 
@@ -20,7 +21,7 @@ class InProcess:
     :param progress: takes how many entries were summed up, and of how many, after each range.
     """
 
-    def __init__(self, engines: Mapping[Side, Engine], progress: Callable[[int, int], None] | None = None) -> None:
+    def __init__(self, engines: Mapping[Side, Engine], progress: Progress | None = None) -> None:
         self._engines = engines
         self._progress = progress
 

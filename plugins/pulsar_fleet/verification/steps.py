@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from upath import UPath
@@ -15,6 +15,7 @@ from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.freezing import Freezer
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary
@@ -23,7 +24,6 @@ from pulsar_fleet.verification.verdict import Verification
 REQUEST = "verification/request.json"
 RESULT = "verification/result.json"
 VERDICT = "verification/verdict.json"
-Progress = Callable[[int, int], None]
 
 
 async def freeze_bounds(

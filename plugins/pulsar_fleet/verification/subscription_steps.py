@@ -9,10 +9,12 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.subscription_judge import assemble
 from pulsar_fleet.verification.subscription_text import subscription_summary
-from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification, assemble
-from pulsar_fleet.verification.subscriptions import Progress, compare_pairs
+from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification
+from pulsar_fleet.verification.subscriptions import compare_pairs
 
 RESULT = "verification/subscriptions-result.json"
 VERDICT = "verification/subscriptions.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 
@@ -15,21 +15,19 @@ from pulsar_fleet.reading.passes import Engine
 from pulsar_fleet.verification.correspondence import Correspondence, OneToOne
 from pulsar_fleet.verification.deliveries import DeliveryNames
 from pulsar_fleet.verification.partners import Partners, Unclear, Unread
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.request import Pair, VerifyRequest
+from pulsar_fleet.verification.subscription_judge import judge_subscription, movement, type_note
 from pulsar_fleet.verification.subscription_states import read_subscriptions, read_unread
 from pulsar_fleet.verification.subscription_verdict import (
     SubscriptionState,
     SubscriptionVerdict,
     TopicSubscriptions,
-    judge_subscription,
-    movement,
-    type_note,
 )
 from pulsar_fleet.verification.unread import EntryNumbers, Intervals
 from pulsar_fleet.verification.verdict import Verdict
 
 TOPICS_AT_ONCE = 8
-Progress = Callable[[int, int], None]
 States = Mapping[Side, Mapping[str, SubscriptionState]]
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.reading.environment import Side, connection_from_environment
 from pulsar_fleet.verification.request import Pair, VerifyRequest
-from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification, TopicSubscriptions, assemble
+from pulsar_fleet.verification.subscription_judge import assemble
+from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification, TopicSubscriptions
 from pulsar_fleet.verification.subscriptions import compare_pairs
 
 TOPICS_PER_TASK = 50
