@@ -1,9 +1,11 @@
-"""### Prove that two clusters hold the same messages
+"""### Prove that two clusters hold the same messages and subscriptions
 
 1. **Freeze** — the source's end is taken once; on the target, exactly what came from there is compared.
 2. **Read** — a Spark job reads both sides and compares digests per bucket; buckets that differ are read again and the
    first differing messages are named.
-3. **Verdict** — equal, different or inconclusive; never equal by default. The run is green only when it is equal.
+3. **Subscriptions** — what each of them has not read is compared on both sides: what would come again, or never.
+   Up to 1,000 topics are done in this task, more by a Spark job. The switch `subscriptions` leaves this out.
+4. **Verdict** — equal, different or inconclusive; never equal by default. The run is green only when both are equal.
 
 Nothing is changed on either cluster. The page `docs/verify_clusters.md` says how to read a verdict.
 """
@@ -17,7 +19,7 @@ from airflow.sdk import Param, dag
 from pulsar_fleet.airflow.params import connection_param, namespaces_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import verification
-from pulsar_fleet.airflow.spark import VerifyMessagesOperator
+from pulsar_fleet.airflow.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
 
 PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
@@ -93,7 +95,14 @@ PARAMS = {
         title="Messages to name",
         description="How many differing messages are named per topic.",
     ),
+    "subscriptions": Param(
+        True,
+        type="boolean",
+        title="Compare subscriptions",
+        description="Compare what each subscription has not read yet. Their consumers must not run meanwhile.",
+    ),
 }
+JOBS = Path(__file__).parents[1] / "spark_jobs"
 
 
 @dag(
@@ -107,15 +116,25 @@ def verify_clusters():
     frozen = verification.freeze_bounds(request=verification.read_request())
     compared = VerifyMessagesOperator(
         task_id="compare_messages",
-        application=str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
+        application=str(JOBS / "verify_messages.py"),
         application_args=["--request", frozen["request"], "--result", frozen["result"]],
         name="verify-messages",
         source="{{ params.source }}",
         target="{{ params.target }}",
         driver_memory="1g",
     )
+    subscriptions = VerifySubscriptionsOperator(
+        task_id="compare_subscriptions",
+        application=str(JOBS / "verify_subscriptions.py"),
+        request=frozen["request"],
+        result=frozen["subscriptions"],
+        name="verify-subscriptions",
+        source="{{ params.source }}",
+        target="{{ params.target }}",
+        driver_memory="1g",
+    )
     verdict = verification.read_verdict(frozen=frozen)
-    compared >> verdict >> verification.write_report()
+    [compared, subscriptions] >> verdict >> verification.write_report()
 
 
 verify_clusters()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.contract.submitting import submit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -21,7 +20,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.differences import Difference, Kind
-from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip, job_environment
+from pulsar_fleet.verification.package import build_package_zip
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.steps import conclude, freeze_bounds, hand_over, record, verify_in_process
@@ -241,7 +240,7 @@ async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     records: Path,
 ) -> None:
     request, result = hand_over(Run.open("verify/1"), damaged.request)
-    job = submit(["--request", request, "--result", result], blue, green, records)
+    job = submit(JOB, ["--request", request, "--result", result], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
     found = await recheck(on_blue, on_green, damaged.request, Verification.from_bytes(Path(result).read_bytes()))
     assert found == damaged.found
@@ -255,28 +254,9 @@ def test_a_job_without_its_request_fails_and_leaves_no_result(
 ) -> None:
     result = records / "result.json"
     result.write_text("of an earlier try")
-    job = submit(["--request", str(records / "none.json"), "--result", str(result)], blue, green, records)
+    job = submit(JOB, ["--request", str(records / "none.json"), "--result", str(result)], blue, green, records)
     assert (job.returncode, result.exists()) == (1, False)
     assert "The comparison was not carried out" in job.stdout
-
-
-def submit(
-    arguments: list[str], source: ClusterConnection, target: ClusterConnection, folder: Path
-) -> subprocess.CompletedProcess[str]:
-    """Run the job as an operator would: the real spark-submit, the package as a zip."""
-    package = build_package_zip(folder)
-    spark = Path(sys.executable).with_name("spark-submit")
-    options = ["--master", "local[2]", "--driver-memory", "1g", "--py-files", str(package)]
-    configured = [part for setting in JOB_SETTINGS.items() for part in ("--conf", "=".join(setting))]
-    return subprocess.run(
-        [str(spark), *options, *configured, str(JOB), *arguments],
-        env={**os.environ, **job_environment(source, target)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
 
 
 # Copies that the replicator made.

@@ -108,3 +108,12 @@ def test_the_connection_type_is_known_to_airflow(dag_bag: Any) -> None:
     from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
     assert ProvidersManagerTaskRuntime().hooks["pulsar"].hook_name == "Apache Pulsar cluster"
+
+
+def test_subscriptions_can_be_left_out_of_a_verification(dag_bag: Any) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    dag = dag_bag.dags["verify_clusters"]
+    with pytest.raises(AirflowSkipException):
+        dag.get_task("compare_subscriptions").execute({"params": {"subscriptions": False}})
+    assert dag.get_task("read_verdict").trigger_rule == "none_failed"

@@ -92,13 +92,18 @@ def test_one_forgotten_message_fails_the_verification_and_is_named(
     topic = TopicName(name, "events")
     make_pair_without_one(topic, blue, green)
     run = play("verify_clusters", **SIDES, namespaces=[str(name)])
-    assert states(run)["compare_messages"] == "success"
+    assert (states(run)["compare_messages"], states(run)["compare_subscriptions"]) == ("success", "success")
     assert (states(run)["read_verdict"], str(run.state)) == ("failed", "failed")
     found = json.loads(_verdict(run).read_text())
     ((compared,),) = ([one for one in each["topics"]] for each in found["namespaces"])
     (difference,) = compared["differences"]
     assert (compared["topic"], difference["key"], difference["kind"]) == (str(topic), f"key-{FORGOTTEN}", "missing")
     assert f"key 'key-{FORGOTTEN}'" in report(run)
+    assert "subscription 'billing': 1 message would be skipped" in report(run)
+    assert [(each.scope, each.verdict) for each in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")] == [
+        (f"subscriptions of {name}", "different"),
+        (str(name), "different"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +132,7 @@ def make_pair_without_one(topic: TopicName, blue: ClusterConnection, green: Clus
     for connection in (blue, green):
         asyncio.run(_make_topic(connection, topic))
         _publish(connection, topic, leave_out=FORGOTTEN if connection is green else None)
+        asyncio.run(_subscribe(connection, topic))
 
 
 async def _make_topic(connection: ClusterConnection, topic: TopicName) -> None:
@@ -136,6 +142,11 @@ async def _make_topic(connection: ClusterConnection, topic: TopicName) -> None:
         kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         await admin.put_namespace(topic.namespace, {"replication_clusters": [own], "retention_policies": kept})
         await admin.create_topic(topic)
+
+
+async def _subscribe(connection: ClusterConnection, topic: TopicName) -> None:
+    async with AdminClient(connection) as admin:
+        await admin.create_subscription(topic, "billing", "earliest")
 
 
 def _publish(connection: ClusterConnection, topic: TopicName, *, leave_out: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from pulsar_fleet.cluster.errors import Refused
 
@@ -81,6 +82,40 @@ class VerifyMessagesOperator(FleetJobOperator):
         from pulsar_fleet.verification.package import job_environment
 
         return job_environment(cluster_connection(self.source), cluster_connection(self.target))
+
+
+class VerifySubscriptionsOperator(VerifyMessagesOperator):
+    """Compare subscriptions: in this task where that is sooner done than a Spark session is open, else by the job.
+
+    :param request: URI of the request, from `pulsar_fleet.verification.steps.hand_over` (templated).
+    :param result: URI under which the result is written (templated).
+    """
+
+    template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "request", "result")
+
+    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.result = result
+
+    def execute(self, context: Context) -> None:
+        """Compare here, or submit and wait; a difference is a result and no failure. Skipped where nobody wants it."""
+        from upath import UPath
+
+        from pulsar_fleet.airflow.connection import cluster_connection
+        from pulsar_fleet.verification.request import VerifyRequest
+        from pulsar_fleet.verification.subscription_steps import compare_here, fits_here
+        from pulsar_fleet.verification.subscription_text import subscription_text
+
+        if not context["params"]["subscriptions"]:
+            raise AirflowSkipException("The run leaves subscriptions out.")
+        if not fits_here(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
+            self.application_args = ["--request", self.request, "--result", self.result]
+            super().execute(context)
+            return
+        source, target = cluster_connection(self.source), cluster_connection(self.target)
+        found = asyncio.run(compare_here(source, target, self.request, self.result))
+        self.log.info("verdict %s\n%s", found.verdict, subscription_text(found))
 
 
 class CompareSnapshotsOperator(FleetJobOperator):

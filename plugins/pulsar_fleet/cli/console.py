@@ -32,11 +32,13 @@ class ExitState(IntEnum):
     USAGE = 2
     """The command cannot be meant as it stands."""
     DIFFERENT = 3
-    """`diff` found differences, `plan` planned changes."""
+    """`diff` and `verify` found differences, `plan` planned changes."""
     REFUSED = 4
     """Blockers, a change without permission, or an operator who said no."""
     PARTLY = 5
     """Conflicts, failures or Ctrl-C: some changes are in place, others are not."""
+    INCONCLUSIVE = 6
+    """`verify` could not tell; the reasons are in its result."""
     INTERRUPTED = 130
     """Ctrl-C before anything was changed."""
 

@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
+_MARKERS_IN_A_ROW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +87,17 @@ async def count_up_to(copy: AdminClient, topic: TopicName, ledgers: Ledgers, sou
     """How many of the copy's first entries have a source position up to and including `source`.
 
     Replicated entries keep their order and lie before what was published on the copy after the switch, so this is a
-    binary search: about 17 calls for 100,000 entries.
+    binary search: about 17 calls for 100,000 entries. Markers that the copy's own broker stores in between, for
+    replicated subscriptions, are stepped over.
     """
     low, high = 0, len(ledgers)
     while low < high:
         middle = (low + high) // 2
-        found = await source_position(copy, topic, ledgers.at(middle))
+        for number in range(middle, min(high, middle + _MARKERS_IN_A_ROW)):
+            if (found := await source_position(copy, topic, ledgers.at(number))) is not None:
+                break
         if found is not None and found <= source:
-            low = middle + 1
+            low = number + 1
         else:
             high = middle
     return low

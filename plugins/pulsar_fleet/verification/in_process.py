@@ -14,6 +14,7 @@ from pulsar_fleet.reading.passes import Engine, Sighting, list_messages
 from pulsar_fleet.verification.differences import Mismatch, tally
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
 from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed, pair_up
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.request import VerifyRequest
 
 
@@ -21,22 +22,28 @@ class InProcess:
     """Reads with the engines given, one per side.
 
     :param checkpoints: where finished ranges are kept; None to keep none.
+    :param progress: takes how many entries were summed up, and of how many, after each group of ranges.
     """
 
-    def __init__(self, engines: Mapping[Side, Engine], checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self, engines: Mapping[Side, Engine], checkpoints: Checkpoints | None = None, progress: Progress | None = None
+    ) -> None:
         self._engines = engines
         self._checkpoints = checkpoints
+        self._progress = progress
 
     def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
         """Digest rows of all pairs, per side."""
-        return {
-            side: [
-                row
-                for group in request.groups(side)
-                for row in sum_up_group(self._engine(request, side), side, group, request.buckets, self._checkpoints)
-            ]
-            for side in Side
-        }
+        found: dict[Side, list[DigestRow]] = {side: [] for side in Side}
+        done = 0
+        for side in Side:
+            engine = self._engine(request, side)
+            for group in request.groups(side):
+                found[side].extend(sum_up_group(engine, side, group, request.buckets, self._checkpoints))
+                done += sum(wanted.entries for wanted in group)
+                if self._progress:
+                    self._progress(done, request.entries)
+        return found
 
     def _engine(self, request: VerifyRequest, side: Side) -> Engine:
         return Limits(**request.limits(readers=1)).on(self._engines[side])

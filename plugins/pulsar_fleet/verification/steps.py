@@ -18,6 +18,7 @@ from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.composing import earlier_proofs
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
+from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary
@@ -56,14 +57,20 @@ async def freeze_bounds(
 
 
 async def verify_in_process(
-    source: AdminClient, target: AdminClient, request: VerifyRequest, *, result_uri: str | None = None
+    source: AdminClient,
+    target: AdminClient,
+    request: VerifyRequest,
+    *,
+    result_uri: str | None = None,
+    progress: Progress | None = None,
 ) -> Verification:
     """Read and compare here, message by message: for namespaces of up to about a million messages.
 
     :param result_uri: beside it, finished ranges are kept: the same request again, after this process was killed, does
         not read them again. Without it none are kept.
+    :param progress: takes, in another thread, how many entries were read, and of how many.
     """
-    found = await asyncio.to_thread(_judge_here, source, target, request, result_uri)
+    found = await asyncio.to_thread(_judge_here, source, target, request, result_uri, progress)
     return await recheck(source, target, request, found)
 
 
@@ -102,7 +109,11 @@ def record(run: Run, found: Verification) -> Reference:
 
 
 def _judge_here(
-    source: AdminClient, target: AdminClient, request: VerifyRequest, result_uri: str | None
+    source: AdminClient,
+    target: AdminClient,
+    request: VerifyRequest,
+    result_uri: str | None,
+    progress: Progress | None,
 ) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
     from pulsar_fleet.reading.checkpoints import Checkpoints
@@ -112,7 +123,7 @@ def _judge_here(
 
     checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
     with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
-        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints))
+        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints, progress))
     if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
         checkpoints.remove()
     return found

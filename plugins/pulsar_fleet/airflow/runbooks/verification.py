@@ -38,7 +38,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.airflow.connection import cluster_connection
     from pulsar_fleet.cluster.admin import AdminClient
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification import steps, subscription_steps
     from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.request import Mapping
 
@@ -58,14 +58,15 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
         wanted, result = steps.hand_over(run, frozen)
-        return {"request": wanted, "result": result, "topics": len(frozen.pairs), "entries": frozen.entries}
+        sizes = {"topics": len(frozen.pairs), "entries": frozen.entries}
+        return {"request": wanted, "result": result, "subscriptions": subscription_steps.result_uri(run), **sizes}
 
     return asyncio.run(freeze())
 
 
-@task
+@task(trigger_rule="none_failed")
 def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
-    """Record what the job found; fail unless it is equal, naming the first messages that differ."""
+    """Record what was found; fail unless it is equal, naming the first messages and subscriptions that differ."""
     from upath import UPath
 
     from pulsar_fleet.airflow.connection import cluster_connection
@@ -73,20 +74,30 @@ def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
     from pulsar_fleet.cluster.errors import Refused
     from pulsar_fleet.verification.request import VerifyRequest
     from pulsar_fleet.verification.steps import conclude
+    from pulsar_fleet.verification.subscription_steps import conclude as conclude_subscriptions
+    from pulsar_fleet.verification.subscription_text import subscription_text
     from pulsar_fleet.verification.text import verification_text
     from pulsar_fleet.verification.verdict import Verdict, Verification
+
+    run = current_run(get_current_context())
 
     async def take() -> Verification:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
         request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
-        run = current_run(get_current_context())
         async with AdminClient(source) as here, AdminClient(target) as there:
             return await conclude(run, here, there, request, frozen["result"])
 
     found = asyncio.run(take())
-    if found.verdict is not Verdict.EQUAL:
-        raise Refused(f"Not proven equal.\n{verification_text(found)}")
-    return {"verdict": found.verdict.value, "messages": found.messages}
+    verdicts, texts, compared = [found.verdict], [verification_text(found)], 0
+    if params["subscriptions"]:
+        subscriptions = conclude_subscriptions(run, frozen["subscriptions"])
+        verdicts.append(subscriptions.verdict)
+        texts.append(subscription_text(subscriptions))
+        compared = subscriptions.subscriptions
+    verdict = Verdict.over(verdicts)
+    if verdict is not Verdict.EQUAL:
+        raise Refused("\n".join(["Not proven equal.", *texts]))
+    return {"verdict": verdict.value, "messages": found.messages, "subscriptions": compared}
 
 
 @task(trigger_rule="all_done")

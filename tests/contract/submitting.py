@@ -1,0 +1,30 @@
+"""Spark jobs, submitted as an operator would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip, job_environment
+
+
+def submit(
+    script: Path, arguments: list[str], source: ClusterConnection, target: ClusterConnection, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the job as an operator would: the real spark-submit, the package as a zip."""
+    package = build_package_zip(folder)
+    spark = Path(sys.executable).with_name("spark-submit")
+    options = ["--master", "local[2]", "--driver-memory", "1g", "--py-files", str(package)]
+    configured = [part for setting in JOB_SETTINGS.items() for part in ("--conf", "=".join(setting))]
+    return subprocess.run(
+        [str(spark), *options, *configured, str(script), *arguments],
+        env={**os.environ, **job_environment(source, target)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
