@@ -30,6 +30,13 @@ PARAMS = {
         title="Mapping",
         description="replicated compares what geo-replication brought, by source position; whole compares everything.",
     ),
+    "engine": Param(
+        "auto",
+        type="string",
+        enum=["auto", "client", "entry"],
+        title="Engine",
+        description="entry reads whole entries of replicated topics, client messages; auto takes what costs less.",
+    ),
     "examples": Param(
         20,
         type="integer",

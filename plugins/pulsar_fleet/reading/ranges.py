@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Self
 
@@ -13,6 +14,15 @@ from pulsar_fleet.reading.source_positions import Ledgers
 
 ENTRIES_PER_RANGE = 10_000
 """Entries that one range holds at most; a range is what is read by one reader and retried as a whole."""
+
+
+class EngineName(StrEnum):
+    """Who reads a range; both sides of a pair are read by the same, because their digests are not of one kind."""
+
+    CLIENT = "client"
+    """pulsar-client, message by message: for every copy."""
+    ENTRY = "entry"
+    """Whole entries as they are stored: for copies that geo-replication made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,7 @@ class Range:
     :param index: order of the range within its topic.
     :param publish_time: whether the publish time belongs to the content (it does in a copy made by the replicator).
     :param final: it is the last entry of a terminated topic, and nothing else.
+    :param engine: who reads it.
     """
 
     pair: int
@@ -86,22 +97,28 @@ class Range:
     entries: int
     publish_time: bool
     final: bool = False
+    engine: EngineName = EngineName.CLIENT
 
     def to_json(self) -> Json:
         """As a short JSON list: a task may hold thousands."""
         ends = [self.first.ledger, self.first.entry, self.last.ledger, self.last.entry]
-        return [self.pair, self.index, self.topic, *ends, self.entries, self.publish_time, self.final]
+        return [self.pair, self.index, self.topic, *ends, self.entries, self.publish_time, self.final, self.engine]
 
     @classmethod
     def from_json(cls, found: Json) -> Self:
         """Read what `to_json` wrote."""
-        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, publish_time, final = found
+        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, publish_time, final, engine = found
         first, last = Position(ledger, entry), Position(last_ledger, last_entry)
-        return cls(pair, index, topic, first, last, entries, publish_time, final)
+        return cls(pair, index, topic, first, last, entries, publish_time, final, EngineName(engine))
 
 
 def cut(
-    bounds: TopicBounds, *, pair: int, publish_time: bool, entries_per_range: int = ENTRIES_PER_RANGE
+    bounds: TopicBounds,
+    *,
+    pair: int,
+    publish_time: bool,
+    entries_per_range: int = ENTRIES_PER_RANGE,
+    engine: EngineName = EngineName.CLIENT,
 ) -> Iterator[Range]:
     """Cut what is read of one topic into ranges, in topic order; none for a topic without entries.
 
@@ -115,7 +132,7 @@ def cut(
     for index, (begin, end) in enumerate(pairwise([bounds.begin, *ends, bounds.end] if len(bounds) else [])):
         first, last = bounds.ledgers.at(begin), bounds.ledgers.at(end - 1)
         final = bounds.terminated and end == len(bounds.ledgers)
-        yield Range(pair, index, bounds.topic, first, last, end - begin, publish_time, final)
+        yield Range(pair, index, bounds.topic, first, last, end - begin, publish_time, final, engine)
 
 
 def group(ranges: Iterable[Range], *, entries_per_task: int = ENTRIES_PER_RANGE) -> list[list[Range]]:

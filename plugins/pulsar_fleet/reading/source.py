@@ -24,8 +24,8 @@ from pulsar_fleet.reading.ranges import Range
 
 if TYPE_CHECKING:  # planning needs neither the pulsar client nor numpy
     from pulsar_fleet.cluster.connection import ClusterConnection
-    from pulsar_fleet.reading.client import ClientEngine
     from pulsar_fleet.reading.digests import DigestRow
+    from pulsar_fleet.reading.engines import Engines
 
 BUCKET_COLUMNS = pa.schema(
     [
@@ -100,14 +100,14 @@ class PulsarReader(DataSourceReader):
         while chunk := [{**row, "side": partition.side} for row in islice(rows, _ROWS_PER_BATCH)]:
             yield pa.RecordBatch.from_pylist(chunk, schema=columns)
 
-    def _sums(self, engine: ClientEngine, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
+    def _sums(self, engine: Engines, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.reading.passes import sum_up
 
         for wanted in ranges:
             for row in sum_up(engine, wanted, int(self.options["buckets"])):
                 yield _flat(row)
 
-    def _messages(self, engine: ClientEngine, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
+    def _messages(self, engine: Engines, ranges: Iterable[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.reading.passes import list_messages
 
         only = {int(pair): frozenset(numbers) for pair, numbers in json.loads(self.options["only"]).items()}
@@ -124,16 +124,16 @@ def digest_row(row: Any) -> DigestRow:
     return DigestRow(row["pair"], row["range"], row["bucket"], sums, row["ordered"] % (1 << 64), row["problem"])
 
 
-_engines: dict[tuple[int, ClusterConnection], ClientEngine] = {}
+_engines: dict[tuple[int, ClusterConnection], Engines] = {}
 
 
-def _engine(connection: ClusterConnection) -> ClientEngine:
-    """One client per worker process; Spark forks its workers, and a client's threads do not survive a fork."""
-    from pulsar_fleet.reading.client import ClientEngine
+def _engine(connection: ClusterConnection) -> Engines:
+    """One of each kind per worker process; Spark forks its workers, and a client's threads do not survive a fork."""
+    from pulsar_fleet.reading.engines import Engines
 
     key = (os.getpid(), connection)
     if key not in _engines:
-        _engines[key] = ClientEngine(connection)
+        _engines[key] = Engines(connection)
     return _engines[key]
 
 

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.ranges import TopicBounds
 from pulsar_fleet.reading.source_positions import count_up_to, source_position
+from pulsar_fleet.verification.engine_choice import EngineChoice, choose_engine
 from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
 
 REPLICATOR = "pulsar.repl."
@@ -41,15 +42,23 @@ class _Scope:
 class Freezer:
     """Freezes bounds between two clusters.
 
+    :param engine: who reads, or `auto` to measure it for each topic.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     """
 
     def __init__(
-        self, source: AdminClient, target: AdminClient, *, mapping: Mapping, catch_up_seconds: float = 30.0
+        self,
+        source: AdminClient,
+        target: AdminClient,
+        *,
+        mapping: Mapping,
+        engine: EngineChoice = EngineChoice.AUTO,
+        catch_up_seconds: float = 30.0,
     ) -> None:
         self._source = source
         self._target = target
         self._mapping = mapping
+        self._engine = engine
         self._catch_up_seconds = catch_up_seconds
         self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
@@ -95,7 +104,7 @@ class Freezer:
     async def _topic(self, scope: _Scope, topic: TopicName) -> Pair | Problem:
         async with self._room:
             try:
-                return await self._pair(scope, topic)
+                return await choose_engine(self._source, await self._pair(scope, topic), self._engine)
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)
 

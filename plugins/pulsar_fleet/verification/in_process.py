@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from pulsar_fleet.reading.digests import DigestRow
@@ -20,12 +20,12 @@ class InProcess:
     def __init__(self, engines: Mapping[Side, Engine]) -> None:
         self._engines = engines
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
-        """Digest rows of all pairs, per side."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int] | None = None) -> Mapping[Side, Iterable[DigestRow]]:
+        """Digest rows of all pairs, or of those with the numbers `pairs`, per side."""
         return {
             side: [
                 row
-                for wanted in chain.from_iterable(request.groups(side))
+                for wanted in chain.from_iterable(request.groups(side, pairs))
                 for row in sum_up(self._engines[side], wanted, request.buckets)
             ]
             for side in Side

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from pulsar_fleet.reading.digests import DigestRow, TopicDigest, differing_buckets
 from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.verification.differences import Kind, Mismatch, name_differences
-from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.request import Pair, VerifyRequest
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification, assemble, judge_topic
 
 log = logging.getLogger(__name__)
@@ -35,8 +36,8 @@ class Mismatches:
 class Comparer(Protocol):
     """Who reads: Spark, or this process."""
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
-        """Digest rows of all pairs, per side."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int] | None = None) -> Mapping[Side, Iterable[DigestRow]]:
+        """Digest rows of all pairs, or of those with the numbers `pairs`, per side."""
         ...
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
@@ -45,22 +46,57 @@ class Comparer(Protocol):
 
 
 def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
-    """Compare everything that the request names. Reading again gives the same as long as the bounds are still held."""
-    sums = comparer.sum_up(request)
+    """Compare everything that the request names. Reading again gives the same as long as the bounds are still held.
+
+    Where whole entries are not equal, the messages in them decide: the pair is read again, message by message.
+    """
+    verdicts = _compare(request, comparer, range(len(request.pairs)))
+    closer = [
+        number
+        for number, pair in enumerate(request.pairs)
+        if pair.engine is EngineName.ENTRY and verdicts[number].verdict is not Verdict.EQUAL
+    ]
+    if closer:
+        # Behind all others, so that no range of them has the number of one that was read by another engine.
+        by_message = (_by_message(request.pairs[number], verdicts[number]) for number in closer)
+        again = replace(request, pairs=(*request.pairs, *by_message))
+        numbers = range(len(request.pairs), len(again.pairs))
+        for number, found in zip(closer, _compare(again, comparer, numbers), strict=True):
+            verdicts[number] = _after_entries(verdicts[number], found)
+    return assemble(request, verdicts)
+
+
+def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int]) -> list[TopicVerdict]:
+    """Verdicts of these pairs; differing messages are named where messages were read."""
+    sums = comparer.sum_up(request, numbers)
     source, target = _fold(sums[Side.SOURCE]), _fold(sums[Side.TARGET])
     nothing = TopicDigest()
     only: dict[int, frozenset[int]] = {}
-    verdicts: list[TopicVerdict] = []
-    for number, pair in enumerate(request.pairs):
-        here, there = source.get(number, nothing), target.get(number, nothing)
-        verdicts.append(judge_topic(pair, here, there))
-        if verdicts[-1].verdict is Verdict.DIFFERENT and (buckets := differing_buckets(here, there)):
+    verdicts: dict[int, TopicVerdict] = {}
+    for number in numbers:
+        pair, here, there = request.pairs[number], source.get(number, nothing), target.get(number, nothing)
+        verdicts[number] = judge_topic(pair, here, there)
+        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine is EngineName.CLIENT
+        if differs and (buckets := differing_buckets(here, there)):
             only[number] = buckets
     log.info("compared %d topics, %d differ in content", len(verdicts), len(only))
     found = comparer.mismatches(request, only) if only else {}
     for number in only:
         verdicts[number] = _named(verdicts[number], found.get(number), request.examples)
-    return assemble(request, verdicts)
+    return [verdicts[number] for number in numbers]
+
+
+def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
+    failed = f"because reading whole entries failed: {verdict.reason}"
+    reason = "because whole entries were not equal" if verdict.verdict is Verdict.DIFFERENT else failed
+    return replace(pair, engine=EngineName.CLIENT, engine_reason=reason)
+
+
+def _after_entries(entries: TopicVerdict, found: TopicVerdict) -> TopicVerdict:
+    if entries.verdict is not Verdict.DIFFERENT or found.verdict is not Verdict.EQUAL:
+        return found
+    note = "the messages are equal, but they do not lie in equal entries: batches or their metadata differ"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _fold(rows: Iterable[DigestRow]) -> dict[int, TopicDigest]:

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.reading.digests import BUCKETS
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, Range, TopicBounds, cut, group
+from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, EngineName, Range, TopicBounds, cut, group
 
 SCHEMA_VERSION = 1
 
@@ -50,6 +50,7 @@ class Pair:
 
     :param publish_time: whether publish times must be equal too.
     :param notes: what a reader of the verdict has to know, such as a beginning that retention has removed.
+    :param engine: who reads both sides; `engine_reason` says why, as the end of a sentence.
     """
 
     topic: str
@@ -57,6 +58,8 @@ class Pair:
     target: TopicBounds
     publish_time: bool = False
     notes: tuple[str, ...] = ()
+    engine: EngineName = EngineName.CLIENT
+    engine_reason: str = ""
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one side."""
@@ -116,6 +119,7 @@ class VerifyRequest:
                 pair=number,
                 publish_time=pair.publish_time,
                 entries_per_range=self.entries_per_range,
+                engine=pair.engine,
             )
         )
 
@@ -167,9 +171,19 @@ def _pair_json(pair: Pair) -> JsonObject:
         "target": pair.target.to_json(),
         "publish_time": pair.publish_time,
         "notes": pair.notes,
+        "engine": [pair.engine, pair.engine_reason],
     }
 
 
 def _pair_from(found: JsonObject) -> Pair:
     source, target = TopicBounds.from_json(found["source"]), TopicBounds.from_json(found["target"])
-    return Pair(str(found["topic"]), source, target, bool(found["publish_time"]), tuple(found["notes"]))
+    engine, reason = found["engine"]
+    return Pair(
+        str(found["topic"]),
+        source,
+        target,
+        bool(found["publish_time"]),
+        tuple(found["notes"]),
+        EngineName(engine),
+        str(reason),
+    )

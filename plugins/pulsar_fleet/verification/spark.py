@@ -35,10 +35,10 @@ class InSpark:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Sequence[DigestRow]]:
-        """Digest rows of all pairs, per side."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int] | None = None) -> Mapping[Side, Sequence[DigestRow]]:
+        """Digest rows of all pairs, or of those with the numbers `pairs`, per side."""
         found: dict[Side, list[DigestRow]] = {side: [] for side in Side}
-        for row in self._load(request, None, out="buckets").collect():
+        for row in self._load(request, pairs, out="buckets").collect():
             found[Side(row["side"])].append(digest_row(row))
         return found
 

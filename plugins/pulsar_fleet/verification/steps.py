@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.freezing import Freezer
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
@@ -32,12 +33,13 @@ async def freeze_bounds(
     *,
     mapping: Mapping = Mapping.AUTO,
     examples: int = 20,
+    engine: EngineChoice = EngineChoice.AUTO,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
 
-    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty calls a topic.
+    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty-five calls a topic.
     """
-    request = await Freezer(source, target, mapping=mapping).freeze(namespaces)
+    request = await Freezer(source, target, mapping=mapping, engine=engine).freeze(namespaces)
     return replace(request, examples=examples)
 
 
@@ -83,9 +85,9 @@ def record(run: Run, found: Verification) -> Reference:
 
 def _judge_here(source: AdminClient, target: AdminClient, request: VerifyRequest) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
-    from pulsar_fleet.reading.client import ClientEngine
+    from pulsar_fleet.reading.engines import Engines
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
-    with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
+    with Engines(source.connection) as here, Engines(target.connection) as there:
         return judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))

@@ -41,7 +41,8 @@ class TopicVerdict:
     :param differing: how many messages are missing, extra or altered; `differences` names the first of them.
     :param reordered: the same messages in another order.
     :param bounds: first and last position on each side, as text.
-    :param proof: digests of both sides.
+    :param proof: digests of both sides; those of different engines cannot be compared.
+    :param engine: who read both sides, and why.
     """
 
     topic: str
@@ -55,6 +56,7 @@ class TopicVerdict:
     notes: tuple[str, ...] = ()
     bounds: Mapping[str, str] = field(default_factory=dict)
     proof: Mapping[str, JsonObject] = field(default_factory=dict)
+    engine: str = ""
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -156,8 +158,13 @@ def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVe
             "source": f"{pair.source.first}–{pair.source.last}" if len(pair.source) else "none",
             "target": f"{pair.target.first}–{pair.target.last}" if len(pair.target) else "none",
         },
-        proof={"source": source.to_json(), "target": target.to_json()},
+        proof={"source": _proof(pair, source), "target": _proof(pair, target)},
+        engine=f"{pair.engine}, {pair.engine_reason}" if pair.engine_reason else pair.engine.value,
     )
+
+
+def _proof(pair: Pair, found: TopicDigest) -> JsonObject:
+    return {**found.to_json(), "engine": pair.engine}
 
 
 def _compare(source: TopicDigest, target: TopicDigest) -> tuple[Verdict, str, bool]:

@@ -37,6 +37,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.cluster.admin import AdminClient
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.engine_choice import EngineChoice
     from pulsar_fleet.verification.request import Mapping
 
     async def freeze() -> JsonObject:
@@ -44,7 +45,12 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
         names = [NamespaceName.parse(text) for text in request["namespaces"]]
         async with AdminClient(source) as here, AdminClient(target) as there:
             frozen = await steps.freeze_bounds(
-                here, there, names, mapping=Mapping(params["mapping"]), examples=params["examples"]
+                here,
+                there,
+                names,
+                mapping=Mapping(params["mapping"]),
+                examples=params["examples"],
+                engine=EngineChoice(params["engine"]),
             )
         wanted, result = steps.hand_over(current_run(get_current_context()), frozen)
         return {"request": wanted, "result": result, "topics": len(frozen.pairs), "entries": frozen.entries}
