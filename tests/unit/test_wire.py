@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import google_crc32c
 import pytest
@@ -135,10 +136,8 @@ def test_a_byte_that_was_altered_anywhere_behind_the_checksum_is_detected(at: in
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_entry_are_corrupt_or_read_and_nothing_else(noise: bytes) -> None:
-    try:
-        assert read(noise).ledger == 4
-    except Corrupt as error:
-        assert str(error).startswith("its ")
+    with suppress(Corrupt):
+        assert read(noise)[:2] == (4, 2)
 
 
 def test_addresses_of_brokers_are_read_with_and_without_port() -> None:
