@@ -23,9 +23,9 @@ PAYLOAD = b"x" * 100
 
 def test_reading(blue: ClusterConnection, new_namespace: Callable[[], NamespaceName]) -> None:
     topic = TopicName(new_namespace(), "events")
-    asyncio.run(_make(blue, topic))
+    asyncio.run(make_topic(blue, topic))
     _fill(blue, topic)
-    (wanted,) = cut(asyncio.run(_bounds(blue, topic)), pair=0, publish_time=True, entries_per_range=MESSAGES)
+    (wanted,) = cut(asyncio.run(topic_bounds(blue, topic)), pair=0, publish_time=True, entries_per_range=MESSAGES)
     floor, ours = _measure(lambda: _bare(blue, topic)), _measure(lambda: _digests(blue, wanted))
     print(f"\nbare read_next     {floor:10,.0f} messages/CPU-s  (floor)")
     print(f"engine and digests {ours:10,.0f} messages/CPU-s  {ours / floor:.2f} of the floor")
@@ -67,7 +67,7 @@ def _sent(result: pulsar.Result, _id: pulsar.MessageId) -> None:
     assert result == pulsar.Result.Ok
 
 
-async def _make(connection: ClusterConnection, topic: TopicName) -> None:
+async def make_topic(connection: ClusterConnection, topic: TopicName) -> None:
     async with AdminClient(connection) as admin:
         own = await admin.cluster_name()
         await admin.put(f"/tenants/{topic.namespace.tenant}", {"adminRoles": [], "allowedClusters": [own]})
@@ -76,6 +76,6 @@ async def _make(connection: ClusterConnection, topic: TopicName) -> None:
         await admin.create_topic(topic)
 
 
-async def _bounds(connection: ClusterConnection, topic: TopicName) -> TopicBounds:
+async def topic_bounds(connection: ClusterConnection, topic: TopicName) -> TopicBounds:
     async with AdminClient(connection) as admin:
         return TopicBounds.whole(str(topic), await admin.internal_stats(topic))

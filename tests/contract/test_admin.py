@@ -7,11 +7,14 @@ import json
 import logging
 import re
 import ssl
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import jwt
 import pulsar
 import pytest
 from tests.contract.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
@@ -19,11 +22,26 @@ from tests.contract.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, red
 from pulsar_fleet.cluster.admin import AdminClient, PartitionMetadata
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Refused, Rejected, Transient
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    Denied,
+    FleetError,
+    Missing,
+    NotAllowed,
+    Refused,
+    Rejected,
+    Transient,
+    Unauthenticated,
+)
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading import wire_frames
 from pulsar_fleet.reading.client import open_client
+from pulsar_fleet.reading.entry import EntryEngine
+from pulsar_fleet.reading.ranges import Range, TopicBounds, cut
+from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_connection import WireConnection
 from pulsar_fleet.sandbox import Cluster, Sandbox
 from pulsar_fleet.sandbox.ports import free_ports
 
@@ -671,7 +689,10 @@ async def test_a_setter_whose_answer_was_lost_is_sent_again(
 @pytest.fixture(scope="module")
 def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of two brokers on hosts of their own, with tokens, authorization and TLS."""
-    with Sandbox.start(tmp_path_factory.mktemp("safe"), clusters=("safe",), brokers=2, secure=True) as sandbox:
+    # Brokers look every second for credentials that have expired.
+    settings = {"safe": {"authenticationRefreshCheckSeconds": "1"}}
+    folder = tmp_path_factory.mktemp("safe")
+    with Sandbox.start(folder, clusters=("safe",), brokers=2, secure=True, settings=settings) as sandbox:
         yield sandbox["safe"]
 
 
@@ -847,3 +868,82 @@ async def test_the_token_is_in_no_repr(safe: Cluster) -> None:
     connection = reach(safe, safe.admin_url)
     async with AdminClient(connection) as admin:
         assert safe.token("admin") not in f"{connection!r} {admin!r} {admin.http!r}"
+
+
+# Whole entries over the binary protocol: look-ups between brokers, TLS, credentials.
+
+
+@pytest.fixture
+async def filled(safe: Cluster) -> Range:
+    """800 entries on a topic of broker 1, to be read from broker 0 on."""
+    async with AdminClient(reach(safe, safe.admin_url)) as admin:
+        topic = await topic_of_broker(admin, 1)
+        await admin.create_subscription(topic, "keeps-everything")
+        client = open_client(on_wire(safe))
+        producer = client.create_producer(str(topic), batching_enabled=False, block_if_queue_full=True)
+        for number in range(800):
+            producer.send_async(b"%d" % number * 100, None)
+        producer.flush()
+        client.close()
+        (whole,) = cut(TopicBounds.whole(str(topic), await admin.internal_stats(topic)), pair=0, publish_time=True)
+        return whole
+
+
+def on_wire(safe: Cluster, **changed: str | None) -> ClusterConnection:
+    first = safe.service_url_tls.split(",")[0]
+    return replace(reach(safe, safe.admin_url), service_url=first, **changed)  # type: ignore[arg-type]
+
+
+def count(connection: ClusterConnection, wanted: Range) -> int:
+    with EntryEngine(connection, patience_seconds=5) as engine:
+        return sum(len(entries) for entries in engine.read(wanted))
+
+
+async def test_entries_are_read_over_tls_from_the_broker_that_has_them(safe: Cluster, filled: Range) -> None:
+    assert count(on_wire(safe), filled) == 800
+
+
+async def test_a_client_certificate_is_enough_to_read_entries(safe: Cluster, filled: Range) -> None:
+    security = safe.folder.parent / "security"
+    certificate = {
+        "tls_certificate_file": str(security / "broker.cert.pem"),
+        "tls_key_file": str(security / "broker.key.pem"),
+    }
+    assert count(on_wire(safe, token=None, **certificate), filled) == 800
+
+
+async def test_a_broker_that_asks_for_new_credentials_gets_them_and_keeps_the_connection(
+    safe: Cluster, filled: Range, tmp_path: Path
+) -> None:
+    secret = (safe.folder.parent / "security" / "secret.key").read_bytes()
+    kept = tmp_path / "token"
+    kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 1}, secret, "HS256"))
+    address = BrokerAddress.parse(safe.service_url_tls.split(",")[0])
+    connection = WireConnection(address, on_wire(safe, token=None, token_file=str(kept)))
+    kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 60}, secret, "HS256"))
+    # It asks within two seconds, and closes the connection one second later if it gets no answer.
+    assert connection.next_frame(2.5) is None
+    connection.ask(1, wire_frames.lookup(1, filled.topic, authoritative=False), about=filled.topic)
+    connection.close()
+
+
+async def test_a_role_that_may_not_consume_is_not_allowed_to_read_entries(safe: Cluster, filled: Range) -> None:
+    with pytest.raises(NotAllowed, match="may not be read by this role: grant it consume on safe"):
+        count(on_wire(safe, token=safe.token("nobody")), filled)
+
+
+@pytest.mark.parametrize("token", ["not-a-jwt", None])
+async def test_an_unknown_token_is_unauthenticated_at_once(safe: Cluster, filled: Range, token: str | None) -> None:
+    with pytest.raises(Unauthenticated, match="our credentials are not accepted"):
+        count(on_wire(safe, token=token), filled)
+
+
+async def test_a_broker_whose_certificate_is_not_trusted_is_not_read_from(safe: Cluster, filled: Range) -> None:
+    with pytest.raises(Denied, match=r"is not trusted: .*Name its authority"):
+        count(on_wire(safe, tls_trust_file=None), filled)
+
+
+async def test_a_plain_port_that_is_taken_for_a_tls_one_is_told(safe: Cluster, filled: Range) -> None:
+    plain = safe.service_url.split(",")[0].replace("pulsar:", "pulsar+ssl:")
+    with pytest.raises(Transient, match="cannot be connected to"):
+        count(replace(on_wire(safe), service_url=plain), filled)

@@ -13,8 +13,9 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Transient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import ClientEngine, batch_size, open_client
+from pulsar_fleet.reading.client import ClientEngine, open_client
 from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
+from pulsar_fleet.reading.message_ids import batch_size
 from pulsar_fleet.reading.passes import sum_up
 from pulsar_fleet.reading.ranges import Range, TopicBounds, cut
 from pulsar_fleet.reading.source_positions import Ledgers

@@ -18,8 +18,10 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.reading.client import open_client
+from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.differences import Difference, Kind
+from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.package import build_package_zip
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
@@ -231,6 +233,31 @@ def test_a_topic_that_the_target_lacks_makes_the_namespace_different(damaged: Da
     assert (damaged["lost"].verdict, damaged["lost"].reason) == (Verdict.DIFFERENT, "green has no such topic")
 
 
+def by_entries(request: VerifyRequest) -> VerifyRequest:
+    """The same request, for the engine that reads whole entries; these copies by a producer never have equal ones."""
+    return replace(
+        request, pairs=tuple(replace(pair, engine=EngineName.ENTRY, engine_reason="") for pair in request.pairs)
+    )
+
+
+def findings(found: Verification) -> dict[str, tuple[object, ...]]:
+    return {
+        name: (topic.verdict, topic.differing, topic.differences, topic.reordered, topic.reason, topic.source_messages)
+        for name, topic in by_topic(found).items()
+    }
+
+
+async def test_where_entries_differ_the_messages_in_them_decide(
+    damaged: Damaged, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    found = await verify_in_process(on_blue, on_green, by_entries(damaged.request))
+    assert findings(found) == findings(damaged.found)
+    equal = by_topic(found)["equal"]
+    assert equal.engine == "client, because whole entries were not equal"
+    assert "they do not lie in equal entries" in equal.notes[0]
+    assert (by_topic(found)["empty"].engine, by_topic(found)["dropped"].notes) == ("entry", ())
+
+
 async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     damaged: Damaged,
     on_blue: AdminClient,
@@ -239,11 +266,12 @@ async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     green: ClusterConnection,
     records: Path,
 ) -> None:
-    request, result = hand_over(Run.open("verify/1"), damaged.request)
+    mixed = replace(damaged.request, pairs=(*by_entries(damaged.request).pairs[:4], *damaged.request.pairs[4:]))
+    request, result = hand_over(Run.open("verify/1"), mixed)
     job = submit(JOB, ["--request", request, "--result", result], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
-    found = await recheck(on_blue, on_green, damaged.request, Verification.from_bytes(Path(result).read_bytes()))
-    assert found == damaged.found
+    found = await recheck(on_blue, on_green, mixed, Verification.from_bytes(Path(result).read_bytes()))
+    assert findings(found) == findings(damaged.found)
     dropped = the_difference(damaged["dropped"])
     assert f"DIFFERENT  persistent://{damaged.namespace}/dropped: 1 of {COUNT} messages" in job.stdout
     assert f"missing on green  blue {dropped.source}  key {TARGETED.key!r}" in job.stdout
@@ -300,10 +328,22 @@ async def test_a_replicated_topic_is_equal_although_green_goes_on(
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     write(writers[1], replicated, MESSAGES[:5])
     write(writers[1], replicated, MESSAGES[:5], batch=1)
-    again = await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    again = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=EngineChoice.ENTRY)
     found = only_topic(await verify_in_process(on_blue, on_green, again))
     assert (found.verdict, found.source_messages, found.target_messages) == (Verdict.EQUAL, 2 * COUNT, 2 * COUNT)
     assert again.pairs[0].target.last == request.pairs[0].target.last
+
+
+async def test_a_replicated_topic_with_large_batches_is_compared_by_whole_entries(
+    on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
+) -> None:
+    write(writers[0], replicated, MESSAGES * 10)
+    request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
+    assert request.pairs[0].engine is EngineName.ENTRY
+    found = only_topic(await verify_in_process(on_blue, on_green, VerifyRequest.from_bytes(request.to_bytes())))
+    assert (found.verdict, found.source_messages, found.notes) == (Verdict.EQUAL, 10 * COUNT, ())
+    assert found.engine == "entry, because an entry of the source holds 7.0 messages on average"
+    assert found.proof["source"] == found.proof["target"]
 
 
 async def test_an_empty_replicated_topic_is_equal_although_green_has_messages_of_its_own(
@@ -327,8 +367,10 @@ async def test_a_message_that_was_never_replicated_is_missing(
         while not await _connected(on_blue, replicated):
             await asyncio.sleep(0.1)
     write(writers[0], replicated, MESSAGES[:3], batch=1)
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, the_difference(found).kind) == (Verdict.DIFFERENT, Kind.MISSING)
+    for engine in (EngineChoice.CLIENT, EngineChoice.ENTRY):
+        request = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=engine)
+        found = only_topic(await verify_in_process(on_blue, on_green, request))
+        assert (found.verdict, the_difference(found).kind) == (Verdict.DIFFERENT, Kind.MISSING)
 
 
 async def _without_replicator(admin: AdminClient, topic: TopicName) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pulsar
@@ -28,6 +29,7 @@ from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.causes import Cause
 from pulsar_fleet.verification.coverage import Coverage, Mode, Sample
 from pulsar_fleet.verification.differences import Kind
+from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.package import job_environment
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
@@ -278,8 +280,9 @@ async def test_a_window_compares_what_was_published_in_it(
     end = datetime.now(UTC)
     send(writers[0], replicated, numbered(5))
     coverage = Coverage.between(begin.isoformat(), end.isoformat())
-    found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage)
+    found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
     assert (found.verdict, found.messages) == (Verdict.EQUAL, 7)
+    assert only_topic(found).engine == "client, because a window is cut by the publish times of messages"
     assert found.restriction.startswith("of what was published from")
 
 
@@ -288,9 +291,11 @@ async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can
 ) -> None:
     send(writers[0], replicated, numbered(1500))
     coverage = Coverage(mode=Mode.SAMPLE, sample=Sample(one_in=20, probability=0.99))
-    found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage)
-    topic = only_topic(found)
-    assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
+    for engine in (EngineChoice.ENTRY, EngineChoice.AUTO):
+        found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=engine)
+        topic = only_topic(found)
+        assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
+    assert topic.engine == "client, because an entry of the source holds 1.0 messages on average"
     assert found.restriction.endswith("a difference in 1 of 20 messages of a topic with probability 0.99")
 
 
@@ -304,17 +309,26 @@ async def test_copies_that_no_replicator_made_have_no_windows_and_samples(
     assert (found.verdict, "compares only what geo-replication copied" in found.reason) == (Verdict.INCONCLUSIVE, True)
 
 
+async def prove(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    name: NamespaceName,
+    number: int,
+    coverage: Coverage | None = None,
+    engine: EngineChoice = EngineChoice.AUTO,
+) -> TopicVerdict:
+    """Verify as the run of this number, and record it."""
+    run = Run.open(f"verify/{number}")
+    found = await verify(on_blue, on_green, name, coverage=coverage, run=run, engine=engine)
+    record(run, found)
+    return only_topic(found)
+
+
 async def test_a_proof_continues_the_last_one_and_is_that_of_both(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers, records: Path
 ) -> None:
+    run = partial(prove, on_blue, on_green, replicated.namespace)
     since = Coverage(mode=Mode.INCREMENTAL)
-
-    async def run(number: int, coverage: Coverage | None = None) -> TopicVerdict:
-        here = Run.open(f"verify/{number}")
-        found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, run=here)
-        record(here, found)
-        return only_topic(found)
-
     send(writers[0], replicated, numbered(10))
     with pytest.raises(Rejected, match="run mode 'full' first"):
         await run(1, since)
@@ -330,6 +344,22 @@ async def test_a_proof_continues_the_last_one_and_is_that_of_both(
     await trim(on_blue, replicated)
     gone = await run(7, since)
     assert (gone.verdict, "whose ledger was removed since" in gone.reason) == (Verdict.INCONCLUSIVE, True)
+
+
+async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
+    on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers, records: Path
+) -> None:
+    run = partial(prove, on_blue, on_green, replicated.namespace)
+    since = Coverage(mode=Mode.INCREMENTAL)
+    send(writers[0], replicated, numbered(40), batching_enabled=True, batching_max_messages=4)
+    await run(1, engine=EngineChoice.ENTRY)
+    send(writers[0], replicated, numbered(20), batching_enabled=True, batching_max_messages=4)
+    second, whole = await run(2, since), await run(3, engine=EngineChoice.ENTRY)
+    assert (second.source_messages, second.engine) == (20, "entry, as in run verify/1, which it continues")
+    assert (second.proof, second.bounds) == (whole.proof, whole.bounds)
+    by_message = await run(4, since, EngineChoice.CLIENT)
+    assert (by_message.verdict, by_message.source_messages) == (Verdict.EQUAL, 60)
+    assert by_message.notes == ("compared as a whole: no earlier run proved it equal with engine 'client'",)
 
 
 # A killed comparison goes on.

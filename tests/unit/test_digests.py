@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_fleet.reading.digests import (
@@ -110,6 +110,7 @@ def test_text_outside_ascii_is_encoded() -> None:
     assert hashed(Message(key="é")) != hashed(Message(key="\\xe9"))
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 100), max_size=5))
 def test_ranges_add_up_to_the_same_topic_wherever_it_is_cut(cuts: list[int]) -> None:
     assert summed(MESSAGES, *sorted(cuts)) == summed(MESSAGES)
@@ -153,6 +154,24 @@ def test_two_neighbours_in_the_wrong_order_show_in_the_order_digest_alone() -> N
 def test_a_shuffled_copy_holds_the_same_messages() -> None:
     shuffled = random.Random(1).sample(MESSAGES, len(MESSAGES))
     assert summed(shuffled).all == summed(MESSAGES).all
+
+
+def entries(sizes: Sequence[int], *cuts: int) -> TopicDigest:
+    """The digest of entries that hold so many messages each, read in several ranges."""
+    edges = [0, *cuts, len(sizes)]
+    rows: list[DigestRow] = []
+    for index, (begin, end) in enumerate(pairwise(edges)):
+        digester = RangeDigester(16)
+        digester.add(MESSAGES[begin:end], sizes[begin:end])
+        rows += digester.rows(0, index)
+    return TopicDigest.fold(rows)
+
+
+def test_entries_count_as_many_as_they_hold_and_add_up_wherever_they_are_cut() -> None:
+    sizes = [1 + number % 7 for number in range(100)]
+    assert entries(sizes).all.count == sum(sizes)
+    assert entries(sizes, 30, 64) == entries(sizes)
+    assert entries([1] * 100) == summed(MESSAGES)
 
 
 def test_a_range_that_could_not_be_read_leaves_its_reason() -> None:

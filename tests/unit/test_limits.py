@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.checkpoints import Checkpoints
 from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, Sums, TopicDigest
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.limits import Throttle
-from pulsar_fleet.reading.ranges import LOOK_BACK, TopicBounds, cut
+from pulsar_fleet.reading.limits import Throttle, Throttled
+from pulsar_fleet.reading.ranges import LOOK_BACK, EngineName, Range, TopicBounds, cut
 from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.stored_entry import StoredEntry
 
 
 class Time:
@@ -45,6 +47,25 @@ def test_a_throttle_does_not_hold_up_who_stays_below_its_rate() -> None:
         before = time.now
         time.now += 0.1
     assert time.now == pytest.approx(before + 0.1)
+
+
+class Stored:
+    """An engine that gives what it was given."""
+
+    def __init__(self, *lists: list[StoredEntry]) -> None:
+        self._lists = lists
+
+    def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
+        yield from self._lists
+
+
+def test_whole_entries_are_read_as_slowly_as_messages() -> None:
+    time = Time()
+    entries = [StoredEntry(5, number, 0, 7, 500, b"0" * 16) for number in range(4)]
+    throttled = Throttled(Stored(entries[:2], entries[2:]), Throttle(1000, clock=lambda: time.now, sleep=time.sleep))
+    wanted = Range(0, 0, "t", Position(5, 0), Position(5, 3), 4, True, engine=EngineName.ENTRY)
+    assert list(throttled.read(wanted)) == [entries[:2], entries[2:]]
+    assert time.now == pytest.approx(1.75)
 
 
 @pytest.fixture(params=["file", "memory"])

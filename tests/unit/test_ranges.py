@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.ranges import Range, TopicBounds, cut, group, unread_entries
+from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, compacted_range, cut, group, unread_entries
 from pulsar_fleet.reading.source_positions import Ledgers
 
 TOPIC = "persistent://acme/orders/events"
@@ -95,4 +98,14 @@ def test_unread_entries_is_never_more_than_what_is_left() -> None:
 def test_bounds_and_ranges_survive_json() -> None:
     whole = bounds((5, 3), (8, 4))
     assert TopicBounds.from_json(whole.to_json()) == whole
-    assert [Range.from_json(one.to_json()) for one in ranges(whole, 2)] == ranges(whole, 2)
+    (compacted,) = compacted_range(whole, pair=3, publish_time=False)
+    entries = cut(
+        replace(whole, terminated=True), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY
+    )
+    every = [*ranges(whole, 2), compacted, *entries, replace(ranges(whole, 2)[1], limited=True)]
+    assert [Range.from_json(json.loads(json.dumps(one.to_json()))) for one in every] == every
+
+
+def test_whole_entries_are_compared_as_they_lie_and_nothing_before_them_is_read() -> None:
+    found = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
+    assert {(one.lookback, one.limited) for one in found} == {(None, False)}

@@ -43,9 +43,23 @@ def write_tables(repository: Path) -> None:
 def _kind(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
-    if schema.get("type") == "integer":
-        return f"{schema.get('minimum', '')} to {schema.get('maximum', '')}"
-    return {"array": "list of texts", "boolean": "yes or no"}.get(str(schema.get("type")), "text")
+    types: Any = schema.get("type")
+    optional = isinstance(types, list)
+    kind = next(each for each in types if each != "null") if optional else types
+    if kind in ("integer", "number"):
+        found = _number(schema, "whole number" if kind == "integer" else "number")
+    else:
+        found = {"array": "list of texts", "boolean": "yes or no"}.get(str(kind), "text")
+    return f"{found} or nothing" if optional else found
+
+
+def _number(schema: dict[str, Any], kind: str) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if "exclusiveMinimum" in schema and "exclusiveMaximum" in schema:
+        return f"{kind} between {schema['exclusiveMinimum']} and {schema['exclusiveMaximum']}"
+    return f"{kind} from {low} on" if low is not None else kind
 
 
 if __name__ == "__main__":

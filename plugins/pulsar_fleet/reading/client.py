@@ -22,6 +22,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
+from pulsar_fleet.reading.message_ids import is_last, position_of
 from pulsar_fleet.reading.ranges import Range, unread_entries
 
 LOOK_EVERY = 64
@@ -33,7 +34,6 @@ QUIET_SECONDS = 2.0
 STALL_SECONDS = 30.0
 QUEUE = 1000
 OPERATION_TIMEOUT_SECONDS = 30
-_BATCH_SIZE_FIELD = 6
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
     (pulsar.TopicNotFound, Missing, "does not exist"),
@@ -135,7 +135,7 @@ class ClientEngine:
             if batch:
                 before = self._in_order(wanted, before, batch)
                 yield batch
-            if ended or _is_last(batch[-1], wanted):
+            if ended or is_last(batch[-1], wanted):
                 return
             count = min(LOOK_EVERY, max(1, unread_entries(wanted, before)))
 
@@ -234,43 +234,5 @@ def _authentication(connection: ClusterConnection) -> pulsar.Authentication | No
     return pulsar.AuthenticationToken(connection.token) if connection.token else None
 
 
-def position_of(message: Any) -> Position:
-    """Where a message lies."""
-    found = message.message_id()
-    return Position(found.ledger_id(), found.entry_id())
-
-
 def _inside(wanted: Range, batch: list[Any]) -> list[Any]:
     return batch if position_of(batch[0]) >= wanted.first else [m for m in batch if position_of(m) >= wanted.first]
-
-
-def _is_last(message: Any, wanted: Range) -> bool:
-    """Whether nothing of the range follows: its last entry, and of a batch the last message."""
-    found = message.message_id()
-    if Position(found.ledger_id(), found.entry_id()) < wanted.last:
-        return False
-    return bool(found.batch_index() + 1 >= batch_size(found.serialize()))
-
-
-def batch_size(serialized_id: bytes) -> int:
-    """Number of messages in the entry, 0 without a batch; only the serialized id (a protobuf) tells it in Python."""
-    index = 0
-    while index < len(serialized_id):
-        tag, index = _varint(serialized_id, index)
-        value, index = _varint(serialized_id, index)
-        if tag & 7 == 2:
-            index += value
-        elif tag >> 3 == _BATCH_SIZE_FIELD:
-            return value
-    return 0
-
-
-def _varint(data: bytes, index: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[index]
-        index += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, index

@@ -71,7 +71,7 @@ def bucket_of(content: bytes, buckets: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A multiset of messages: how many, and the four lane sums of their hashes."""
+    """A multiset of messages: how many, and the four lane sums of their hashes or of those of their entries."""
 
     count: int = 0
     lanes: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -137,7 +137,7 @@ class TopicDigest:
     def to_json(self) -> JsonObject:
         """The proof that goes into evidence: counts and sums of the whole, in hexadecimal."""
         lanes = "".join(f"{lane % _WORD:016x}" for lane in self.all.lanes)
-        return {"encoding": ENCODING_VERSION, "messages": self.all.count, "sums": lanes, "order": f"{self.order:016x}"}
+        return {"messages": self.all.count, "sums": lanes, "order": f"{self.order:016x}"}
 
 
 def differing_buckets(left: TopicDigest, right: TopicDigest) -> frozenset[int]:
@@ -155,14 +155,18 @@ class RangeDigester:
         self._order = 0
         self._seen = 0
 
-    def add(self, digests: Sequence[bytes]) -> None:
-        """Add messages that follow those added before."""
+    def add(self, digests: Sequence[bytes], sizes: Sequence[int] | None = None) -> None:
+        """Add messages that follow those added before, or entries that hold `sizes` messages each.
+
+        An entry counts as many as it has messages, and its place in the order is that of its first one.
+        """
         words = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+        counts = np.ones(len(words), np.int64) if sizes is None else np.asarray(sizes, np.int64)
         numbers = ((words[:, 0] & np.uint64(0xFFFF)) % np.uint64(len(self._counts))).astype(np.int64)
-        ordinals = np.arange(self._seen + 1, self._seen + len(words) + 1, dtype=np.uint64)
+        ordinals = (np.cumsum(counts) - counts + self._seen + 1).astype(np.uint64)
         self._order = (self._order + int(np.add.reduce(ordinals * words[:, 0], dtype=np.uint64))) % _WORD
-        self._seen += len(words)
-        np.add.at(self._counts, numbers, 1)
+        self._seen += int(counts.sum())
+        np.add.at(self._counts, numbers, counts)
         lanes = (words[:, 0] & _LOW, words[:, 0] >> _HALF, words[:, 1] & _LOW, words[:, 1] >> _HALF)
         for total, lane in zip(self._lanes, lanes, strict=True):
             np.add.at(total, numbers, lane.astype(np.int64))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pulsar_fleet.reading.passes import Engine
-from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.ranges import EngineName, Range
 
 BURST_SECONDS = 0.25
 MESSAGE_BYTES = 64
@@ -59,7 +59,7 @@ class Throttle:
 
 
 class Throttled:
-    """An engine that waits; the client behind it stops asking the broker when its queue is full."""
+    """An engine that waits; the one behind it stops asking the broker when what it holds ready is not taken."""
 
     def __init__(self, engine: Engine, throttle: Throttle) -> None:
         self._engine = engine
@@ -67,13 +67,22 @@ class Throttled:
 
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """As the engine, but no faster than the throttle lets it."""
-        for messages in self._engine.read(wanted):
-            yield messages
-            self._throttle.spend(sum(len(message.data()) + MESSAGE_BYTES for message in messages))
+        size = _entry_bytes if wanted.engine is EngineName.ENTRY else _message_bytes
+        for found in self._engine.read(wanted):
+            yield found
+            self._throttle.spend(sum(size(each) for each in found))
+
+
+def _entry_bytes(entry: Any) -> int:
+    return int(entry.size)
+
+
+def _message_bytes(message: Any) -> int:
+    return len(message.data()) + MESSAGE_BYTES
 
 
 class Windowed:
-    """An engine that leaves out what was published before or after a window."""
+    """An engine of messages that leaves out what was published before or after a window."""
 
     def __init__(self, engine: Engine, begin: int, end: int) -> None:
         self._engine = engine

@@ -13,7 +13,7 @@ import xxhash
 from pulsar_fleet.cluster.errors import FleetError, Transient
 from pulsar_fleet.reading.chunks import reaching_back
 from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
-from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.ranges import EngineName, Range
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +22,13 @@ Kept = TypeVar("Kept")
 
 
 class Engine(Protocol):
-    """A way to read stored messages."""
+    """A way to read what is stored."""
 
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
-        """All messages of the range in order, in lists; each is a `StoredMessage` with an id and a producer's name."""
+        """All of the range in order, in lists: messages, or for a range of `EngineName.ENTRY` entries.
+
+        A message is a `StoredMessage` with an id and a producer's name, an entry is a `StoredEntry`.
+        """
         ...
 
 
@@ -73,6 +76,10 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
 
 def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
     digester = RangeDigester(buckets)
+    if wanted.engine is EngineName.ENTRY:
+        for entries in engine.read(wanted):
+            digester.add([entry.digest for entry in entries], [entry.messages for entry in entries])
+        return digester.rows(wanted.pair, wanted.index)
     waiting: list[bytes] = []
     for digests in _digests(engine, wanted):
         waiting.extend(digests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from typing import Self
 
@@ -18,6 +19,15 @@ EARLIEST = Position(-1, -1)
 
 LOOK_BACK = 1_000
 """Entries before a range among which the beginning of a message in chunks is looked for."""
+
+
+class EngineName(StrEnum):
+    """Who reads a range; both sides of a pair are read by the same, because their digests are not of one kind."""
+
+    CLIENT = "client"
+    """pulsar-client, message by message: for every copy."""
+    ENTRY = "entry"
+    """Whole entries as they are stored: for copies that geo-replication made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +100,9 @@ class Range:
     :param final: it is the last entry of a terminated topic, and nothing else.
     :param compacted: it is the latest value of each key, from the compacted topic's beginning to `last`.
     :param lookback: an earlier entry from which a message in chunks that ends in the range may have begun; None where
-        nothing of what is compared lies before.
+        nothing of what is compared lies before, or where entries are read and not messages.
     :param limited: entries before `lookback` are compared too.
+    :param engine: who reads it.
     :param start: where the reading begins, if not at `first`.
     """
 
@@ -106,6 +117,7 @@ class Range:
     compacted: bool = False
     lookback: Position | None = None
     limited: bool = False
+    engine: EngineName = EngineName.CLIENT
     start: Position | None = None
 
     @property
@@ -120,22 +132,44 @@ class Range:
     def to_json(self) -> Json:
         """As a short JSON list: a task may hold thousands."""
         ends = [self.first.ledger, self.first.entry, self.last.ledger, self.last.entry]
-        back = [self.lookback.ledger, self.lookback.entry] if self.lookback else None
-        flags = [self.publish_time, self.final, self.compacted, back, self.limited]
-        return [self.pair, self.index, self.topic, *ends, self.entries, *flags]
+        back = [self.lookback.ledger, self.lookback.entry] if self.lookback else []
+        said = {
+            "p": self.publish_time,
+            "f": self.final,
+            "c": self.compacted,
+            "l": self.limited,
+            "e": self.engine is EngineName.ENTRY,
+        }
+        flags = "".join(letter for letter, holds in said.items() if holds)
+        return [self.pair, self.index, self.topic, *ends, self.entries, flags, *back]
 
     @classmethod
     def from_json(cls, found: Json) -> Self:
         """Read what `to_json` wrote."""
-        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, *flags = found
-        publish_time, final, compacted, back, limited = flags
-        first, last = Position(ledger, entry), Position(last_ledger, last_entry)
-        lookback = Position(*back) if back else None
-        return cls(pair, index, topic, first, last, entries, publish_time, final, compacted, lookback, limited)
+        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, flags, *back = found
+        return cls(
+            pair,
+            index,
+            topic,
+            Position(ledger, entry),
+            Position(last_ledger, last_entry),
+            entries,
+            publish_time="p" in flags,
+            final="f" in flags,
+            compacted="c" in flags,
+            lookback=Position(*back) if back else None,
+            limited="l" in flags,
+            engine=EngineName.ENTRY if "e" in flags else EngineName.CLIENT,
+        )
 
 
 def cut(
-    bounds: TopicBounds, *, pair: int, publish_time: bool, entries_per_range: int = ENTRIES_PER_RANGE
+    bounds: TopicBounds,
+    *,
+    pair: int,
+    publish_time: bool,
+    entries_per_range: int = ENTRIES_PER_RANGE,
+    engine: EngineName = EngineName.CLIENT,
 ) -> Iterator[Range]:
     """Cut what is read of one topic into ranges, in topic order; none for a topic without entries.
 
@@ -149,7 +183,8 @@ def cut(
         if bounds.terminated and end == len(bounds.ledgers) and edges[-2] < end - 1:
             edges.insert(-1, end - 1)
         for first, behind in pairwise(edges):
-            back = max(begin, first - LOOK_BACK)
+            # An entry is compared as it lies there: also one that is a chunk of a message.
+            back = first if engine is EngineName.ENTRY else max(begin, first - LOOK_BACK)
             yield Range(
                 pair,
                 index,
@@ -159,8 +194,9 @@ def cut(
                 behind - first,
                 publish_time,
                 final=bounds.terminated and behind == len(bounds.ledgers),
-                lookback=bounds.ledgers.at(back) if first > begin else None,
-                limited=back > begin,
+                lookback=bounds.ledgers.at(back) if back < first else None,
+                limited=begin < back < first,
+                engine=engine,
             )
             index += 1
 

@@ -26,7 +26,7 @@ from pulsar_fleet.reading.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.cluster.connection import ClusterConnection
-    from pulsar_fleet.reading.client import ClientEngine
+    from pulsar_fleet.reading.engines import Engines
     from pulsar_fleet.reading.passes import Engine
 
 ROW_COLUMNS = pa.schema(
@@ -95,7 +95,7 @@ class PulsarReader(DataSourceReader):
         while chunk := list(islice(rows, _ROWS_PER_BATCH)):
             yield pa.RecordBatch.from_pylist(chunk, schema=columns)
 
-    def _limited(self, engine: ClientEngine) -> Engine:
+    def _limited(self, engine: Engine) -> Engine:
         from pulsar_fleet.reading.limits import Limits
 
         return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
@@ -119,14 +119,14 @@ class PulsarReader(DataSourceReader):
                 yield {**asdict(message), "side": side}
 
 
-_engines: dict[tuple[int, ClusterConnection], ClientEngine] = {}
+_engines: dict[tuple[int, ClusterConnection], Engines] = {}
 
 
-def _engine(connection: ClusterConnection) -> ClientEngine:
-    """One client per worker process; Spark forks its workers, and a client's threads do not survive a fork."""
-    from pulsar_fleet.reading.client import ClientEngine
+def _engine(connection: ClusterConnection) -> Engines:
+    """One of each kind per worker process; Spark forks its workers, and a client's threads do not survive a fork."""
+    from pulsar_fleet.reading.engines import Engines
 
     key = (os.getpid(), connection)
     if key not in _engines:
-        _engines[key] = ClientEngine(connection)
+        _engines[key] = Engines(connection)
     return _engines[key]

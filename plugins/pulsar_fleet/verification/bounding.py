@@ -34,12 +34,14 @@ class Scope:
     :param replicates: whether the source's policies name the target.
     :param keeps_all: whether the target's retention never removes anything.
     :param earlier: what `Pair.earlier` is to be, by topic; only in mode `incremental`.
+    :param unproven: why a topic is not among them.
     """
 
     name: NamespaceName
     replicates: bool
     keeps_all: bool
     earlier: Dictionary[str, JsonObject] = field(default_factory=dict)
+    unproven: str = ""
 
 
 class Bounder:
@@ -107,7 +109,7 @@ class Bounder:
     def _continued(self, scope: Scope, topic: TopicName, whole: TopicBounds) -> tuple[TopicBounds, tuple[str, ...]]:
         earlier = scope.earlier.get(str(topic))
         if earlier is None:
-            return whole, ("compared as a whole: no earlier run proved it equal",)
+            return whole, (f"compared as a whole: {scope.unproven}",)
         end = Position.parse(earlier["ends"]["source"])
         if end.ledger not in dict(whole.ledgers.runs):
             raise Unprovable(

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pulsar_fleet.cluster.errors import FleetError, Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.reading.digests import ENCODING_VERSION
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.ledger import Ledger
-from pulsar_fleet.verification.verdict import NONE_READ, TopicVerdict, Verdict, Verification
+from pulsar_fleet.verification.verdict import ENCODINGS, NONE_READ, TopicVerdict, Verdict, Verification
 
 
 def continuable(found: Verification, source: str, target: str) -> dict[str, TopicVerdict]:
@@ -22,11 +21,16 @@ def continuable(found: Verification, source: str, target: str) -> dict[str, Topi
         topic.topic: topic
         for namespace in found.namespaces
         for topic in namespace.topics
-        if topic.verdict is Verdict.EQUAL
-        and topic.proof[Side.SOURCE]["encoding"] == ENCODING_VERSION
-        and topic.proof.get("compacted") is False
-        and NONE_READ not in topic.bounds.values()
+        if topic.verdict is Verdict.EQUAL and _is_continuable(topic)
     }
+
+
+def _is_continuable(topic: TopicVerdict) -> bool:
+    """Whether its digests are of all from the beginning on, made as an engine of this release makes them."""
+    made = (topic.proof[Side.SOURCE].get("engine"), topic.proof[Side.SOURCE].get("encoding"))
+    ours = [(engine.value, encoding) for engine, encoding in ENCODINGS.items()]
+    as_a_whole = topic.proof.get("compacted") is False and not topic.proof.get("after")
+    return made in ours and as_a_whole and NONE_READ not in topic.bounds.values()
 
 
 def earlier_proofs(
@@ -57,6 +61,7 @@ def _as_earlier(run_id: str, verdict: TopicVerdict) -> JsonObject:
     return {
         "run": run_id,
         "publish_time": verdict.proof["publish_time"],
+        "engine": verdict.proof[Side.SOURCE]["engine"],
         "bounds": dict(verdict.bounds),
         "ends": {side.value: verdict.bounds[side].partition("–")[2] for side in Side},
         "proof": {side.value: verdict.proof[side] for side in Side},

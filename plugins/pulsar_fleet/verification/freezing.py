@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.verification.bounding import Bounder, Scope, Unprovable
 from pulsar_fleet.verification.coverage import Coverage
+from pulsar_fleet.verification.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
 
 TOPICS_AT_ONCE = 8
@@ -23,6 +24,7 @@ EarlierProofs = Callable[[NamespaceName, str, str], Dictionary[str, JsonObject]]
 class Freezer:
     """Freezes bounds between two clusters.
 
+    :param engine: who reads, or `auto` to measure it for each topic.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     :param earlier: for mode `incremental`: what was proven before, by namespace and names of the clusters.
     """
@@ -35,6 +37,7 @@ class Freezer:
         mapping: Mapping,
         coverage: Coverage | None = None,
         earlier: EarlierProofs | None = None,
+        engine: EngineChoice = EngineChoice.AUTO,
         catch_up_seconds: float = 30.0,
     ) -> None:
         self._source = source
@@ -42,6 +45,7 @@ class Freezer:
         self._mapping = mapping
         self._coverage = coverage or Coverage()
         self._earlier = earlier
+        self._engine = engine
         self._catch_up_seconds = catch_up_seconds
         self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
@@ -71,7 +75,8 @@ class Freezer:
                 return [Problem(str(name), str(name), different, f"there is no such namespace on {cluster}")]
         replicates = self._names[1] in (here or {}).get("replication_clusters", ())
         earlier = self._earlier(name, *self._names) if self._earlier else {}
-        scope = Scope(name, replicates, _keeps_all(there or {}), earlier)
+        continued = {topic: each for topic, each in earlier.items() if may_continue(each, self._engine)}
+        scope = Scope(name, replicates, _keeps_all(there or {}), continued, self._unproven)
         bounder = Bounder(
             self._source,
             self._target,
@@ -85,6 +90,11 @@ class Freezer:
             return [Problem(str(name), str(name), False, f"{self._names[0]} holds no persistent topic in it")]
         frozen = list(await asyncio.gather(*(self._topic(bounder, scope, topic) for topic in sorted(held & copied))))
         return [*frozen, *self._only_on_one_side(scope, held, copied)]
+
+    @property
+    def _unproven(self) -> str:
+        by = "" if self._engine is EngineChoice.AUTO else f" with engine {self._engine.value!r}"
+        return f"no earlier run proved it equal{by}"
 
     async def _topics(self, admin: AdminClient, name: NamespaceName) -> set[TopicName]:
         return {topic for topic in await admin.topics(name) if topic.persistent and not topic.is_system}
@@ -102,7 +112,8 @@ class Freezer:
         async with self._room:
             try:
                 await self._refuse_open_transactions(topic)
-                return await bounder.pair(scope, topic)
+                pair = await bounder.pair(scope, topic)
+                return await choose_engine(self._source, pair, self._engine, self._coverage.mode)
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)
 

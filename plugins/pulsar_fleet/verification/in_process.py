@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from pulsar_fleet.reading.checkpoints import Checkpoints, sum_up_group
@@ -32,17 +32,17 @@ class InProcess:
         self._checkpoints = checkpoints
         self._progress = progress
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
-        """Digest rows of all pairs, per side."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Iterable[DigestRow]]:
+        """Digest rows of these pairs, per side."""
         found: dict[Side, list[DigestRow]] = {side: [] for side in Side}
-        done = 0
-        for side in Side:
-            engine = self._engine(request, side)
-            for group in request.groups(side):
-                found[side].extend(sum_up_group(engine, side, group, request.buckets, self._checkpoints))
-                done += sum(wanted.entries for wanted in group)
-                if self._progress:
-                    self._progress(done, request.entries)
+        groups = [(side, group) for side in Side for group in request.groups(side, pairs)]
+        done, entries = 0, sum(wanted.entries for _, group in groups for wanted in group)
+        engines = {side: self._engine(request, side) for side in Side}
+        for side, group in groups:
+            found[side].extend(sum_up_group(engines[side], side, group, request.buckets, self._checkpoints))
+            done += sum(wanted.entries for wanted in group)
+            if self._progress:
+                self._progress(done, entries)
         return found
 
     def _engine(self, request: VerifyRequest, side: Side) -> Engine:

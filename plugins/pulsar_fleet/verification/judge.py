@@ -11,9 +11,10 @@ from typing import Protocol
 
 from pulsar_fleet.reading.digests import ALL, DigestRow, TopicDigest, differing_buckets
 from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.verification.differences import Kind, Mismatch, name_differences
 from pulsar_fleet.verification.ordering import Placed, find_disorder
-from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.request import Pair, VerifyRequest
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification, assemble, judge_topic
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,8 @@ class Mismatches:
 class Comparer(Protocol):
     """Who reads: Spark, or this process."""
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
-        """Digest rows of all pairs, per side."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Iterable[DigestRow]]:
+        """Digest rows of the pairs with the numbers `pairs`, per side."""
         ...
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
@@ -51,36 +52,82 @@ class Comparer(Protocol):
 
 
 def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
-    """Compare everything that the request names. Reading again gives the same as long as the bounds are still held."""
-    sums = comparer.sum_up(request)
-    source, target = (_fold(request, side, sums[side]) for side in Side)
+    """Compare everything that the request names. Reading again gives the same as long as the bounds are still held.
+
+    Where whole entries are not equal, the messages in them decide: the pair is read again, message by message.
+    """
+    count = len(request.pairs)
+    verdicts = _compare(request, comparer, range(count))
+    closer = [
+        number
+        for number, pair in enumerate(request.pairs)
+        if pair.engine is EngineName.ENTRY and verdicts[number].verdict is not Verdict.EQUAL
+    ]
+    if closer:
+        # Numbers of their own, the same in every try of this request: digests are kept and found by them.
+        by_message = (_by_message(*each) for each in zip(request.pairs, verdicts, strict=True))
+        again = replace(request, pairs=(*request.pairs, *by_message))
+        found = _compare(again, comparer, [count + number for number in closer])
+        for number, verdict in zip(closer, found, strict=True):
+            verdicts[number] = _after_entries(request.pairs[number], verdicts[number], verdict)
+    return assemble(request, verdicts)
+
+
+def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int]) -> list[TopicVerdict]:
+    """Verdicts of these pairs; differing messages are named where messages were read."""
+    sums = comparer.sum_up(request, numbers)
+    source, target = (_fold(request, side, numbers, sums[side]) for side in Side)
     nothing = TopicDigest()
     only: dict[int, frozenset[int]] = {}
-    verdicts: list[TopicVerdict] = []
-    for number, pair in enumerate(request.pairs):
-        here, there = source.get(number, nothing), target.get(number, nothing)
-        verdicts.append(judge_topic(pair, here, there))
-        if verdicts[-1].verdict is Verdict.DIFFERENT and (buckets := differing_buckets(here, there)):
+    verdicts: dict[int, TopicVerdict] = {}
+    for number in numbers:
+        pair, here, there = request.pairs[number], source.get(number, nothing), target.get(number, nothing)
+        verdicts[number] = judge_topic(pair, here, there)
+        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine is EngineName.CLIENT
+        if differs and (buckets := differing_buckets(here, there)):
             only[number] = buckets
     log.info("compared %d topics, %d differ in content", len(verdicts), len(only))
     found = comparer.mismatches(request, only) if only else {}
     for number in only:
         verdicts[number] = _named(verdicts[number], found.get(number), request.examples)
-    for number, verdict in enumerate(verdicts):
-        if verdict.reordered:
+    for number, verdict in verdicts.items():
+        if verdict.reordered and request.pairs[number].engine is EngineName.CLIENT:
             disorder = find_disorder(comparer.displaced(request, number))
             verdicts[number] = replace(verdict, reason=disorder.reason, differences=disorder.moves[: request.examples])
-    return assemble(request, verdicts)
+    return [verdicts[number] for number in numbers]
 
 
-def _fold(request: VerifyRequest, side: Side, rows: Iterable[DigestRow]) -> dict[int, TopicDigest]:
+def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
+    """The pair for the other engine; an earlier proof is of whole entries, so it cannot be continued."""
+    failed = f"because reading whole entries failed: {verdict.reason}"
+    reason = "because whole entries were not equal" if verdict.verdict is Verdict.DIFFERENT else failed
+    return replace(pair, engine=EngineName.CLIENT, engine_reason=reason, earlier=None)
+
+
+def _after_entries(pair: Pair, entries: TopicVerdict, found: TopicVerdict) -> TopicVerdict:
+    """What the messages say, beside what was found about the entries that hold them."""
+    if found.verdict is not Verdict.EQUAL:
+        return found
+    if entries.verdict is Verdict.DIFFERENT:
+        unlike = "the messages are equal, but they do not lie in equal entries: batches or their metadata differ"
+        found = replace(found, notes=(*found.notes, unlike))
+    if pair.earlier:
+        run = pair.earlier["run"]
+        alone = f"the digests are of what came after run {run} alone, so no run continues them; mode 'full' starts anew"
+        found = replace(found, notes=(*found.notes, alone), proof={**found.proof, "after": run})
+    return found
+
+
+def _fold(
+    request: VerifyRequest, side: Side, numbers: Sequence[int], rows: Iterable[DigestRow]
+) -> dict[int, TopicDigest]:
     """Digests by pair. A range of which nothing came is a problem: silence is not taken for an empty range."""
     by_pair: dict[int, list[DigestRow]] = defaultdict(list)
     heard: set[tuple[int, int]] = set()
     for row in rows:
         by_pair[row.pair].append(row)
         heard.add((row.pair, row.index))
-    for wanted in chain.from_iterable(request.groups(side)):
+    for wanted in chain.from_iterable(request.groups(side, numbers)):
         if (wanted.pair, wanted.index) not in heard:
             silent = f"nobody read its entries from {wanted.first} to {wanted.last}; verify again"
             by_pair[wanted.pair].append(DigestRow(wanted.pair, wanted.index, ALL, problem=silent))

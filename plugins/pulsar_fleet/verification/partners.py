@@ -132,8 +132,8 @@ class Partners:
     def _list(self, side: Side, name: str, pair: Pair, bounds: TopicBounds, numbers: EntryNumbers) -> Listing:
         import numpy as np
 
-        from pulsar_fleet.reading.client import position_of
         from pulsar_fleet.reading.digests import digest
+        from pulsar_fleet.reading.message_ids import position_of
 
         contents: list[bytes] = []
         entries = array("q")

@@ -14,7 +14,15 @@ from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.reading.digests import BUCKETS
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.ranges import ENTRIES_PER_RANGE, Range, TopicBounds, compacted_range, cut, group
+from pulsar_fleet.reading.ranges import (
+    ENTRIES_PER_RANGE,
+    EngineName,
+    Range,
+    TopicBounds,
+    compacted_range,
+    cut,
+    group,
+)
 from pulsar_fleet.verification.coverage import Coverage
 
 SCHEMA_VERSION = 2
@@ -52,7 +60,9 @@ class Pair:
     :param publish_time: whether publish times must be equal too.
     :param notes: what a reader of the verdict has to know, such as a beginning that retention has removed.
     :param compacted: only the latest value of each key is compared.
-    :param earlier: the proof of what came before the bounds, which the new one continues; as `TopicVerdict.proof`.
+    :param earlier: the proof of what came before the bounds, by the same engine, which the new one continues; see
+        `composing.earlier_proofs`.
+    :param engine: who reads both sides; `engine_reason` says why, as the end of a sentence.
     """
 
     topic: str
@@ -62,6 +72,8 @@ class Pair:
     notes: tuple[str, ...] = ()
     compacted: bool = False
     earlier: JsonObject | None = None
+    engine: EngineName = EngineName.CLIENT
+    engine_reason: str = ""
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one side."""
@@ -131,6 +143,7 @@ class VerifyRequest:
                 pair=number,
                 publish_time=pair.publish_time,
                 entries_per_range=self.entries_per_range,
+                engine=pair.engine,
             )
         )
 
@@ -192,10 +205,21 @@ def _pair_json(pair: Pair) -> JsonObject:
         "notes": pair.notes,
         "compacted": pair.compacted,
         "earlier": pair.earlier,
+        "engine": [pair.engine, pair.engine_reason],
     }
 
 
 def _pair_from(found: JsonObject) -> Pair:
     source, target = TopicBounds.from_json(found["source"]), TopicBounds.from_json(found["target"])
-    notes, compacted = tuple(found["notes"]), bool(found["compacted"])
-    return Pair(str(found["topic"]), source, target, bool(found["publish_time"]), notes, compacted, found["earlier"])
+    engine, reason = found["engine"]
+    return Pair(
+        str(found["topic"]),
+        source,
+        target,
+        bool(found["publish_time"]),
+        tuple(found["notes"]),
+        compacted=bool(found["compacted"]),
+        earlier=found["earlier"],
+        engine=EngineName(engine),
+        engine_reason=str(reason),
+    )

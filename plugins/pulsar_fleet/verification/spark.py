@@ -48,17 +48,21 @@ class InSpark:
         self._session = session
         self._checkpoints = checkpoints
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Sequence[DigestRow]]:
-        """Digest rows of all pairs, per side; what an earlier try of the same request finished is not read again."""
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Sequence[DigestRow]]:
+        """Digest rows of these pairs, per side; what an earlier try of the same request finished is not read again."""
         found: dict[Side, list[DigestRow]] = {}
         left: list[_Group] = []
         for side in Side:
             kept = self._checkpoints.load(side) if self._checkpoints else {}
-            found[side] = [row for rows in kept.values() for row in rows]
-            unread = ([each for each in group if (each.pair, each.index) not in kept] for group in request.groups(side))
-            left += [(side, group) for group in unread if group]
-            if kept:
-                log.info("%s: %d ranges were read before, they are not read again", side, len(kept))
+            found[side] = []
+            known = 0
+            for group in request.groups(side, pairs):
+                unread = [each for each in group if (each.pair, each.index) not in kept]
+                found[side] += [row for each in group for row in kept.get((each.pair, each.index), ())]
+                left += [(side, unread)] if unread else []
+                known += len(group) - len(unread)
+            if known:
+                log.info("%s: %d ranges were read before, they are not read again", side, known)
         options = {"checkpoints": self._checkpoints.uri} if self._checkpoints else {}
         for row in self._load(request, left, out="buckets", **options).collect() if left else ():
             found[Side(row["side"])].append(digest_row(row))

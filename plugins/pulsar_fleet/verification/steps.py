@@ -17,6 +17,7 @@ from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.composing import earlier_proofs
 from pulsar_fleet.verification.coverage import Coverage, Mode
+from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
 from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.rechecking import recheck
@@ -38,20 +39,22 @@ async def freeze_bounds(
     coverage: Coverage | None = None,
     run: Run | None = None,
     examples: int = 20,
+    engine: EngineChoice = EngineChoice.AUTO,
     max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
 
-    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty calls a topic.
+    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty-five calls a topic.
 
     :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
+    :param engine: who reads, where the mode leaves a choice.
     """
     earlier: EarlierProofs | None = None
     if coverage and coverage.mode is Mode.INCREMENTAL:
         if run is None:
             raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
         earlier = partial(earlier_proofs, run.ledger, run.artefacts)
-    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier)
+    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier, engine=engine)
     request = await freezer.freeze(namespaces)
     return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
 
@@ -64,7 +67,7 @@ async def verify_in_process(
     result_uri: str | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Read and compare here, message by message: for namespaces of up to about a million messages.
+    """Read and compare here: for namespaces of up to about a million messages.
 
     :param result_uri: beside it, finished ranges are kept: the same request again, after this process was killed, does
         not read them again. Without it none are kept.
@@ -117,12 +120,12 @@ def _judge_here(
 ) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
     from pulsar_fleet.reading.checkpoints import Checkpoints
-    from pulsar_fleet.reading.client import ClientEngine
+    from pulsar_fleet.reading.engines import Engines
     from pulsar_fleet.verification.in_process import InProcess
     from pulsar_fleet.verification.judge import judge
 
     checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
-    with ClientEngine(source.connection) as here, ClientEngine(target.connection) as there:
+    with Engines(source.connection) as here, Engines(target.connection) as there:
         found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints, progress))
     if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
         checkpoints.remove()

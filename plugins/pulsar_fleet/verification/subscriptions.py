@@ -41,12 +41,12 @@ async def compare_pairs(
     :param progress: takes how many topics are done, and of how many.
     """
     # Loads the pulsar client, which nothing that only plans needs.
-    from pulsar_fleet.reading.client import ClientEngine
+    from pulsar_fleet.reading.engines import Engines
 
     with ExitStack() as stack:
         engines = {
-            Side.SOURCE: stack.enter_context(ClientEngine(source.connection)),
-            Side.TARGET: stack.enter_context(ClientEngine(target.connection)),
+            Side.SOURCE: stack.enter_context(Engines(source.connection)),
+            Side.TARGET: stack.enter_context(Engines(target.connection)),
         }
         comparer = SubscriptionComparer(source, target, engines, request)
         room = asyncio.Semaphore(TOPICS_AT_ONCE)

@@ -10,13 +10,17 @@ from typing import Self
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.reading.digests import TopicDigest, differing_buckets
+from pulsar_fleet.reading.digests import ENCODING_VERSION, TopicDigest, differing_buckets
 from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.ranges import EngineName
+from pulsar_fleet.reading.stored_entry import ENTRY_ENCODING_VERSION
 from pulsar_fleet.verification.differences import Difference
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
 SCHEMA_VERSION = 2
 NONE_READ = "none"
+ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
+"""What an engine hashes; digests of the same engine and encoding can be put together."""
 
 
 class Verdict(StrEnum):
@@ -43,7 +47,9 @@ class TopicVerdict:
     :param differing: how many messages are missing, extra or altered; `differences` names the first of them.
     :param reordered: the same messages in another order.
     :param bounds: first and last position on each side, as text.
-    :param proof: digests of both sides, and what they are of.
+    :param proof: digests of both sides, which engine made them, and what they are of; `after` names the run whose proof
+        they come after and could not be put together with.
+    :param engine: who read both sides, and why.
     """
 
     topic: str
@@ -57,6 +63,7 @@ class TopicVerdict:
     notes: tuple[str, ...] = ()
     bounds: Mapping[str, str] = field(default_factory=dict)
     proof: Mapping[str, Json] = field(default_factory=dict)
+    engine: str = ""
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -165,12 +172,14 @@ def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVe
             "publish_time": pair.publish_time,
             "compacted": pair.compacted,
         },
+        engine=f"{pair.engine}, {pair.engine_reason}" if pair.engine_reason else pair.engine.value,
     )
 
 
 def _proof(pair: Pair, side: Side, found: TopicDigest) -> JsonObject:
     """The digest; where the pair continues an earlier proof, of all that was proven since the first one."""
-    return (found.following(pair.earlier["proof"][side]) if pair.earlier else found).to_json()
+    whole = found.following(pair.earlier["proof"][side]) if pair.earlier else found
+    return {"engine": pair.engine, "encoding": ENCODINGS[pair.engine], **whole.to_json()}
 
 
 def _bounds(pair: Pair, side: Side) -> str:

@@ -40,6 +40,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.verification import steps, subscription_steps
     from pulsar_fleet.verification.coverage import coverage_of
+    from pulsar_fleet.verification.engine_choice import EngineChoice
     from pulsar_fleet.verification.request import Mapping
 
     async def freeze() -> JsonObject:
@@ -55,6 +56,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
                 coverage=coverage_of(params),
                 run=run,
                 examples=params["examples"],
+                engine=EngineChoice(params["engine"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
         wanted, result = steps.hand_over(run, frozen)

@@ -1,0 +1,227 @@
+"""One connection to one broker: who we are, frames in and commands out.
+
+Not for several threads at once. Between two frames it may lie idle: a broker closes it after a minute of silence.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from itertools import count
+from typing import NamedTuple
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    FleetError,
+    Missing,
+    NotAllowed,
+    Transient,
+    Unauthenticated,
+)
+from pulsar_fleet.reading import wire_frames as wire
+from pulsar_fleet.reading.wire_address import BrokerAddress, open_socket
+from pulsar_fleet.reading.wire_frames import Command, Kind, ServerError
+
+BUFFER_BYTES = 1 << 20
+LARGEST_FRAME_BYTES = 256 << 20
+_SIZES = struct.Struct(">II").unpack_from
+
+_BY_CODE: dict[int, tuple[type[FleetError], str]] = {
+    ServerError.AUTHENTICATION: (
+        Unauthenticated,
+        "cannot be read, because our credentials are not accepted",
+    ),
+    ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
+    ServerError.TOPIC_NOT_FOUND: (Missing, "does not exist"),
+    ServerError.TOPIC_TERMINATED: (Conflict, "is closed or was moved"),
+}
+
+
+class ConnectionLost(Transient):
+    """The connection broke, or the broker no longer answers on it."""
+
+
+class Frame(NamedTuple):
+    """Where a frame lies in the connection's buffer, which holds it until the next one is asked for.
+
+    :param kind: number of its command.
+    :param begin: where its command begins; `end` where it ends, and `last` where the frame does.
+    """
+
+    kind: int
+    begin: int
+    end: int
+    last: int
+
+
+class WireConnection:
+    """Connects and introduces itself; an error says what to do.
+
+    :param broker_url: the broker behind a proxy that is meant, None when it is connected to itself.
+    :param timeout_seconds: for connecting, and for each answer.
+    :raises FleetError: `ConnectionLost`; `Denied` for a certificate that is not trusted, or when we are not known;
+        `Rejected` for credentials that cannot be read.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        who: ClusterConnection,
+        *,
+        broker_url: str | None = None,
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        self.address = address
+        self._who = who
+        self._timeout_seconds = timeout_seconds
+        self._ids = count(1)
+        self.buffer = bytearray(BUFFER_BYTES)
+        self._begin = self._end = 0
+        try:
+            self._socket = open_socket(address, who, timeout_seconds)
+        except OSError as error:
+            raise self._lost(f"cannot be connected to: {error}") from error
+        try:
+            self._introduce(broker_url)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket; a second call does nothing."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def next_id(self) -> int:
+        """A number for a request or a consumer that this connection has not seen."""
+        return next(self._ids)
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame."""
+        try:
+            self._socket.settimeout(self._timeout_seconds)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(f"took no more: {error}") from error
+
+    def next_frame(self, wait_seconds: float) -> Frame | None:
+        """The next frame that is not of the connection itself; None when nothing came for so long."""
+        while True:
+            begin, needed = self._begin, 8
+            if self._end - begin >= 8:
+                size, command = _SIZES(self.buffer, begin)
+                needed = size + 4
+                if self._end - begin >= needed:
+                    self._begin = begin + needed
+                    found = Frame(self.buffer[begin + 9], begin + 8, begin + 8 + command, begin + needed)
+                    if found.kind not in _OF_THE_CONNECTION:
+                        return found
+                    self._serve(found)
+                    continue
+            if begin + needed > len(self.buffer):
+                self._make_room(needed)
+            if not self._receive(wait_seconds):
+                return None
+
+    def command(self, frame: Frame) -> Command:
+        """Decode the command of a frame that was just given out."""
+        return wire.read_command(bytes(self.buffer[frame.begin : frame.end]))
+
+    def content(self, frame: Frame) -> memoryview:
+        """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
+        return memoryview(self.buffer)[frame.end : frame.last]
+
+    def ask(self, request: int, frame: bytes, *, about: str) -> Command:
+        """Send a request and wait for its answer; messages that come meanwhile are dropped.
+
+        :param about: the topic, for an error.
+        :raises FleetError: what the broker's refusal means.
+        """
+        self.send(frame)
+        while True:
+            found = self.next_frame(self._timeout_seconds)
+            if found is None:
+                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
+            if found.kind == Kind.MESSAGE:
+                continue
+            answer = self.command(found)
+            if answer.kind == Kind.ERROR and answer.number(1) == request:
+                raise self.refusal(answer.number(2), answer.text(3), about)
+            if answer.kind == Kind.TOPIC_MIGRATED:
+                raise self.moved(about)
+            if answer.kind in _REQUEST_FIELD and answer.number(_REQUEST_FIELD[answer.kind]) == request:
+                return answer
+
+    def refusal(self, code: int, message: str, about: str) -> FleetError:
+        """The error for a broker's code; what is not known may pass."""
+        raised, reason = _BY_CODE.get(code, (Transient, "could not be read"))
+        said = " ".join(message.split())[:300]
+        return raised(f"{about} {reason} on {self._who.name} ({self.address}): {said}.", cluster=self._who.name)
+
+    def moved(self, topic: str) -> Conflict:
+        """The error for a topic that answers elsewhere; it is never followed there, because another one is meant."""
+        return Conflict(
+            f"{topic} was moved to another cluster, and {self._who.name} no longer has it loaded: it cannot be read.",
+            cluster=self._who.name,
+        )
+
+    def _introduce(self, broker_url: str | None) -> None:
+        method, credentials = self._credentials()
+        self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
+        while True:
+            found = self.next_frame(self._timeout_seconds)
+            if found is None:
+                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
+            answer = self.command(found)
+            if answer.kind == Kind.CONNECTED:
+                return
+            if answer.kind == Kind.ERROR:
+                raise self.refusal(answer.number(2), answer.text(3), "The service")
+
+    def _credentials(self) -> tuple[str | None, bytes | None]:
+        if self._who.tls_certificate_file:
+            return "tls", None
+        token = self._who.read_token()
+        return ("token", token.encode()) if token else (None, None)
+
+    def _serve(self, found: Frame) -> None:
+        """Answer what the broker asks of the connection itself."""
+        if found.kind == Kind.PING:
+            self.send(wire.PONG)
+        elif found.kind == Kind.AUTH_CHALLENGE:
+            method, credentials = self._credentials()
+            self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
+
+    def _receive(self, wait_seconds: float) -> bool:
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        try:
+            self._socket.settimeout(wait_seconds)
+            received = self._socket.recv_into(memoryview(self.buffer)[self._end :])
+        except TimeoutError:
+            return False
+        except OSError as error:
+            raise self._lost(f"broke the connection: {error}") from error
+        if not received:
+            raise self._lost("closed the connection")
+        self._end += received
+        return True
+
+    def _make_room(self, size: int) -> None:
+        """Let a frame of `size` bytes fit behind what was given out, moving what is there to the front."""
+        if size > LARGEST_FRAME_BYTES:
+            raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
+        rest = self.buffer[self._begin : self._end]
+        if size > len(self.buffer):
+            self.buffer = bytearray(size + BUFFER_BYTES)
+        self.buffer[: len(rest)] = rest
+        self._begin, self._end = 0, len(rest)
+
+    def _lost(self, what: str) -> ConnectionLost:
+        return ConnectionLost(f"The broker {self.address} of {self._who.name} {what}.", cluster=self._who.name)
+
+
+_OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})
+_REQUEST_FIELD: dict[int, int] = {Kind.SUCCESS: 1, Kind.LOOKUP_RESPONSE: 4, Kind.GET_LAST_MESSAGE_ID_RESPONSE: 2}
+"""In which field an answer says to which request it belongs."""

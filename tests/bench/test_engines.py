@@ -1,0 +1,155 @@
+"""What reading costs by engine, in CPU-seconds of this process, beside bare loops that compare nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import statistics
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import pulsar
+import pytest
+from tests.bench.test_reading import make_topic, topic_bounds
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.reading import wire_frames as wire
+from pulsar_fleet.reading.client import open_client
+from pulsar_fleet.reading.digests import ALL, BUCKETS
+from pulsar_fleet.reading.engines import Engines
+from pulsar_fleet.reading.passes import sum_up
+from pulsar_fleet.reading.ranges import EngineName, Range, cut
+
+BATCH = 100
+ROUNDS = 3
+
+
+@pytest.mark.parametrize(("size", "messages"), [(100, 200_000), (1024, 200_000)])
+def test_engines(blue: ClusterConnection, new_namespace: Callable[[], NamespaceName], size: int, messages: int) -> None:
+    topic = TopicName(new_namespace(), "events")
+    asyncio.run(make_topic(blue, topic))
+    _fill(blue, topic, size, messages)
+    bounds = asyncio.run(topic_bounds(blue, topic))
+    (whole,) = cut(bounds, pair=0, publish_time=True, entries_per_range=messages)
+    readers: dict[str, Callable[[], int]] = {
+        "bytes": lambda: _bytes_alone(blue, whole, messages),
+        "frames": lambda: sum(count for _, _, count in _frames(blue, whole, messages)),
+        "entry": lambda: _digests(blue, replace(whole, engine=EngineName.ENTRY)),
+        "read_next": lambda: _bare(blue, topic, messages),
+        "client": lambda: _digests(blue, whole),
+    }
+    # In turns, so that what else runs on the machine hits all of them; the first round warms up.
+    found = [{name: _cost(read, messages) for name, read in readers.items()} for _ in range(ROUNDS + 1)][1:]
+    cost = {name: statistics.median(each[name] for each in found) for name in readers}
+    print(f"\n{messages:,} messages of {size} B, {BATCH} in an entry (CPU-s per million messages, median of {ROUNDS})")
+    for name, text in _LINES.items():
+        print(f"  {text:58s} {cost[name] / messages * 1e6:8.3f}")
+    print(f"  entry is {cost['client'] / cost['entry']:.1f} × client")
+    print(
+        f"  entry is {cost['frames'] / cost['entry']:.2f} of bare frames, {cost['bytes'] / cost['entry']:.2f} of bytes"
+    )
+    print(f"  client is {cost['read_next'] / cost['client']:.2f} of bare read_next")
+
+
+_LINES = {
+    "bytes": "socket alone: bytes received, frames counted by their size",
+    "frames": "bare frames: with the place and the messages of each",
+    "entry": "entry engine, digests and order",
+    "read_next": "pulsar-client, bare read_next(timeout)",
+    "client": "client engine, digests and order",
+}
+
+
+def _cost(read: Callable[[], int], messages: int) -> float:
+    began = time.process_time()
+    assert read() == messages
+    return time.process_time() - began
+
+
+def _digests(connection: ClusterConnection, wanted: Range) -> int:
+    with Engines(connection) as engines:
+        return sum(row.sums.count for row in sum_up(engines, wanted, BUCKETS) if row.bucket == ALL)
+
+
+def _bare(connection: ClusterConnection, topic: TopicName, messages: int) -> int:
+    client = open_client(connection)
+    reader = client.create_reader(str(topic), pulsar.MessageId.earliest)
+    for _ in range(messages):
+        reader.read_next(30_000)
+    client.close()
+    return messages
+
+
+def _bytes_alone(connection: ClusterConnection, wanted: Range, messages: int) -> int:
+    entries = sum(kind == wire.Kind.MESSAGE for kind, _, _ in _stream(connection, wanted, messages))
+    return messages if entries == wanted.entries else 0
+
+
+def _frames(connection: ClusterConnection, wanted: Range, messages: int) -> Iterator[tuple[int, int, int]]:
+    """Ledger, entry and number of messages, by the plain reading of every field; all that flow control needs."""
+    for kind, buffer, (begin, end) in _stream(connection, wanted, messages):
+        if kind == wire.Kind.MESSAGE:
+            command = wire.read_command(bytes(buffer[begin:end])).position(2)
+            at = end + (6 if buffer[end : end + 2] == b"\x0e\x01" else 0)
+            (size,) = struct.unpack_from(">I", buffer, at)
+            fields = dict(wire.read_fields(bytes(buffer[at + 4 : at + 4 + size]), 0, size))
+            count = fields.get(11, 1)
+            assert isinstance(count, int)
+            yield command.ledger, command.entry, count
+
+
+def _stream(
+    connection: ClusterConnection, wanted: Range, messages: int
+) -> Iterator[tuple[int, bytearray, tuple[int, int]]]:
+    """Kind of each frame, and where its command lies, until all entries came; permits are given for all at once."""
+    place = urlsplit(connection.require_service_url())
+    subscribe = wire.subscribe(2, 1, wanted.topic, f"bare-{uuid.uuid4().hex}", wanted.first)
+    with socket.create_connection((place.hostname, place.port)) as broker:
+        for frame in (
+            wire.connect(method=None, credentials=None, broker_url=None),
+            wire.lookup(1, wanted.topic, authoritative=False),
+            subscribe,
+        ):
+            broker.sendall(frame)
+            broker.recv(65_536)
+        broker.sendall(wire.flow(1, messages))
+        buffer, begin, end, entries = bytearray(1 << 20), 0, 0, 0
+        view = memoryview(buffer)
+        while entries < wanted.entries:
+            if begin == end:
+                begin = end = 0
+            elif len(buffer) - begin < 1 << 18:
+                rest = buffer[begin:end]
+                buffer[: len(rest)] = rest
+                begin, end = 0, len(rest)
+            end += broker.recv_into(view[end:])
+            while end - begin >= 8:
+                size, command = struct.unpack_from(">II", buffer, begin)
+                if end - begin < size + 4:
+                    break
+                kind = buffer[begin + 9]
+                entries += kind == wire.Kind.MESSAGE
+                yield kind, buffer, (begin + 8, begin + 8 + command)
+                begin += size + 4
+
+
+def _fill(connection: ClusterConnection, topic: TopicName, size: int, messages: int) -> None:
+    client = open_client(connection)
+    producer = client.create_producer(
+        str(topic),
+        batching_enabled=True,
+        batching_max_messages=BATCH,
+        batching_max_allowed_size_in_bytes=1 << 20,
+        batching_max_publish_delay_ms=10_000,
+        block_if_queue_full=True,
+    )
+    for number in range(messages):
+        payload = b"%016d" % number
+        producer.send_async(payload * (size // 16), None, partition_key=f"key-{number % 100}", properties={"n": "1"})
+    producer.flush()
+    client.close()
