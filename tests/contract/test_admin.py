@@ -40,7 +40,8 @@ from pulsar_fleet.reading import wire_frames
 from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.ranges import Range, TopicBounds, cut
-from pulsar_fleet.reading.wire_connection import BrokerAddress, WireConnection
+from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_connection import WireConnection
 from pulsar_fleet.sandbox import Cluster, Sandbox
 from pulsar_fleet.sandbox.ports import free_ports
 

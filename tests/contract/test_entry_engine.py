@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.passes import sum_up
 from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, cut
+from pulsar_fleet.reading.source import PulsarReader, RangeGroup, digest_row
 from pulsar_fleet.verification.engine_choice import messages_per_entry
 
 COUNT = 2400
@@ -185,6 +187,17 @@ def test_a_broker_that_does_not_answer_is_transient() -> None:
     wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True, engine=EngineName.ENTRY)
     with EntryEngine(NOWHERE, patience_seconds=0.3) as engine, pytest.raises(Transient, match="cannot be connected to"):
         places(engine, wanted)
+
+
+async def test_a_spark_task_reads_with_the_engine_that_its_ranges_name(
+    on_blue: AdminClient, topic: TopicName, blue: ClusterConnection, engine: EntryEngine
+) -> None:
+    whole = await ranges(on_blue, topic)
+    address = {"name": "blue", "admin_url": blue.admin_url, "service_url": blue.service_url}
+    task = PulsarReader({"clusters": json.dumps({"source": address}), "buckets": str(BUCKETS)})
+    group = RangeGroup("source", [wanted.to_json() for wanted in whole])
+    found = [digest_row(row) for batch in task.read(group) for row in batch.to_pylist()]
+    assert TopicDigest.fold(found) == digest(engine, whole)
 
 
 async def test_messages_per_entry_are_known_of_a_topic_that_was_just_loaded_too(

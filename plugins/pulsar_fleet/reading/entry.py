@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, Transient
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading import wire_frames as wire
 from pulsar_fleet.reading.ranges import Range, unread_entries
@@ -111,7 +111,10 @@ class EntryEngine:
         except BaseException:
             self.close()  # the broker ends the subscription with its connection
             raise
-        subscription.close()
+        try:
+            subscription.close()
+        except FleetError:
+            self.close()  # all was read; it cannot be asked for less than to forget us
 
 
 class _Subscription:
@@ -198,7 +201,8 @@ class _Subscription:
             ) from error
         self._at = (ledger, number)
         self._permits -= entry.messages
-        self._largest = max(self._largest, entry.messages)
+        if entry.messages > self._largest:
+            self._largest = entry.messages
         self._heard, self._asked = 0.0, False
         return entry
 

@@ -9,10 +9,8 @@ import socket
 import ssl
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple, Self
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
@@ -21,16 +19,16 @@ from pulsar_fleet.cluster.errors import (
     FleetError,
     Missing,
     NotAllowed,
-    Rejected,
     Transient,
     Unauthenticated,
 )
 from pulsar_fleet.reading import wire_frames as wire
+from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_credentials import credentials_of, tls_context
 from pulsar_fleet.reading.wire_frames import Command, Kind, ServerError
 
 BUFFER_BYTES = 1 << 20
 LARGEST_FRAME_BYTES = 256 << 20
-_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 _SIZES = struct.Struct(">II").unpack_from
 
 _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
@@ -46,27 +44,6 @@ _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
 
 class ConnectionLost(Transient):
     """The connection broke, or the broker no longer answers on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """Where one broker answers."""
-
-    host: str
-    port: int
-    tls: bool
-
-    @classmethod
-    def parse(cls, url: str) -> Self:
-        """Read `pulsar://host:port` or `pulsar+ssl://host:port`."""
-        parts = urlsplit(url)
-        if parts.scheme not in _PORTS or not parts.hostname:
-            raise Rejected(f"The broker address {url!r} is not usable: it must be pulsar://host:port.")
-        return cls(parts.hostname, parts.port or _PORTS[parts.scheme], parts.scheme == "pulsar+ssl")
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'pulsar+ssl' if self.tls else 'pulsar'}://{host}:{self.port}"
 
 
 class Frame(NamedTuple):
@@ -104,6 +81,7 @@ class WireConnection:
         self._timeout_seconds = timeout_seconds
         self._ids = count(1)
         self.buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self.buffer)
         self._begin = self._end = 0
         try:
             self._socket = self._open()
@@ -144,6 +122,8 @@ class WireConnection:
             begin, needed = self._begin, 8
             if self._end - begin >= 8:
                 size, command = _SIZES(self.buffer, begin)
+                if command + 4 > size or size > LARGEST_FRAME_BYTES:
+                    raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
                 needed = size + 4
                 if self._end - begin >= needed:
                     self._begin = begin + needed
@@ -163,7 +143,7 @@ class WireConnection:
 
     def content(self, frame: Frame) -> memoryview:
         """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
-        return memoryview(self.buffer)[frame.end : frame.last]
+        return self._view[frame.end : frame.last]
 
     def ask(self, request: int, frame: bytes, *, about: str) -> Command:
         """Send a request and wait for its answer; messages that come meanwhile are dropped.
@@ -205,13 +185,13 @@ class WireConnection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not self.address.tls:
                 return plain
-            return _tls_context(self._who).wrap_socket(plain, server_hostname=self.address.host)
+            return tls_context(self._who).wrap_socket(plain, server_hostname=self.address.host)
         except BaseException:
             plain.close()
             raise
 
     def _introduce(self, broker_url: str | None) -> None:
-        method, credentials = self._credentials()
+        method, credentials = credentials_of(self._who)
         self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
         while True:
             found = self.next_frame(self._timeout_seconds)
@@ -223,18 +203,12 @@ class WireConnection:
             if answer.kind == Kind.ERROR:
                 raise self.refusal(answer.number(2), answer.text(3), "The service")
 
-    def _credentials(self) -> tuple[str | None, bytes | None]:
-        if self._who.tls_certificate_file:
-            return "tls", None
-        token = self._who.read_token()
-        return ("token", token.encode()) if token else (None, None)
-
     def _serve(self, found: Frame) -> None:
         """Answer what the broker asks of the connection itself."""
         if found.kind == Kind.PING:
             self.send(wire.PONG)
         elif found.kind == Kind.AUTH_CHALLENGE:
-            method, credentials = self._credentials()
+            method, credentials = credentials_of(self._who)
             self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
 
     def _receive(self, wait_seconds: float) -> bool:
@@ -242,7 +216,7 @@ class WireConnection:
             self._begin = self._end = 0
         try:
             self._socket.settimeout(wait_seconds)
-            received = self._socket.recv_into(memoryview(self.buffer)[self._end :])
+            received = self._socket.recv_into(self._view[self._end :])
         except TimeoutError:
             return False
         except OSError as error:
@@ -254,11 +228,10 @@ class WireConnection:
 
     def _make_room(self, size: int) -> None:
         """Let a frame of `size` bytes fit behind what was given out, moving what is there to the front."""
-        if size > LARGEST_FRAME_BYTES:
-            raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
         rest = self.buffer[self._begin : self._end]
         if size > len(self.buffer):
             self.buffer = bytearray(size + BUFFER_BYTES)
+            self._view = memoryview(self.buffer)
         self.buffer[: len(rest)] = rest
         self._begin, self._end = 0, len(rest)
 
@@ -269,13 +242,3 @@ class WireConnection:
 _OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})
 _REQUEST_FIELD: dict[int, int] = {Kind.SUCCESS: 1, Kind.LOOKUP_RESPONSE: 4, Kind.GET_LAST_MESSAGE_ID_RESPONSE: 2}
 """In which field an answer says to which request it belongs."""
-
-
-def _tls_context(who: ClusterConnection) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=who.tls_trust_file)
-        if who.tls_certificate_file:
-            context.load_cert_chain(who.tls_certificate_file, who.tls_key_file)
-    except OSError as error:
-        raise Rejected(f"The TLS files of {who.name!r} cannot be used: {error}.") from error
-    return context

@@ -33,10 +33,8 @@ class Kind(IntEnum):
     PONG = 19
     LOOKUP = 23
     LOOKUP_RESPONSE = 24
-    REACHED_END_OF_TOPIC = 27
     GET_LAST_MESSAGE_ID = 29
     GET_LAST_MESSAGE_ID_RESPONSE = 30
-    ACTIVE_CONSUMER_CHANGE = 31
     AUTH_CHALLENGE = 36
     AUTH_RESPONSE = 37
     TOPIC_MIGRATED = 68
@@ -45,10 +43,8 @@ class Kind(IntEnum):
 class ServerError(IntEnum):
     """What a broker's refusal says, where it matters who must act."""
 
-    METADATA = 1
     AUTHENTICATION = 3
     AUTHORIZATION = 4
-    SERVICE_NOT_READY = 6
     TOPIC_NOT_FOUND = 11
     TOPIC_TERMINATED = 15
 
@@ -164,12 +160,11 @@ def read_command(data: bytes) -> Command:
 def read_message(data: bytearray, index: int) -> tuple[int, int, int]:
     """Consumer, ledger and entry of the message command at `index`.
 
-    Brokers write fields in the order of their numbers; `read_command` does the same without that, five times slower.
+    Brokers write fields in the order of their numbers, and all before the ledger takes two bytes a field.
+    `read_command` does the same for any order, ten times slower.
     """
-    _, index = read_varint(data, index + 3)
-    consumer, index = read_varint(data, index + 1)
-    _, index = read_varint(data, index + 1)
-    ledger, index = read_varint(data, index + 1)
+    consumer, index = read_varint(data, index + 5)
+    ledger, index = read_varint(data, index + 3)
     entry, _ = read_varint(data, index + 1)
     return consumer, ledger, entry
 
@@ -217,4 +212,3 @@ def get_last_message_id(request: int, consumer: int) -> bytes:
 
 
 PONG = frame(Kind.PONG)
-PING = frame(Kind.PING)
