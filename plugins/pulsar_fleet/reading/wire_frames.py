@@ -33,6 +33,8 @@ class Kind(IntEnum):
     PONG = 19
     LOOKUP = 23
     LOOKUP_RESPONSE = 24
+    CONSUMER_STATS = 25
+    CONSUMER_STATS_RESPONSE = 26
     GET_LAST_MESSAGE_ID = 29
     GET_LAST_MESSAGE_ID_RESPONSE = 30
     AUTH_CHALLENGE = 36
@@ -204,6 +206,11 @@ def flow(consumer: int, messages: int) -> bytes:
 def close_consumer(request: int, consumer: int) -> bytes:
     """End a subscription."""
     return frame(Kind.CLOSE_CONSUMER, number(1, consumer), number(2, request))
+
+
+def consumer_stats(request: int, consumer: int) -> bytes:
+    """Ask how a subscription stands."""
+    return frame(Kind.CONSUMER_STATS, number(1, request), number(4, consumer))
 
 
 def get_last_message_id(request: int, consumer: int) -> bytes:
