@@ -91,16 +91,23 @@ def _bytes_alone(connection: ClusterConnection, wanted: Range, messages: int) ->
 
 
 def _frames(connection: ClusterConnection, wanted: Range, messages: int) -> Iterator[tuple[int, int, int]]:
-    """Ledger, entry and number of messages, by the plain reading of every field; all that flow control needs."""
+    """Ledger, entry and number of messages of each: what flow control and going on after a break need."""
     for kind, buffer, (begin, end) in _stream(connection, wanted, messages):
         if kind == wire.Kind.MESSAGE:
-            command = wire.read_command(bytes(buffer[begin:end])).position(2)
-            at = end + (6 if buffer[end : end + 2] == b"\x0e\x01" else 0)
-            (size,) = struct.unpack_from(">I", buffer, at)
-            fields = dict(wire.read_fields(bytes(buffer[at + 4 : at + 4 + size]), 0, size))
-            count = fields.get(11, 1)
-            assert isinstance(count, int)
-            yield command.ledger, command.entry, count
+            _, ledger, entry = wire.read_message(buffer, begin)
+            yield ledger, entry, _messages_in(buffer, end + 6 if buffer[end : end + 2] == b"\x0e\x01" else end)
+
+
+def _messages_in(buffer: bytearray, at: int) -> int:
+    end = at + 4 + int.from_bytes(buffer[at : at + 4], "big")
+    at += 4
+    while at < end:
+        tag, at = wire.read_varint(buffer, at)
+        value, at = wire.read_varint(buffer, at)
+        if tag >> 3 == 11:
+            return value
+        at += value if tag & 7 == 2 else 0
+    return 1
 
 
 def _stream(

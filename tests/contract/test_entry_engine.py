@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,11 +17,13 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Missing, Transient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading import client
 from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.passes import sum_up
 from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, cut
+from pulsar_fleet.reading.source import PulsarReader, RangeGroup, digest_row
 from pulsar_fleet.verification.engine_choice import messages_per_entry
 
 COUNT = 2400
@@ -48,8 +51,8 @@ async def topic(
 
 
 def write(connection: ClusterConnection, topic: TopicName, numbers: Sequence[int]) -> None:
-    client = open_client(connection)
-    producer = client.create_producer(
+    writer = open_client(connection)
+    producer = writer.create_producer(
         str(topic),
         batching_enabled=True,
         batching_max_messages=BATCH,
@@ -59,7 +62,7 @@ def write(connection: ClusterConnection, topic: TopicName, numbers: Sequence[int
     for number in numbers:
         producer.send_async(b"%d" % number * 50, None, properties={"n": str(number)})
     producer.flush()
-    client.close()
+    writer.close()
 
 
 @pytest.fixture
@@ -150,26 +153,50 @@ async def test_a_topic_that_is_unloaded_while_it_is_read_is_read_on(
     assert found == COUNT // BATCH
 
 
-async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
-    on_blue: AdminClient, topic: TopicName, green: ClusterConnection, engine: EntryEngine
-) -> None:
+async def migrate(admin: AdminClient, green: ClusterConnection, topic: TopicName) -> None:
+    """Redirect the namespace's clients, and wait until the topic is closed."""
     address = {
         "serviceUrl": green.admin_url,
         "serviceUrlTls": green.admin_url,
         "brokerServiceUrl": green.service_url,
         "brokerServiceUrlTls": green.service_url,
     }
-    before = await asyncio.to_thread(digest, engine, await ranges(on_blue, topic))
-    await on_blue.post("/clusters/blue/migrate", address, migrated=False)
-    await on_blue.post(f"/namespaces/{topic.namespace.path}/migration", True)
+    await admin.post("/clusters/blue/migrate", address, migrated=False)
+    await admin.post(f"/namespaces/{topic.namespace.path}/migration", True)
     async with asyncio.timeout(30):
-        while (await on_blue.internal_stats(topic))["state"] != "Terminated":
+        while (await admin.internal_stats(topic))["state"] != "Terminated":
             await asyncio.sleep(0.1)
+
+
+async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
+    on_blue: AdminClient, topic: TopicName, green: ClusterConnection, engine: EntryEngine
+) -> None:
+    before = await asyncio.to_thread(digest, engine, await ranges(on_blue, topic))
+    await migrate(on_blue, green, topic)
     after = await ranges(on_blue, topic, 300)
     assert [await asyncio.to_thread(digest, engine, parts) for parts in (after, after)] == [before, before]
     await on_blue.put(f"/{topic.path}/unload")
     with pytest.raises(Conflict, match="was moved to another cluster"):
         await asyncio.to_thread(places, engine, after[0])
+
+
+async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_empty(
+    on_blue: AdminClient,
+    topic: TopicName,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = (await ranges(on_blue, topic, 300))[:2]
+    await migrate(on_blue, green, topic)
+    monkeypatch.setattr(client, "FIRST_WAIT_MS", 1)
+
+    def counts() -> list[int]:
+        with EntryEngine(blue, quiet_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
+            found = [sum(entry.messages for one in entries.read(part) for entry in one) for part in parts]
+            return [*found, *(sum(len(one) for one in messages.read(part)) for part in parts)]
+
+    assert await asyncio.to_thread(counts) == [300 * BATCH] * 4
 
 
 async def test_a_topic_that_is_not_there_is_missing_and_not_created(
@@ -187,6 +214,17 @@ def test_a_broker_that_does_not_answer_is_transient() -> None:
         places(engine, wanted)
 
 
+async def test_a_spark_task_reads_with_the_engine_that_its_ranges_name(
+    on_blue: AdminClient, topic: TopicName, blue: ClusterConnection, engine: EntryEngine
+) -> None:
+    whole = await ranges(on_blue, topic)
+    address = {"name": "blue", "admin_url": blue.admin_url, "service_url": blue.service_url}
+    task = PulsarReader({"clusters": json.dumps({"source": address}), "buckets": str(BUCKETS)})
+    group = RangeGroup("source", [wanted.to_json() for wanted in whole])
+    found = [digest_row(row) for batch in task.read(group) for row in batch.to_pylist()]
+    assert TopicDigest.fold(found) == digest(engine, whole)
+
+
 async def test_messages_per_entry_are_known_of_a_topic_that_was_just_loaded_too(
     on_blue: AdminClient, topic: TopicName
 ) -> None:
@@ -198,11 +236,11 @@ async def test_messages_per_entry_are_known_of_a_topic_that_was_just_loaded_too(
 async def test_large_messages_and_those_without_a_batch_are_entries_too(
     on_blue: AdminClient, topic: TopicName, blue: ClusterConnection, engine: EntryEngine
 ) -> None:
-    client = open_client(blue)
+    writer = open_client(blue)
     other = TopicName(topic.namespace, "other")
-    producer = client.create_producer(str(other), batching_enabled=False, compression_type=pulsar.CompressionType.LZ4)
+    producer = writer.create_producer(str(other), batching_enabled=False, compression_type=pulsar.CompressionType.LZ4)
     for content in (b"small", random.Random(1).randbytes(3_000_000), b"x" * 1_000_000, b""):
         producer.send(content)
-    client.close()
+    writer.close()
     (whole,) = await ranges(on_blue, other)
     assert [entry.messages for entries in engine.read(whole) for entry in entries] == [1] * 4

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading import wire_frames as wire
 from pulsar_fleet.reading.stored_entry import Corrupt, StoredEntry, read_entry
-from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_address import BrokerAddress, service_addresses
 from pulsar_fleet.reading.wire_frames import Kind
 
 NUMBERS = st.integers(0, (1 << 64) - 1)
@@ -141,7 +141,14 @@ def test_bytes_that_are_no_entry_are_corrupt_or_read_and_nothing_else(noise: byt
 
 
 def test_addresses_of_brokers_are_read_with_and_without_port() -> None:
-    assert BrokerAddress.parse("pulsar://one:6651") == BrokerAddress("one", 6651, False)
-    assert str(BrokerAddress.parse("pulsar+ssl://[::1]")) == "pulsar+ssl://[::1]:6651"
-    with pytest.raises(Rejected, match="http://one"):
-        BrokerAddress.parse("http://one")
+    assert service_addresses("pulsar+ssl://one:7000,two/") == [
+        BrokerAddress("one", 7000, True),
+        BrokerAddress("two", 6651, True),
+    ]
+    assert str(BrokerAddress.parse("pulsar://[::1]")) == "pulsar://[::1]:6650"
+
+
+@pytest.mark.parametrize("url", ["http://one:1", "pulsar://", "pulsar://one:port", "one:6650"])
+def test_what_is_no_address_of_a_broker_is_refused(url: str) -> None:
+    with pytest.raises(Rejected, match="it must be pulsar://host:port"):
+        BrokerAddress.parse(url)

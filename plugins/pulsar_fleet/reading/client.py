@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -22,8 +23,9 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
+from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.message_ids import is_last, position_of
-from pulsar_fleet.reading.ranges import Range, unread_entries
+from pulsar_fleet.reading.ranges import EngineName, Range, unread_entries
 
 LOOK_EVERY = 64
 """Asking a message where it lies costs a tenth of reading it, so it is asked once for so many at most."""
@@ -127,7 +129,7 @@ class ClientEngine:
         begins = wanted.start or wanted.first
         before = Position(begins.ledger, begins.entry - 1)
         while True:
-            batch = self._take(reader, wanted, orphans, count)
+            batch = self._take(reader, wanted, orphans, before, count)
             ended = len(batch) < count
             while batch and position_of(batch[-1]) > wanted.last:
                 batch.pop()
@@ -150,7 +152,9 @@ class ClientEngine:
             )
         return last
 
-    def _take(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], count: int) -> list[Any]:
+    def _take(
+        self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], before: Position, count: int
+    ) -> list[Any]:
         """`count` messages, fewer only when the topic holds no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
         batch: list[Any] = []
@@ -158,18 +162,19 @@ class ClientEngine:
             try:
                 batch.append(receive(FIRST_WAIT_MS))
             except pulsar.Timeout:
-                message = self._wait(reader, wanted, orphans)
+                after = position_of(batch[-1]) if batch else before
+                message = self._wait(reader, wanted, orphans, after)
                 if message is None:
                     break
                 batch.append(message)
         return batch
 
-    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Any | None:
+    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], after: Position) -> Any | None:
         """The next message, None at the end: the last entries may be markers, which are never delivered."""
         begun = time.monotonic()
         asked = False
         while time.monotonic() < begun + self._stall_seconds:
-            if not reader.has_message_available():
+            if not reader.has_message_available() and not self._holds_more(wanted, after):
                 return None
             thrown_away = wanted.last in orphans
             with suppress(pulsar.Timeout):
@@ -185,6 +190,18 @@ class ClientEngine:
             f"{self._stall_seconds:.0f} s.",
             cluster=self.connection.name,
         )
+
+    def _holds_more(self, wanted: Range, after: Position) -> bool:
+        """Whether an entry of the range still has to come.
+
+        A 4.2.4 broker calls a topic empty that was migrated before anything was written to its open ledger (observed).
+        """
+        if after >= wanted.last or wanted.compacted:
+            return False
+        begins = Position(after.ledger, after.entry + 1)
+        rest = replace(wanted, first=begins, start=None, lookback=None, engine=EngineName.ENTRY)
+        with EntryEngine(self.connection) as entries:
+            return any(entries.read(rest))
 
     def _connected(self) -> pulsar.Client:
         with self._opening:

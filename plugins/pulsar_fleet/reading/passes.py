@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.errors import FleetError, Transient
 from pulsar_fleet.reading.chunks import reaching_back
 from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
 from pulsar_fleet.reading.ranges import EngineName, Range
+from pulsar_fleet.reading.stored_entry import StoredEntry
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +76,9 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
 
 
 def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
-    digester = RangeDigester(buckets)
     if wanted.engine is EngineName.ENTRY:
-        for entries in engine.read(wanted):
-            digester.add([entry.digest for entry in entries], [entry.messages for entry in entries])
-        return digester.rows(wanted.pair, wanted.index)
+        return _entry_sums(engine, wanted, buckets)
+    digester = RangeDigester(buckets)
     waiting: list[bytes] = []
     for digests in _digests(engine, wanted):
         waiting.extend(digests)
@@ -88,6 +87,19 @@ def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
             waiting = []
     if waiting:
         digester.add(waiting)
+    return digester.rows(wanted.pair, wanted.index)
+
+
+def _entry_sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
+    digester = RangeDigester(buckets)
+    waiting: list[StoredEntry] = []
+    for entries in engine.read(wanted):
+        waiting.extend(entries)
+        if len(waiting) >= _SUM_EVERY:
+            digester.add([entry.digest for entry in waiting], [entry.messages for entry in waiting])
+            waiting = []
+    if waiting:
+        digester.add([entry.digest for entry in waiting], [entry.messages for entry in waiting])
     return digester.rows(wanted.pair, wanted.index)
 
 

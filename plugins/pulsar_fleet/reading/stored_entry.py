@@ -15,15 +15,13 @@ import xxhash
 
 from pulsar_fleet.reading.wire_frames import read_varint
 
-ENTRY_ENCODING_VERSION = 1
-
 _BROKER_METADATA = b"\x0e\x02"
 _CHECKSUM = b"\x0e\x01"
 _WORD = struct.Struct(">I").unpack_from
 _PACK = struct.Struct(">I").pack
 
 _PUBLISH_TIME, _PROPERTY, _MESSAGES, _MARKER = 3, 4, 11, 20
-_MAYBE_NOT_COMPARED = frozenset(
+_LEFT_OUT = frozenset(
     {
         _PROPERTY,  # those of the replicator
         5,  # replicated_from
@@ -79,13 +77,14 @@ def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
 
 def _checked(content: memoryview) -> bytes:
     """The entry from the size of its metadata on, without what the broker put in front of it."""
-    begin = 0
-    if content[:2] == _BROKER_METADATA:
-        begin = 6 + _WORD(content, 2)[0]
-    if content[begin : begin + 2] != _CHECKSUM:
-        return bytes(content[begin:])
-    body = bytes(content[begin + 6 :])
-    if google_crc32c.value(body) != _WORD(content, begin + 2)[0]:
+    magic = content[:2]
+    if magic == _BROKER_METADATA:
+        content = content[6 + _WORD(content, 2)[0] :]
+        magic = content[:2]
+    if magic != _CHECKSUM:
+        return bytes(content)
+    body = bytes(content[6:])  # the only copy: the checksum takes nothing but bytes
+    if google_crc32c.value(body) != _WORD(content, 2)[0]:
         raise Corrupt("its checksum is wrong")
     return body
 
@@ -95,21 +94,19 @@ def _metadata(body: bytes, begin: int, end: int) -> tuple[int, int, bytes | None
 
     Canonical are the size, then the fields that are compared, as they are stored.
     """
-    spans = _spans(body, begin, end)
-    values = {span[0]: span[2] for span in spans}
+    values: dict[int, int] = {}
+    kept = b""
+    for field, start, inside, after in _spans(body, begin, end):
+        if field not in _LEFT_OUT:
+            values[field] = inside
+        # A property's key comes first; where it is the replicator's, its tag and its size are a byte each.
+        elif field != _PROPERTY or body.startswith(_REPLICATORS, inside + 2, after):
+            kept += body[begin:start]
+            begin = after
+    kept += body[begin:end]
     publish_time = read_varint(body, values[_PUBLISH_TIME])[0] if _PUBLISH_TIME in values else 0
     messages = read_varint(body, values[_MESSAGES])[0] if _MESSAGES in values else 1
-    if _MARKER in values:
-        return publish_time, messages, None
-    kept = []
-    for field, start, inside, after in [span for span in spans if span[0] in _MAYBE_NOT_COMPARED]:
-        # A property's key comes first; where it is the replicator's, its tag and its size are a byte each.
-        if field != _PROPERTY or body.startswith(_REPLICATORS, inside + 2, after):
-            kept.append(body[begin:start])
-            begin = after
-    kept.append(body[begin:end])
-    fields = b"".join(kept)
-    return publish_time, messages, _PACK(len(fields)) + fields
+    return publish_time, messages, None if _MARKER in values else _PACK(len(kept)) + kept
 
 
 def _spans(body: bytes, index: int, end: int) -> list[tuple[int, int, int, int]]:
@@ -122,14 +119,17 @@ def _spans(body: bytes, index: int, end: int) -> list[tuple[int, int, int, int]]
         begin = index
         tag = body[index]
         inside = index + 1
-        if tag & 0x80:
+        if tag >= 0x80:
             tag, inside = read_varint(body, begin)
         if tag & 7 == 2:
-            size, inside = read_varint(body, inside)
+            size = body[inside]
+            inside += 1
+            if size >= 0x80:
+                size, inside = read_varint(body, inside - 1)
             index = inside + size
         elif tag & 7 == 0:
             index = inside
-            while body[index] & 0x80:
+            while body[index] >= 0x80:
                 index += 1
             index += 1
         else:

@@ -1,10 +1,12 @@
-"""One connection to one broker: who we are, frames in and commands out.
+"""One connection to one broker: TCP or TLS, who we are, frames in and commands out.
 
 Not for several threads at once. Between two frames it may lie idle: a broker closes it after a minute of silence.
 """
 
 from __future__ import annotations
 
+import socket
+import ssl
 import struct
 from contextlib import suppress
 from itertools import count
@@ -13,6 +15,7 @@ from typing import NamedTuple
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
     Conflict,
+    Denied,
     FleetError,
     Missing,
     NotAllowed,
@@ -20,7 +23,8 @@ from pulsar_fleet.cluster.errors import (
     Unauthenticated,
 )
 from pulsar_fleet.reading import wire_frames as wire
-from pulsar_fleet.reading.wire_address import BrokerAddress, open_socket
+from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_credentials import credentials_of, tls_context
 from pulsar_fleet.reading.wire_frames import Command, Kind, ServerError
 
 BUFFER_BYTES = 1 << 20
@@ -77,9 +81,16 @@ class WireConnection:
         self._timeout_seconds = timeout_seconds
         self._ids = count(1)
         self.buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self.buffer)
         self._begin = self._end = 0
         try:
-            self._socket = open_socket(address, who, timeout_seconds)
+            self._socket = self._open()
+        except ssl.SSLCertVerificationError as error:
+            raise Denied(
+                f"The certificate of {address} is not trusted: {error.verify_message}. Name its authority in the "
+                f"extra tls_trust_file of {who.name!r}, and a host that the certificate is for.",
+                cluster=who.name,
+            ) from error
         except OSError as error:
             raise self._lost(f"cannot be connected to: {error}") from error
         try:
@@ -111,6 +122,8 @@ class WireConnection:
             begin, needed = self._begin, 8
             if self._end - begin >= 8:
                 size, command = _SIZES(self.buffer, begin)
+                if command + 4 > size or size > LARGEST_FRAME_BYTES:
+                    raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
                 needed = size + 4
                 if self._end - begin >= needed:
                     self._begin = begin + needed
@@ -130,7 +143,7 @@ class WireConnection:
 
     def content(self, frame: Frame) -> memoryview:
         """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
-        return memoryview(self.buffer)[frame.end : frame.last]
+        return self._view[frame.end : frame.last]
 
     def ask(self, request: int, frame: bytes, *, about: str) -> Command:
         """Send a request and wait for its answer; messages that come meanwhile are dropped.
@@ -166,8 +179,19 @@ class WireConnection:
             cluster=self._who.name,
         )
 
+    def _open(self) -> socket.socket:
+        plain = socket.create_connection((self.address.host, self.address.port), self._timeout_seconds)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not self.address.tls:
+                return plain
+            return tls_context(self._who).wrap_socket(plain, server_hostname=self.address.host)
+        except BaseException:
+            plain.close()
+            raise
+
     def _introduce(self, broker_url: str | None) -> None:
-        method, credentials = self._credentials()
+        method, credentials = credentials_of(self._who)
         self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
         while True:
             found = self.next_frame(self._timeout_seconds)
@@ -179,18 +203,12 @@ class WireConnection:
             if answer.kind == Kind.ERROR:
                 raise self.refusal(answer.number(2), answer.text(3), "The service")
 
-    def _credentials(self) -> tuple[str | None, bytes | None]:
-        if self._who.tls_certificate_file:
-            return "tls", None
-        token = self._who.read_token()
-        return ("token", token.encode()) if token else (None, None)
-
     def _serve(self, found: Frame) -> None:
         """Answer what the broker asks of the connection itself."""
         if found.kind == Kind.PING:
             self.send(wire.PONG)
         elif found.kind == Kind.AUTH_CHALLENGE:
-            method, credentials = self._credentials()
+            method, credentials = credentials_of(self._who)
             self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
 
     def _receive(self, wait_seconds: float) -> bool:
@@ -198,7 +216,7 @@ class WireConnection:
             self._begin = self._end = 0
         try:
             self._socket.settimeout(wait_seconds)
-            received = self._socket.recv_into(memoryview(self.buffer)[self._end :])
+            received = self._socket.recv_into(self._view[self._end :])
         except TimeoutError:
             return False
         except OSError as error:
@@ -210,11 +228,10 @@ class WireConnection:
 
     def _make_room(self, size: int) -> None:
         """Let a frame of `size` bytes fit behind what was given out, moving what is there to the front."""
-        if size > LARGEST_FRAME_BYTES:
-            raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
         rest = self.buffer[self._begin : self._end]
         if size > len(self.buffer):
             self.buffer = bytearray(size + BUFFER_BYTES)
+            self._view = memoryview(self.buffer)
         self.buffer[: len(rest)] = rest
         self._begin, self._end = 0, len(rest)
 

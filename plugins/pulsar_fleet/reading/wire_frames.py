@@ -33,10 +33,10 @@ class Kind(IntEnum):
     PONG = 19
     LOOKUP = 23
     LOOKUP_RESPONSE = 24
-    REACHED_END_OF_TOPIC = 27
+    CONSUMER_STATS = 25
+    CONSUMER_STATS_RESPONSE = 26
     GET_LAST_MESSAGE_ID = 29
     GET_LAST_MESSAGE_ID_RESPONSE = 30
-    ACTIVE_CONSUMER_CHANGE = 31
     AUTH_CHALLENGE = 36
     AUTH_RESPONSE = 37
     TOPIC_MIGRATED = 68
@@ -45,10 +45,8 @@ class Kind(IntEnum):
 class ServerError(IntEnum):
     """What a broker's refusal says, where it matters who must act."""
 
-    METADATA = 1
     AUTHENTICATION = 3
     AUTHORIZATION = 4
-    SERVICE_NOT_READY = 6
     TOPIC_NOT_FOUND = 11
     TOPIC_TERMINATED = 15
 
@@ -164,12 +162,11 @@ def read_command(data: bytes) -> Command:
 def read_message(data: bytearray, index: int) -> tuple[int, int, int]:
     """Consumer, ledger and entry of the message command at `index`.
 
-    Brokers write fields in the order of their numbers; `read_command` does the same without that, five times slower.
+    Brokers write fields in the order of their numbers, and all before the ledger takes two bytes a field.
+    `read_command` does the same for any order, ten times slower.
     """
-    _, index = read_varint(data, index + 3)
-    consumer, index = read_varint(data, index + 1)
-    _, index = read_varint(data, index + 1)
-    ledger, index = read_varint(data, index + 1)
+    consumer, index = read_varint(data, index + 5)
+    ledger, index = read_varint(data, index + 3)
     entry, _ = read_varint(data, index + 1)
     return consumer, ledger, entry
 
@@ -211,10 +208,14 @@ def close_consumer(request: int, consumer: int) -> bytes:
     return frame(Kind.CLOSE_CONSUMER, number(1, consumer), number(2, request))
 
 
+def consumer_stats(request: int, consumer: int) -> bytes:
+    """Ask how a subscription stands."""
+    return frame(Kind.CONSUMER_STATS, number(1, request), number(4, consumer))
+
+
 def get_last_message_id(request: int, consumer: int) -> bytes:
     """Ask for the last message that the broker would deliver."""
     return frame(Kind.GET_LAST_MESSAGE_ID, number(1, consumer), number(2, request))
 
 
 PONG = frame(Kind.PONG)
-PING = frame(Kind.PING)

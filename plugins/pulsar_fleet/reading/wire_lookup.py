@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected, Transient
 from pulsar_fleet.reading import wire_frames as wire
-from pulsar_fleet.reading.wire_address import BrokerAddress
+from pulsar_fleet.reading.wire_address import BrokerAddress, service_addresses
 from pulsar_fleet.reading.wire_connection import ConnectionLost, WireConnection
 
 MOST_REDIRECTS = 20
@@ -24,7 +23,7 @@ class Brokers:
     def __init__(self, connection: ClusterConnection, *, timeout_seconds: float) -> None:
         self._connection = connection
         self._timeout_seconds = timeout_seconds
-        self._service = _service_addresses(connection.require_service_url())
+        self._service = service_addresses(connection.require_service_url())
         self._open: dict[tuple[BrokerAddress, str | None], WireConnection] = {}
 
     def close(self) -> None:
@@ -89,11 +88,3 @@ class Brokers:
                 address, self._connection, broker_url=meant, timeout_seconds=self._timeout_seconds
             )
         return self._open[address, meant]
-
-
-def _service_addresses(url: str) -> list[BrokerAddress]:
-    """The addresses of a service URL, which may name several: `pulsar://one:6650,two:6650`."""
-    scheme, _, hosts = url.partition("://")
-    with suppress(ValueError):
-        return [BrokerAddress.parse(f"{scheme}://{host}") for host in hosts.rstrip("/").split(",")]
-    raise Rejected(f"The service URL {url!r} is not usable: write it as pulsar://host:port.")
