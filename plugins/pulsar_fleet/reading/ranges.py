@@ -91,7 +91,7 @@ class Range:
     :param compacted: it is the latest value of each key, from the compacted topic's beginning to `last`.
     :param lookback: an earlier entry from which a message in chunks that ends in the range may have begun; None where
         nothing of what is compared lies before.
-    :param limited: entries before `lookback` are compared too.
+    :param limited: entries before `lookback` are compared too; or before a `final` range, which must not look back.
     :param start: where the reading begins, if not at `first`.
     """
 
@@ -150,6 +150,7 @@ def cut(
             edges.insert(-1, end - 1)
         for first, behind in pairwise(edges):
             back = max(begin, first - LOOK_BACK)
+            final = bounds.terminated and behind == len(bounds.ledgers)
             yield Range(
                 pair,
                 index,
@@ -158,9 +159,9 @@ def cut(
                 bounds.ledgers.at(behind - 1),
                 behind - first,
                 publish_time,
-                final=bounds.terminated and behind == len(bounds.ledgers),
-                lookback=bounds.ledgers.at(back) if first > begin else None,
-                limited=back > begin,
+                final=final,
+                lookback=bounds.ledgers.at(back) if first > begin and not final else None,
+                limited=back > begin or (final and first > begin),
             )
             index += 1
 
