@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.reading.digests import ALL, DigestRow, Sums, TopicDigest
+from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Sighting
 from pulsar_fleet.reading.ranges import TopicBounds
 from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.verification.causes import Cause
 from pulsar_fleet.verification.differences import Kind, Mismatch, name_differences, tally
+from pulsar_fleet.verification.judge import Mismatches, Only, judge
+from pulsar_fleet.verification.ordering import Placed
 from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
 from pulsar_fleet.verification.text import namespace_summary, verification_text
 from pulsar_fleet.verification.verdict import (
@@ -107,6 +112,27 @@ def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
     assert assemble(replace(REQUEST, problems=(lost,)), [equal]).verdict is Verdict.DIFFERENT
 
 
+class Silent:
+    """A reader of which nothing is heard."""
+
+    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
+        return {side: [] for side in Side}
+
+    def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
+        return {}
+
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        return []
+
+
+def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None:
+    ((topic,),) = (each.topics for each in judge(REQUEST, Silent()).namespaces)
+    assert (topic.verdict, topic.reason) == (
+        Verdict.INCONCLUSIVE,
+        "nobody read its entries from 4:0 to 4:2; verify again",
+    )
+
+
 def test_what_came_up_after_reading_takes_equality_away() -> None:
     found = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
     unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
@@ -171,6 +197,21 @@ def test_a_difference_reads_as_what_where_and_how() -> None:
         "  altered: property  blue 4:3 = green 4:9  property 'trace' 'a81f' → 'a81e'",
         "Not explained by the bounds stated above. The gate stays shut.",
     ]
+
+
+def test_a_difference_says_why_where_the_brokers_told() -> None:
+    (namespace,) = different().namespaces
+    (topic,) = namespace.topics
+    lost = replace(topic, differences=(replace(topic.differences[0], cause=Cause.LOST),))
+    told = verification_text(different().revised({TOPIC: lost}))
+    assert "why: the source still holds it, and nothing explains why the target does not" in told
+
+
+def test_an_equality_of_a_part_says_of_which() -> None:
+    equal = NamespaceVerdict("acme/orders", (TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL, source_messages=3),))
+    assert namespace_summary(equal, "in the sample: …") == "equal in the sample: …: 3 messages in 1 topic"
+    told = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
+    assert told.endswith("3 messages in 1 topics on both sides; in the sample: …")
 
 
 def test_the_summary_of_a_namespace_names_its_first_different_topic() -> None:

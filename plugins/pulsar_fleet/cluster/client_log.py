@@ -1,14 +1,26 @@
-"""The log of pulsar-client: its errors as ours, and what it says there and nowhere else about chunks it threw away."""
+"""Clients of pulsar-client, and their log: errors as ours, and the chunks that it threw away, told nowhere else.
+
+It logs natively into a file that has no name: with a Python logger the process is aborted by a command that
+pulsar-client knows no text for, such as a migrated topic's (observed with 3.13).
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_fleet.cluster.position import Position
+
+if TYPE_CHECKING:
+    import pulsar
 
 log = logging.getLogger(__name__)
 
@@ -16,50 +28,82 @@ _ORPHAN = re.compile(r"Received an? (?:uncached chunk|chunk whose chunk id is in
 _NOT_A_TOPIC = "a//b"
 
 
-class _ClientLog(logging.Handler):
-    """Passes errors on; notes the chunks of messages whose beginning the client has not read."""
+class _ClientLog:
+    """The log of this process: pulsar-client keeps the logger of its first client for all."""
 
     def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.lines = 0
+        self.path = Path(tempfile.gettempdir()) / f"pulsar-client-{uuid.uuid4().hex}.log"
         self.watching: list[list[Position]] = []
+        self._stream: TextIO | None = None
+        self._reading = Lock()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        self.lines += 1
-        if found := _ORPHAN.search(text):
-            for each in self.watching:
-                each.append(Position(int(found[1]), int(found[2])))
-        elif _NOT_A_TOPIC not in text:
-            log.error("pulsar-client: %s", text)
+    def take_hold(self) -> None:
+        """Keep the file that the first client opened, and remove its name, so that nothing is left behind."""
+        with suppress(OSError):
+            self._stream = self._stream or self.path.open()
+            self.path.unlink()
+
+    def read(self) -> int:
+        """Take in what was logged since; returns the number of lines."""
+        with self._reading:
+            lines = self._stream.readlines() if self._stream else []
+        for line in lines:
+            if found := _ORPHAN.search(line):
+                for each in self.watching:
+                    each.append(Position(int(found[1]), int(found[2])))
+            elif _NOT_A_TOPIC not in line:
+                log.error("pulsar-client: %s", line.rstrip())
+        return len(lines)
 
 
-_handler = _ClientLog()
-_logger = logging.Logger("pulsar-client", logging.ERROR)
-_logger.addHandler(_handler)
+_logs: dict[int, _ClientLog] = {}
 
 
-def client_logger() -> logging.Logger:
-    """The logger that every client of this package gets: pulsar-client keeps the first one of a process for all."""
-    return _logger
+def _own_log() -> _ClientLog:
+    """One per process: what a forked one inherits is its parent's."""
+    return _logs.setdefault(os.getpid(), _ClientLog())
 
 
-def is_in_force(client: Any) -> bool:
-    """Whether pulsar-client logs here, and not where an earlier client of this process told it to."""
+def new_client(service_url: str, **options: Any) -> pulsar.Client:
+    """A client whose errors come to our log; `options` are those of `pulsar.Client`."""
     import pulsar
 
-    before = _handler.lines
+    own = _own_log()
+    client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(own.path)), **options)
+    own.take_hold()
+    return client
+
+
+def is_logged(client: pulsar.Client) -> bool:
+    """Whether errors come to our log, and not where an earlier client of this process wanted them."""
+    import pulsar
+
+    own = _own_log()
+    own.read()
     with suppress(pulsar.PulsarException):
         client.create_reader(_NOT_A_TOPIC, pulsar.MessageId.earliest)
-    return _handler.lines > before
+    return own.read() > 0
+
+
+class Orphans:
+    """Chunks that were thrown away, because their beginning was not read; of all readers in this process."""
+
+    def __init__(self, found: list[Position]) -> None:
+        self._found = found
+
+    def between(self, first: Position, last: Position) -> bool:
+        """Whether one of them lies in a range, both ends included."""
+        _own_log().read()
+        return any(first <= each <= last for each in self._found)
 
 
 @contextmanager
-def orphaned_chunks() -> Iterator[list[Position]]:
-    """The chunks that the client throws away meanwhile; of all readers in this process, as the log names no topic."""
-    found: list[Position] = []
-    _handler.watching.append(found)
+def orphaned_chunks() -> Iterator[Orphans]:
+    """What is thrown away from now on; the log names no topic, so ledgers tell whose it is."""
+    own, found = _own_log(), list[Position]()
+    own.read()
+    own.watching.append(found)
     try:
-        yield found
+        yield Orphans(found)
     finally:
-        _handler.watching = [each for each in _handler.watching if each is not found]
+        own.watching = [each for each in own.watching if each is not found]

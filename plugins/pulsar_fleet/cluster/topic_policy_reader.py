@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.client_log import client_logger
+from pulsar_fleet.cluster.client_log import new_client
 from pulsar_fleet.cluster.errors import Denied, Transient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName
@@ -136,9 +136,8 @@ def _open_client(admin: AdminClient) -> pulsar.Client:
 
     connection = admin.connection
     token = connection.read_token()
-    return pulsar.Client(
+    return new_client(
         connection.require_service_url(),
         authentication=pulsar.AuthenticationToken(token) if token else None,
         tls_trust_certs_file_path=connection.tls_trust_file,
-        logger=client_logger(),
     )

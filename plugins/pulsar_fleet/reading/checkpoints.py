@@ -13,17 +13,19 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from upath import UPath
 
 from pulsar_fleet.reading.digest_rows import DIGEST_COLUMNS, digest_row, flat_row
 from pulsar_fleet.reading.digests import DigestRow
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine, sum_up
 from pulsar_fleet.reading.ranges import Range
+
+if TYPE_CHECKING:  # an executor may lack it: then it keeps nothing
+    from upath import UPath
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,20 @@ class Checkpoints:
     @classmethod
     def beside(cls, result_uri: str, request: bytes) -> Self:
         """Those of one request, next to its result."""
+        from upath import UPath
+
         result = UPath(result_uri)
         return cls(result.parent / f"{result.stem}-checkpoints" / hashlib.sha256(request).hexdigest()[:32])
+
+    @classmethod
+    def at(cls, uri: str) -> Self | None:
+        """Those that another process kept there; None where universal-pathlib is not installed."""
+        try:
+            from upath import UPath
+        except ImportError as error:
+            log.warning("no checkpoint at %s, a killed job will begin anew: %s", uri, error)
+            return None
+        return cls(UPath(uri))
 
     @property
     def uri(self) -> str:
@@ -107,7 +121,7 @@ class Recorder:
         if self._checkpoints and self._waiting:
             try:
                 self._checkpoints.keep(self._side, self._waiting)
-            except (OSError, ImportError) as error:
+            except OSError as error:
                 log.warning("no checkpoint at %s, a killed job will begin anew: %s", self._checkpoints.uri, error)
                 self._checkpoints = None
         self._waiting = {}

@@ -9,7 +9,7 @@ to the other cluster without an error: who verifies must check afterwards that t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import pulsar
 
-from pulsar_fleet.cluster.client_log import client_logger, is_in_force, orphaned_chunks
+from pulsar_fleet.cluster.client_log import Orphans, is_logged, new_client, orphaned_chunks
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
@@ -35,6 +35,7 @@ SETTLE_SECONDS = 0.3
 QUIET_SECONDS = 2.0
 STALL_SECONDS = 30.0
 QUEUE = 1000
+LEAST_QUEUE = 100
 OPERATION_TIMEOUT_SECONDS = 30
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
@@ -98,9 +99,9 @@ class ClientEngine:
             reader = self._open_reader(client, wanted)
             try:
                 for batch in self._batches(reader, wanted, orphans):
-                    self._refuse_orphans(wanted, orphans)
                     yield batch if wanted.start is None else _inside(wanted, batch)
-                self._refuse_orphans(wanted, orphans)
+                if not wanted.tolerant and orphans.between(wanted.first, wanted.last):
+                    raise BegunBefore(wanted, self.connection.name)
             finally:
                 if wanted.final:
                     # Closing sends the acknowledgment at once; until then the broker must have seen the end.
@@ -114,17 +115,14 @@ class ClientEngine:
         return client.create_reader(
             wanted.topic,
             pulsar.MessageId(-1, begins.ledger, begins.entry, -1),
-            receiver_queue_size=self._queue,
+            # What is asked for and lies behind the range was sent in vain, and a sample has many small ranges.
+            receiver_queue_size=min(self._queue, max(LEAST_QUEUE, wanted.entries)),
             start_message_id_inclusive=True,
             is_read_compacted=wanted.compacted,
             crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME,
         )
 
-    def _refuse_orphans(self, wanted: Range, orphans: Sequence[Position]) -> None:
-        if not wanted.tolerant and any(wanted.first <= each <= wanted.last for each in orphans):
-            raise BegunBefore(wanted, self.connection.name)
-
-    def _batches(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position]) -> Iterator[list[Any]]:
+    def _batches(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans) -> Iterator[list[Any]]:
         count = min(LOOK_EVERY, wanted.entries)
         begins = wanted.start or wanted.first
         before = Position(begins.ledger, begins.entry - 1)
@@ -153,7 +151,7 @@ class ClientEngine:
         return last
 
     def _take(
-        self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], before: Position, count: int
+        self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, before: Position, count: int
     ) -> list[Any]:
         """`count` messages, fewer only when the topic holds no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
@@ -169,14 +167,14 @@ class ClientEngine:
                 batch.append(message)
         return batch
 
-    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Sequence[Position], after: Position) -> Any | None:
+    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, after: Position) -> Any | None:
         """The next message, None at the end: the last entries may be markers, which are never delivered."""
         begun = time.monotonic()
         asked = False
         while time.monotonic() < begun + self._stall_seconds:
             if not reader.has_message_available() and not self._holds_more(wanted, after):
                 return None
-            thrown_away = wanted.last in orphans
+            thrown_away = orphans.between(wanted.last, wanted.last)
             with suppress(pulsar.Timeout):
                 return reader._reader.read_next(1000 if asked else FIRST_WAIT_MS)
             if thrown_away:
@@ -207,7 +205,7 @@ class ClientEngine:
         with self._opening:
             if self._client is None:
                 self._client = open_client(self.connection, self._operation_timeout_seconds)
-                self._sees_chunks = is_in_force(self._client)
+                self._sees_chunks = is_logged(self._client)
             return self._client
 
     @contextmanager
@@ -233,13 +231,12 @@ def open_client(
     connection: ClusterConnection, operation_timeout_seconds: int = OPERATION_TIMEOUT_SECONDS
 ) -> pulsar.Client:
     """A client with the connection's credentials and trust; host names in certificates are checked."""
-    return pulsar.Client(
+    return new_client(
         connection.require_service_url(),
         authentication=_authentication(connection),
         operation_timeout_seconds=operation_timeout_seconds,
         tls_trust_certs_file_path=connection.tls_trust_file,
         tls_validate_hostname=True,
-        logger=client_logger(),
     )
 
 

@@ -101,7 +101,7 @@ class Range:
     :param compacted: it is the latest value of each key, from the compacted topic's beginning to `last`.
     :param lookback: an earlier entry from which a message in chunks that ends in the range may have begun; None where
         nothing of what is compared lies before, or where entries are read and not messages.
-    :param limited: entries before `lookback` are compared too.
+    :param limited: entries before `lookback` are compared too; or before a `final` range, which must not look back.
     :param engine: who reads it.
     :param start: where the reading begins, if not at `first`.
     """
@@ -183,8 +183,10 @@ def cut(
         if bounds.terminated and end == len(bounds.ledgers) and edges[-2] < end - 1:
             edges.insert(-1, end - 1)
         for first, behind in pairwise(edges):
+            back = max(begin, first - LOOK_BACK)
+            final = bounds.terminated and behind == len(bounds.ledgers)
             # An entry is compared as it lies there: also one that is a chunk of a message.
-            back = first if engine is EngineName.ENTRY else max(begin, first - LOOK_BACK)
+            cut_in_two = first > begin and engine is EngineName.CLIENT
             yield Range(
                 pair,
                 index,
@@ -193,9 +195,9 @@ def cut(
                 bounds.ledgers.at(behind - 1),
                 behind - first,
                 publish_time,
-                final=bounds.terminated and behind == len(bounds.ledgers),
-                lookback=bounds.ledgers.at(back) if back < first else None,
-                limited=begin < back < first,
+                final=final,
+                lookback=bounds.ledgers.at(back) if cut_in_two and not final else None,
+                limited=cut_in_two and (final or back > begin),
                 engine=engine,
             )
             index += 1

@@ -101,12 +101,10 @@ class PulsarReader(DataSourceReader):
         return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
 
     def _sums(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from upath import UPath
-
         from pulsar_fleet.reading.checkpoints import Checkpoints, sum_up_group
 
         kept = self.options.get("checkpoints")
-        checkpoints = Checkpoints(UPath(kept)) if kept else None
+        checkpoints = Checkpoints.at(kept) if kept else None
         for row in sum_up_group(engine, side, ranges, int(self.options["buckets"]), checkpoints):
             yield flat_row(row, side)
 

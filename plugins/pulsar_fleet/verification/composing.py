@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.errors import FleetError, Rejected
@@ -11,6 +12,8 @@ from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.verification.verdict import ENCODINGS, NONE_READ, TopicVerdict, Verdict, Verification
+
+log = logging.getLogger(__name__)
 
 
 def continuable(found: Verification, source: str, target: str) -> dict[str, TopicVerdict]:
@@ -38,17 +41,19 @@ def earlier_proofs(
 ) -> Mapping[str, JsonObject]:
     """The newest proof of each topic of a namespace, as `Pair.earlier` wants it; `Rejected` if there is none at all.
 
-    A document that is gone or was altered is passed over: what it proved is not proven any more.
+    A document that is gone, altered or of another release is passed over: what it proved is not proven any more.
     """
     found: dict[str, JsonObject] = {}
     for kept in ledger.verdicts_of(str(name)):
-        try:
-            document = artefacts.read(Reference.from_json(kept.artefact)) if kept.artefact else None
-        except FleetError:
+        if not kept.artefact:
             continue
-        if document is not None:
-            for topic, verdict in continuable(Verification.from_bytes(document), source, target).items():
-                found.setdefault(topic, _as_earlier(kept.run_id, verdict))
+        try:
+            verdicts = Verification.from_bytes(artefacts.read(Reference.from_json(kept.artefact)))
+        except FleetError as error:
+            log.info("the verdict of run %s is passed over: %s", kept.run_id, error)
+            continue
+        for topic, verdict in continuable(verdicts, source, target).items():
+            found.setdefault(topic, _as_earlier(kept.run_id, verdict))
     if not found:
         raise Rejected(
             f"Mode 'incremental' continues a proof, and the ledger has none that {name} is equal on {source!r} and "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
+from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.reading.digests import ENCODING_VERSION, TopicDigest, differing_buckets
@@ -145,13 +146,21 @@ class Verification:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; verdicts of namespaces are derived anew from their topics."""
+        """Read what `to_bytes` wrote; verdicts of namespaces are derived anew from their topics.
+
+        A document of another release is `Rejected`.
+        """
         found: JsonObject = json.loads(content)
+        if found.get("schema_version") != SCHEMA_VERSION:
+            raise Rejected(
+                f"The verdict has version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
+                "verify again."
+            )
         namespaces = tuple(
             NamespaceVerdict(each["namespace"], tuple(TopicVerdict.from_json(topic) for topic in each["topics"]))
             for each in found["namespaces"]
         )
-        return cls(str(found["source"]), str(found["target"]), namespaces, str(found.get("restriction", "")))
+        return cls(str(found["source"]), str(found["target"]), namespaces, str(found["restriction"]))
 
 
 def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVerdict:
