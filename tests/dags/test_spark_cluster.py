@@ -50,7 +50,7 @@ class SparkCluster:
             try:
                 if holds(self.state()):
                     return
-            except httpx.TransportError:
+            except (httpx.TransportError, ValueError):
                 pass
             time.sleep(0.5)
         raise AssertionError(f"The Spark cluster did not come to it in {START_SECONDS} s.")
