@@ -33,6 +33,7 @@ from pulsar_fleet.sandbox.jars import DEFAULT_VERSION, jars_for
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10"))
 CONNECTIONS = 8
+LOADED_AT_ONCE = 500
 ROUNDS = 2
 PROCESSES = 10
 JVMS = 3
@@ -218,8 +219,11 @@ async def estate(connection: ClusterConnection) -> AsyncIterator[str]:
         await send("PUT", {"adminRoles": [], "allowedClusters": [own]})(f"/tenants/{tenant}")
         try:
             await drain([f"/namespaces/{name}" for name in names], send("PUT", {"bundles": {"numBundles": 1}}))
-            await drain([f"/persistent/{name}/t{topic}" for name in names for topic in range(TOPICS)], send("PUT", {}))
-            await drain([f"/namespaces/{name}/unload" for name in names], send("PUT"))
+            topics = [(name, f"/persistent/{name}/t{topic}") for name in names for topic in range(TOPICS)]
+            for first in range(0, len(topics), LOADED_AT_ONCE):
+                part = topics[first : first + LOADED_AT_ONCE]
+                await drain([path for _, path in part], send("PUT", {}))
+                await drain([f"/namespaces/{name}/unload" for name in {name for name, _ in part}], send("PUT"))
             yield tenant
         finally:
             await drain([f"/namespaces/{name}?force=true" for name in names], send("DELETE"))
