@@ -25,7 +25,7 @@ from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TenantState
 from pulsar_fleet.records.ledger import Ledger
 
 NAMESPACES = 100
-ROUNDS = 3
+ROUNDS = 5
 SEAL = Seal(b"a key of the benches")
 ROLES = {f"role-{number}": ["consume", "produce"] for number in range(5)}
 POLICIES: JsonObject = {
@@ -63,7 +63,8 @@ class Recording(BrokerHttp):
 
 def test_apply(green: ClusterConnection, records: Path) -> None:
     for title, existing in (("missing namespaces", False), ("existing namespaces", True)):
-        rounds = [asyncio.run(_measure(green, records, existing=existing)) for _ in range(ROUNDS)]
+        # The first round is the broker's: until its code is compiled, whoever comes first looks slow.
+        _, *rounds = [asyncio.run(_measure(green, records, existing=existing)) for _ in range(1 + ROUNDS)]
         ours, floor, calls = sorted(rounds, key=lambda one: one[0] / one[1])[ROUNDS // 2]
         print(f"\n{title}: {calls:,} calls, bare aiohttp {floor:.2f} s (floor), apply {ours:.2f} s")
         print(f"ratios to the floor: {', '.join(f'{ours / floor:.2f}' for ours, floor, _ in rounds)}")

@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.errors import Missing
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policy_documents import comparable
+from pulsar_fleet.cluster.resources import by_name, cursors_of
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect, collect_into
@@ -26,6 +27,7 @@ from pulsar_fleet.records.snapshot_writer import SnapshotWriter
 from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot, store_snapshot
 
 SEAL = Seal(b"a key of the tests")
+ODD_NAMES = {"a+b", "a b", "50%", "a/b", "ü"}
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 OFFLOAD = {
@@ -328,3 +330,18 @@ async def test_every_broker_tells_its_version(
     name = new_namespace()
     await make_namespace(on_blue, name)
     assert version_numbers((await read(on_blue, name)).oldest_version()) >= (4, 0)
+
+
+async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_it(
+    on_blue: AdminClient, new_namespace: NewNamespace
+) -> None:
+    """Brokers list cursors form-encoded; who looked for the plain name would take an idle subscription for none."""
+    name = new_namespace()
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
+    topic = TopicName(name, "events")
+    await on_blue.create_topic(topic)
+    for plain in ODD_NAMES:
+        await on_blue.create_subscription(topic, plain)
+    assert {one.name for one in cursors_of(topic, await on_blue.internal_info(topic))} == ODD_NAMES
+    assert set(by_name((await on_blue.internal_stats(topic))["cursors"])) == ODD_NAMES

@@ -25,7 +25,7 @@ from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import REQUEST, verify_in_process
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
-START_SECONDS = 90
+START_SECONDS = 150
 CLASSES = "org.apache.spark.deploy"
 
 
@@ -50,7 +50,7 @@ class SparkCluster:
             try:
                 if holds(self.state()):
                     return
-            except httpx.TransportError:
+            except (httpx.TransportError, ValueError):
                 pass
             time.sleep(0.5)
         raise AssertionError(f"The Spark cluster did not come to it in {START_SECONDS} s.")

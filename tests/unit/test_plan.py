@@ -12,10 +12,11 @@ from pulsar_fleet.change.diff import Resource
 from pulsar_fleet.change.hazards import Hazard
 from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.change.planning import plan_changes
-from pulsar_fleet.change.policy_topic import policy_topic_calls
+from pulsar_fleet.change.policy_topic import namespace_creation_calls
 from pulsar_fleet.change.rendering import headline, plan_markdown, plan_text
 from pulsar_fleet.change.subscription_changes import StartAt
 from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies import BY_FIELD, Kind
 from pulsar_fleet.cluster.states import (
     SYSTEM_TOPIC,
@@ -34,6 +35,7 @@ from pulsar_fleet.cluster.states import (
 )
 
 EVENTS = "persistent://acme/orders/events"
+POLICIES = "persistent/acme/new/__change_events"
 LISTS = {"replication_clusters": ["blue"]}
 
 
@@ -402,22 +404,27 @@ def test_a_policy_is_changed_at_most_once(ours: dict[str, Any], theirs: dict[str
     assert len(fields) == len(set(fields))
 
 
+PARTITIONED = {"topicType": "partitioned", "defaultNumPartitions": 3}
+
+
 @pytest.mark.parametrize(
     ("held", "new_topics", "made"),
     [
-        (0, {"topicType": "partitioned", "defaultNumPartitions": 3}, ["PUT"]),
-        (3, {"topicType": "partitioned", "defaultNumPartitions": 3}, []),
-        (3, {"topicType": "non-partitioned"}, ["PUT"]),
-        (0, None, []),
-        (None, {"topicType": "partitioned", "defaultNumPartitions": 3}, []),
+        (0, PARTITIONED, ["/namespaces/acme/new", f"/{POLICIES}", "/namespaces/acme/new/autoTopicCreation"]),
+        (2, PARTITIONED, ["/namespaces/acme/new", f"/{POLICIES}/partitions"]),
+        (3, PARTITIONED, ["/namespaces/acme/new"]),
+        (3, {"topicType": "non-partitioned"}, ["/namespaces/acme/new", f"/{POLICIES}/partitions"]),
+        (0, None, ["/namespaces/acme/new"]),
+        (None, PARTITIONED, ["/namespaces/acme/new"]),
     ],
 )
 def test_the_topic_of_the_policies_is_made_first_where_a_broker_would_make_it_in_another_shape(
     held: int | None, new_topics: dict[str, Any] | None, made: list[str]
 ) -> None:
-    topic = "persistent://acme/new/__change_events"
-    rows = () if held is None else (InventoryState(SYSTEM_TOPIC, "acme/new", topic, {"partitions": held}),)
+    name = "persistent://acme/new/__change_events"
+    rows = () if held is None else (InventoryState(SYSTEM_TOPIC, "acme/new", name, {"partitions": held}),)
     document = {"replication_clusters": ["green"], **({"autoTopicCreationOverride": new_topics} if new_topics else {})}
-    source = Snapshot(cluster="blue", began="", ended="", key_id="k", inventory=rows)
-    target = Snapshot(cluster="green", began="", ended="", key_id="k")
-    assert [call.method for call in policy_topic_calls("acme/new", document, source, target)] == made
+    calls = namespace_creation_calls(
+        NamespaceName("acme", "new"), document, snapshot("blue", inventory=rows), snapshot("green")
+    )
+    assert [call.path for call in calls] == made

@@ -8,12 +8,14 @@ from urllib.parse import quote
 from pulsar_fleet.change.difference import Difference, Resource, Side, same
 from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
-from pulsar_fleet.cluster.call import Call, with_body
+from pulsar_fleet.change.policy_topic import namespace_creation_calls
+from pulsar_fleet.cluster.call import with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies import BY_FIELD, Kind, Policy, Unset, known_at
-from pulsar_fleet.cluster.policy_calls import creation_calls, policy_calls
+from pulsar_fleet.cluster.policy_calls import policy_calls
 from pulsar_fleet.cluster.policy_documents import comparable
+from pulsar_fleet.cluster.states import Snapshot
 
 ONLY_ON_TARGET = "exists only on the target"
 STRATEGY = "schema_compatibility_strategy"
@@ -49,22 +51,18 @@ def tenant_change(found: Difference) -> Change | LeftAlone:
     )
 
 
-def namespace_change(found: Difference, own: str, then: tuple[Call, ...] = ()) -> Change | LeftAlone:
-    """Create the namespace with all its policies.
-
-    :param then: what has to be called before a broker loads anything of the namespace.
-    """
+def namespace_change(found: Difference, source: Snapshot, target: Snapshot) -> Change | LeftAlone:
+    """Create the namespace with all its policies."""
     if found.side is Side.EXTRA:
         return left_alone(found, ONLY_ON_TARGET)
-    creation, *settings = creation_calls(NamespaceName.parse(found.name), found.source)
     return Change(
         resource=Resource.NAMESPACE,
         name=found.name,
         field="",
         action=Action.CREATE,
-        calls=(creation, *then, *settings),
+        calls=namespace_creation_calls(NamespaceName.parse(found.name), found.source, source, target),
         before=None,
-        after=comparable(found.source, own),
+        after=comparable(found.source, target.cluster),
         hazard=Hazard.NONE,
         reason="the target lacks this namespace",
     )

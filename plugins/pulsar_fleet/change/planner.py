@@ -25,7 +25,6 @@ from pulsar_fleet.change.namespace_changes import (
     tenant_change,
 )
 from pulsar_fleet.change.plan import Action, Change, LeftAlone
-from pulsar_fleet.change.policy_topic import policy_topic_calls
 from pulsar_fleet.change.subscription_changes import StartAt, subscription_change
 from pulsar_fleet.change.topic_changes import (
     schema_change,
@@ -106,9 +105,7 @@ class Planner:
             return self._decide_shared(found)
         match found.resource:
             case Resource.NAMESPACE:
-                found = self._without_newer(found)
-                then = policy_topic_calls(found.name, found.source or {}, self._source, self._target)
-                return namespace_change(found, self._target.cluster, then)
+                return namespace_change(self._without_newer(found), self._source, self._target)
             case Resource.POLICY:
                 return policy_change(self._without_orphans(found), self._held[found.name], self._version)
             case Resource.TOPIC:

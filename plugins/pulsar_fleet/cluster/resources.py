@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from collections.abc import Mapping
+from typing import TypeVar
+from urllib.parse import unquote_plus
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing, NotAllowed
@@ -45,13 +47,24 @@ async def read_cursors(admin: AdminClient, topic: TopicName) -> tuple[Subscripti
     return cursors_of(topic, await admin.internal_info(topic))
 
 
+Cursor = TypeVar("Cursor")
+
+
+def by_name(cursors: Mapping[str, Cursor]) -> dict[str, Cursor]:
+    """The cursors of `internal-info` or `internalStats` by the plain names of their subscriptions.
+
+    Brokers list them form-encoded, `a%2Bb` for `a+b`: who looks for the plain name finds nothing.
+    """
+    return {unquote_plus(name): cursor for name, cursor in cursors.items()}
+
+
 def cursors_of(topic: TopicName, info: JsonObject) -> tuple[SubscriptionState, ...]:
     """The subscriptions in an `internal-info` answer, without the brokers' own cursors and without properties."""
     parts = info.get("partitions") or {str(topic): info}
     found = (
-        SubscriptionState(str(topic), part, unquote(name), _position(cursor), _is_replicated(cursor))
+        SubscriptionState(str(topic), part, name, _position(cursor), _is_replicated(cursor))
         for part, held in parts.items()
-        for name, cursor in (held.get("cursors") or {}).items()
+        for name, cursor in by_name(held.get("cursors") or {}).items()
         if not name.startswith(_OWN_CURSORS)
     )
     return tuple(sorted(found, key=lambda one: (one.partition, one.name)))

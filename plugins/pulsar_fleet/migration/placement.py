@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin import AdminClient, Position
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.resources import by_name
 from pulsar_fleet.migration.moves import Clients
 from pulsar_fleet.reading.source_positions import Ledgers, count_up_to
 
@@ -51,16 +52,21 @@ async def place_subscriptions(
     are quiet, the replication backlog is 0 and nobody consumes on green.
     """
     on_blue = await blue.internal_stats(topic)
-    there = (await green.internal_stats(topic))["cursors"]
+    there = by_name((await green.internal_stats(topic))["cursors"])
+    cursors = by_name(on_blue["cursors"])
     placed = []
     for name, consumers in clients.consumers.items():
         if name in there:
             await green.delete_subscription(topic, name)
-        cursor = on_blue["cursors"].get(name)
-        if consumers or cursor is None:
+        if consumers:
             await green.create_subscription(topic, name, "latest")
+        elif name in cursors:
+            placed.append(await _place_idle(green, topic, name, Ledgers.of(on_blue), cursors[name]))
         else:
-            placed.append(await _place_idle(green, topic, name, Ledgers.of(on_blue), cursor))
+            raise Conflict(
+                f"Subscription {name!r} of {topic} has no consumer and no position on blue: it was removed meanwhile. "
+                "The switch was not made; run again."
+            )
     return tuple(placed)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, Missing, Refused
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.resources import by_name
 from pulsar_fleet.migration.drain import Progress, progress
 from pulsar_fleet.migration.facts import PartitionFacts
 from pulsar_fleet.migration.moves import Move
@@ -58,7 +59,7 @@ async def finish(
 
 
 async def _remove(blue: AdminClient, topic: TopicName, name: str, own: str, ledger: Ledger, run: str) -> int:
-    cursor = (await blue.internal_stats(topic))["cursors"].get(name)
+    cursor = by_name((await blue.internal_stats(topic))["cursors"]).get(name)
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
