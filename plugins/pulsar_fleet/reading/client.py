@@ -150,9 +150,7 @@ class ClientEngine:
             )
         return last
 
-    def _take(
-        self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, before: Position, count: int
-    ) -> list[Any]:
+    def _take(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, before: Position, count: int) -> list[Any]:
         """`count` messages, fewer only when the topic holds no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
         batch: list[Any] = []

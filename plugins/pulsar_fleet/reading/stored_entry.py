@@ -15,6 +15,9 @@ import xxhash
 
 from pulsar_fleet.reading.wire_frames import read_varint
 
+ENTRY_ENCODING_VERSION = 1
+"""To be raised when digests of the same entry change: proofs of an earlier one are not continued."""
+
 _BROKER_METADATA = b"\x0e\x02"
 _CHECKSUM = b"\x0e\x01"
 _WORD = struct.Struct(">I").unpack_from

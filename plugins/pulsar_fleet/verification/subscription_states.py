@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from urllib.parse import unquote_plus
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.cluster.resources import by_name
 from pulsar_fleet.verification.subscription_verdict import UNKNOWN_TYPE, SubscriptionState
 from pulsar_fleet.verification.unread import EntryNumbers, Intervals, unread_entries
 
@@ -36,9 +36,8 @@ async def read_unread(
     admin: AdminClient, topic: TopicName, numbers: EntryNumbers, *, end: int
 ) -> Mapping[str, Intervals]:
     """The unread entries of every cursor, by the subscription's name; the broker's own cursors are among them."""
-    cursors = (await admin.internal_stats(topic))["cursors"]
-    # Cursors are listed by their names in the metadata store, which are form-encoded: "a+b" as "a%2Bb".
-    return {unquote_plus(name): _unread(cursor, numbers, end) for name, cursor in cursors.items()}
+    cursors = by_name((await admin.internal_stats(topic))["cursors"])
+    return {name: _unread(cursor, numbers, end) for name, cursor in cursors.items()}
 
 
 def _unread(cursor: JsonObject, numbers: EntryNumbers, end: int) -> Intervals:
