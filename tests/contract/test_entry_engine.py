@@ -23,7 +23,7 @@ from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.passes import sum_up
 from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, cut
-from pulsar_fleet.reading.source import PulsarReader, RangeGroup, digest_row
+from pulsar_fleet.reading.ranges_source import RangeGroup, RangesReader, digest_row
 from pulsar_fleet.verification.engine_choice import messages_per_entry
 
 COUNT = 2400
@@ -219,7 +219,7 @@ async def test_a_spark_task_reads_with_the_engine_that_its_ranges_name(
 ) -> None:
     whole = await ranges(on_blue, topic)
     address = {"name": "blue", "admin_url": blue.admin_url, "service_url": blue.service_url}
-    task = PulsarReader({"clusters": json.dumps({"source": address}), "buckets": str(BUCKETS)})
+    task = RangesReader({"clusters": json.dumps({"source": address}), "buckets": str(BUCKETS)})
     group = RangeGroup("source", [wanted.to_json() for wanted in whole])
     found = [digest_row(row) for batch in task.read(group) for row in batch.to_pylist()]
     assert TopicDigest.fold(found) == digest(engine, whole)

@@ -362,12 +362,38 @@ async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
     assert by_message.notes == ("compared as a whole: no earlier run proved it equal with engine 'client'",)
 
 
+async def test_keyed_digests_depend_on_the_key_and_find_the_same(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    namespace: NamespaceName,
+    writers: Writers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for client, payloads in zip(writers, (numbered(30), [*numbered(29), b"other"]), strict=True):
+        send(client, TopicName(namespace, "equal"), numbered(30))
+        send(client, TopicName(namespace, "altered"), payloads)
+    with pytest.raises(Rejected, match="set PULSAR_FLEET_DIGEST_SECRET"):
+        await verify(on_blue, on_green, namespace, keyed=True)
+    proofs = []
+    for secret in ("one", "two"):
+        monkeypatch.setenv("PULSAR_FLEET_DIGEST_SECRET", secret)
+        found = topics_of(await verify(on_blue, on_green, namespace, keyed=True, engine=EngineChoice.ENTRY))
+        assert {name: topic.verdict for name, topic in found.items()} == {
+            "equal": Verdict.EQUAL,
+            "altered": Verdict.DIFFERENT,
+        }
+        assert [(each.kind, each.key) for each in found["altered"].differences] == [(Kind.ALTERED, "k4")]
+        proofs.append(found["equal"].proof["source"])
+    assert proofs[0] != proofs[1]
+    assert {each["encoding"] for each in proofs} == {"keyed"}
+
+
 # A killed comparison goes on.
 
 READ = """
 import json, sys
-from pulsar_fleet.reading.source import PulsarReader
-reader = PulsarReader(json.loads(sys.stdin.read()))
+from pulsar_fleet.reading.ranges_source import RangesReader
+reader = RangesReader(json.loads(sys.stdin.read()))
 for part in reader.partitions():
     for batch in reader.read(part):
         print(batch.num_rows, flush=True)

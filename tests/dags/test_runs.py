@@ -28,6 +28,17 @@ def states(run: Any) -> dict[str, str]:
     return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
 
 
+def announced(run: Any) -> list[str]:
+    """Names of the assets that the run announced."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        wanted = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        return list(session.scalars(wanted.where(AssetEvent.source_run_id == run.run_id)))
+
+
 def report(run: Any) -> str:
     """The report that the run left."""
     return (Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "report.md").read_text()
@@ -55,6 +66,7 @@ def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: Namespace
 
     verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
     assert set(states(verified).values()) == {"success"}
+    assert announced(verified) == [f"pulsar-verified/blue/green/{moving}"]
 
     carried = drain_subscription(green.require_service_url(), f"persistent://{moving}/events", "archive")
     assert len(carried) == len(set(carried)) == 60

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from io import BytesIO
 
+import pyarrow.parquet as pq
 import pytest
 
 from pulsar_fleet.cluster.errors import Rejected
@@ -18,6 +20,7 @@ from pulsar_fleet.verification.differences import Kind, Mismatch, name_differenc
 from pulsar_fleet.verification.judge import Mismatches, Only, judge
 from pulsar_fleet.verification.ordering import Placed
 from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.tables import verdict_tables
 from pulsar_fleet.verification.text import namespace_summary, verification_text
 from pulsar_fleet.verification.verdict import (
     NamespaceVerdict,
@@ -115,7 +118,7 @@ def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
 class Silent:
     """A reader of which nothing is heard."""
 
-    def sum_up(self, request: VerifyRequest) -> Mapping[Side, Iterable[DigestRow]]:
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Iterable[DigestRow]]:
         return {side: [] for side in Side}
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
@@ -225,6 +228,21 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version": 2', b'"schema_version": 3')
-    with pytest.raises(Rejected, match="version 3"):
+    altered = REQUEST.to_bytes().replace(b'"schema_version": 3', b'"schema_version": 2')
+    with pytest.raises(Rejected, match="version 2"):
         VerifyRequest.from_bytes(altered)
+
+
+def test_verdicts_are_tables_too() -> None:
+    found = name_differences([only_in_source(sighting(2))])
+    topic = replace(judge_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(found))
+    tables = verdict_tables(Verification("blue", "green", (NamespaceVerdict("acme/orders", (topic,)),)))
+    topics, differences = (
+        pq.read_table(BytesIO(tables[f"{name}.parquet"])).to_pylist() for name in ("topics", "differences")
+    )
+    assert [(row["namespace"], row["topic"], row["verdict"], row["differing"]) for row in topics] == [
+        ("acme/orders", TOPIC, "different", 1)
+    ]
+    assert [(row["topic"], row["kind"], row["source"], row["key"]) for row in differences] == [
+        (TOPIC, "missing", "4:2", "c-9917")
+    ]

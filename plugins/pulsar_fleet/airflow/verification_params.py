@@ -73,6 +73,13 @@ PARAMS = {
         description="entry reads whole entries of replicated topics, client messages; auto takes what costs less. "
         "Windows and compacted topics are always read by client.",
     ),
+    "keyed_digests": Param(
+        False,
+        type="boolean",
+        title="Keyed digests",
+        description="Hash messages with BLAKE2b and the key in PULSAR_FLEET_DIGEST_SECRET of worker and executors: "
+        "nobody can make two messages that look alike. Such a proof is never continued.",
+    ),
     "max_bytes_per_second": Param(
         None,
         type=["null", "integer"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,6 +12,8 @@ from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import Rejected
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
+DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
+"""The key of keyed digests; Spark masks values whose name contains "secret"."""
 
 
 class Side(StrEnum):
@@ -41,9 +44,19 @@ def credentials_environment(side: Side, connection: ClusterConnection) -> dict[s
 
 
 def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Those credential variables of both sides that are set, to hand them on. **Holds secrets.**"""
-    names = (_variable(side, suffix) for side in Side for suffix in _VARIABLES.values())
+    """Those variables with credentials of both sides, or a key, that are set, to hand them on. **Holds secrets.**"""
+    names = (DIGEST_KEY_VARIABLE, *(_variable(side, suffix) for side in Side for suffix in _VARIABLES.values()))
     return {name: environment[name] for name in names if environment.get(name)}
+
+
+def digest_key(environment: Mapping[str, str] = os.environ) -> bytes:
+    """The key of keyed digests, 32 bytes made from the secret; `Rejected` where there is none."""
+    secret = environment.get(DIGEST_KEY_VARIABLE)
+    if not secret:
+        raise Rejected(
+            f"Keyed digests need a secret: set {DIGEST_KEY_VARIABLE} for worker and executors, or leave them off."
+        )
+    return hashlib.sha256(secret.encode()).digest()
 
 
 def connection_from_environment(

@@ -13,6 +13,7 @@ import xxhash
 from pulsar_fleet.cluster.errors import FleetError, Transient
 from pulsar_fleet.reading.chunks import reaching_back
 from pulsar_fleet.reading.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
+from pulsar_fleet.reading.environment import digest_key
 from pulsar_fleet.reading.ranges import EngineName, Range
 from pulsar_fleet.reading.stored_entry import StoredEntry
 
@@ -104,11 +105,19 @@ def _entry_sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
 
 
 def _digests(engine: Engine, wanted: Range) -> Iterator[list[bytes]]:
+    content = content_digest(wanted)
     if wanted.compacted:
-        yield latest_values(engine, wanted, lambda message: digest(message, publish_time=wanted.publish_time))
+        yield latest_values(engine, wanted, content)
         return
     for messages in engine.read(wanted):
-        yield [digest(message, publish_time=wanted.publish_time) for message in messages]
+        yield [content(message) for message in messages]
+
+
+def content_digest(wanted: Range) -> Callable[[Any], bytes]:
+    """How the messages of a range are hashed. `Rejected` where they need a key and the environment has none."""
+    publish_time = wanted.publish_time
+    key = digest_key() if wanted.keyed else None
+    return lambda message: digest(message, publish_time=publish_time, key=key)
 
 
 def latest_values(engine: Engine, wanted: Range, keep: Callable[[Any], Kept]) -> list[Kept]:
@@ -133,8 +142,10 @@ def list_messages(engine: Engine, wanted: Range, only: frozenset[int], buckets: 
 
 
 def _listed(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> list[Sighting]:
+    content_of = content_digest(wanted)
+
     def keep(message: Any) -> Sighting | None:
-        content = digest(message, publish_time=wanted.publish_time)
+        content = content_of(message)
         return _sighting(message, wanted, content) if bucket_of(content, buckets) in only else None
 
     if wanted.compacted:

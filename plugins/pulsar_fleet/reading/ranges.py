@@ -103,6 +103,7 @@ class Range:
         nothing of what is compared lies before, or where entries are read and not messages.
     :param limited: entries before `lookback` are compared too; or before a `final` range, which must not look back.
     :param engine: who reads it.
+    :param keyed: messages are hashed with the key in the environment.
     :param start: where the reading begins, if not at `first`.
     """
 
@@ -118,6 +119,7 @@ class Range:
     lookback: Position | None = None
     limited: bool = False
     engine: EngineName = EngineName.CLIENT
+    keyed: bool = False
     start: Position | None = None
 
     @property
@@ -139,6 +141,7 @@ class Range:
             "c": self.compacted,
             "l": self.limited,
             "e": self.engine is EngineName.ENTRY,
+            "k": self.keyed,
         }
         flags = "".join(letter for letter, holds in said.items() if holds)
         return [self.pair, self.index, self.topic, *ends, self.entries, flags, *back]
@@ -160,6 +163,7 @@ class Range:
             lookback=Position(*back) if back else None,
             limited="l" in flags,
             engine=EngineName.ENTRY if "e" in flags else EngineName.CLIENT,
+            keyed="k" in flags,
         )
 
 

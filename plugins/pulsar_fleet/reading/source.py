@@ -1,18 +1,16 @@
-"""The Spark data source `pulsar`: digests or messages of frozen ranges of two clusters, one Spark task per group.
+"""The Spark data source `pulsar`: messages or digests of the topics of one cluster, with bounds frozen at planning.
 
-Options: `clusters` (JSON: side to name, admin_url and service_url), `groups` (JSON: list of [side, list of ranges]),
-`out` (`buckets` or `rows`), `buckets` (their number), `only` (JSON, with `rows`: pair number to bucket numbers),
-`limits` (JSON: the fields of `Limits`), `checkpoints` (URI of the folder in which finished ranges are kept).
-Credentials come from the environment alone: Spark shows options in plans and logs. Both clusters are read by one scan,
-because Spark starts three interpreters to plan each.
+    spark.dataSource.register(PulsarSource)
+    spark.read.format("pulsar").option("topics", "persistent://acme/orders/events")…
+
+Options: see `topic_options` and docs/data_source.md. Credentials come from the environment alone: Spark shows options
+in plans and logs. No subscription is left behind.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,39 +18,41 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pulsar_fleet.reading.digest_rows import DIGEST_COLUMNS, flat_row
-from pulsar_fleet.reading.environment import Side, connection_from_environment
+from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.reading.environment import connection_from_environment
 from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.topic_options import Out, TopicOptions
+from pulsar_fleet.reading.topic_rows import MESSAGE_COLUMNS, MESSAGE_DDL, message_row
+from pulsar_fleet.reading.worker_engines import worker_engines
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.cluster.connection import ClusterConnection
-    from pulsar_fleet.reading.engines import Engines
     from pulsar_fleet.reading.passes import Engine
 
-ROW_COLUMNS = pa.schema(
+DIGEST_COLUMNS = pa.schema(
     [
-        *((name, pa.int32()) for name in ("pair", "batch", "size")),
-        *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time")),
-        *((name, pa.string()) for name in ("digest", "key", "ordering_key", "properties", "payload", "producer")),
-        ("null", pa.bool_()),
-        ("side", pa.string()),
+        ("topic", pa.string()),
+        ("range", pa.int32()),
+        ("bucket", pa.int32()),
+        *((name, pa.int64()) for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")),
     ]
 )
-_ROWS_PER_BATCH = 4096
-_SQL = {pa.int32(): "int", pa.int64(): "bigint", pa.string(): "string", pa.bool_(): "boolean"}
+DIGEST_DDL = "`topic` string, `range` int, `bucket` int, " + ", ".join(
+    f"`{name}` bigint" for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")
+)
+_ROWS_PER_BATCH = 1024
 
 
-class RangeGroup(InputPartition):
-    """What one task reads on one side; plain values, because Spark pickles it for another process."""
+class TopicRanges(InputPartition):
+    """What one task reads; plain values, because Spark pickles it for another process."""
 
-    def __init__(self, side: str, ranges: list[Any]) -> None:
-        super().__init__(side)
-        self.side = side
+    def __init__(self, ranges: list[Any]) -> None:
+        super().__init__(None)
         self.ranges = ranges
 
 
 class PulsarSource(DataSource):
-    """`spark.read.format("pulsar")`; register it with `spark.dataSource.register(PulsarSource)`."""
+    """`spark.read.format("pulsar")`; options that cannot be meant are refused before anything is read."""
 
     @classmethod
     def name(cls) -> str:
@@ -61,8 +61,7 @@ class PulsarSource(DataSource):
 
     def schema(self) -> str:
         """Columns by the option `out`."""
-        columns = ROW_COLUMNS if self.options.get("out") == "rows" else DIGEST_COLUMNS
-        return ", ".join(f"`{column.name}` {_SQL[column.type]}" for column in columns)
+        return DIGEST_DDL if TopicOptions.parse(self.options).out is Out.DIGESTS else MESSAGE_DDL
 
     def reader(self, schema: StructType) -> PulsarReader:
         """Spark calls it by the keyword `schema`; the columns are ours alone to choose."""
@@ -71,60 +70,60 @@ class PulsarSource(DataSource):
 
 
 class PulsarReader(DataSourceReader):
-    """Plans the groups, and reads one of them in a Python worker."""
+    """Plans the tasks on the driver, and reads one of them in a Python worker."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        self.options = {key.lower(): value for key, value in options.items()}
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = TopicOptions.parse(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per group of ranges; Spark insists on a list."""
-        return [RangeGroup(side, ranges) for side, ranges in json.loads(self.options["groups"])]
+        """One for each task's ranges; asks the admin API, and freezes the ends."""
+        from pulsar_fleet.reading.topic_planning import plan
+
+        groups = asyncio.run(plan(self._connection(), self._options))
+        # Spark plans no scan without a partition.
+        return [TopicRanges([each.to_json() for each in group]) for group in groups] or [TopicRanges([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches; digests of a range come only when all of it was read, so a retry never counts twice."""
-        assert isinstance(partition, RangeGroup)
-        side = Side(partition.side)
-        address = json.loads(self.options["clusters"])[side]
-        engine = self._limited(_engine(connection_from_environment(side, **address)))
+        """Arrow batches; digests of a range come only when all of it was read, so a retry never counts twice.
+
+        :raises FleetError: by what the broker said; then Spark tries the task again, and gives up after four times.
+        """
+        assert isinstance(partition, TopicRanges)
+        engine = self._limited(worker_engines(self._connection()))
         ranges = [Range.from_json(found) for found in partition.ranges]
-        rows, columns = (
-            (self._messages(engine, side, ranges), ROW_COLUMNS)
-            if self.options.get("out") == "rows"
-            else (self._sums(engine, side, ranges), DIGEST_COLUMNS)
-        )
+        digests = self._options.out is Out.DIGESTS
+        rows = self._digests(engine, ranges) if digests else self._messages(engine, ranges)
         while chunk := list(islice(rows, _ROWS_PER_BATCH)):
-            yield pa.RecordBatch.from_pylist(chunk, schema=columns)
+            yield pa.RecordBatch.from_pylist(chunk, schema=DIGEST_COLUMNS if digests else MESSAGE_COLUMNS)
+
+    def _connection(self) -> ClusterConnection:
+        chosen = self._options
+        return connection_from_environment(
+            chosen.credentials, name="pulsar", admin_url=chosen.admin_url, service_url=chosen.service_url
+        )
 
     def _limited(self, engine: Engine) -> Engine:
         from pulsar_fleet.reading.limits import Limits
 
-        return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
+        return Limits(window=self._options.window, bytes_per_second=self._options.max_bytes_per_second).on(engine)
 
-    def _sums(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.reading.checkpoints import Checkpoints, sum_up_group
-
-        kept = self.options.get("checkpoints")
-        checkpoints = Checkpoints.at(kept) if kept else None
-        for row in sum_up_group(engine, side, ranges, int(self.options["buckets"]), checkpoints):
-            yield flat_row(row, side)
-
-    def _messages(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.reading.passes import list_messages
-
-        only = {int(pair): frozenset(numbers) for pair, numbers in json.loads(self.options["only"]).items()}
+    def _messages(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         for wanted in ranges:
-            for message in list_messages(engine, wanted, only[wanted.pair], int(self.options["buckets"])):
-                yield {**asdict(message), "side": side}
+            # From where its first message may have begun: what was handed on cannot be taken back for a message in
+            # chunks that turns out to have begun before.
+            for messages in engine.read(wanted.reaching_back() if wanted.lookback else wanted):
+                for message in messages:
+                    yield message_row(message, wanted.topic)
 
+    def _digests(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
+        from pulsar_fleet.reading.digest_rows import flat_row
+        from pulsar_fleet.reading.passes import sum_up
 
-_engines: dict[tuple[int, ClusterConnection], Engines] = {}
-
-
-def _engine(connection: ClusterConnection) -> Engines:
-    """One of each kind per worker process; Spark forks its workers, and a client's threads do not survive a fork."""
-    from pulsar_fleet.reading.engines import Engines
-
-    key = (os.getpid(), connection)
-    if key not in _engines:
-        _engines[key] = Engines(connection)
-    return _engines[key]
+        for wanted in ranges:
+            for row in sum_up(engine, wanted, self._options.buckets):
+                if row.problem:
+                    raise Transient(
+                        f"{wanted.topic} cannot be read from {wanted.first} to {wanted.last}: {row.problem}"
+                    )
+                found = flat_row(row, "")
+                yield {"topic": wanted.topic, **{name: found[name] for name in DIGEST_COLUMNS.names if name != "topic"}}

@@ -46,6 +46,8 @@ def only_messages(pair: Pair, mode: Mode) -> str:
         return "because the latest value of each key is compared"
     if mode is Mode.WINDOW:
         return "because a window is cut by the publish times of messages"
+    if pair.keyed:
+        return "because keyed digests are of messages"
     return "" if pair.publish_time else "because only geo-replication keeps entries whole"
 
 

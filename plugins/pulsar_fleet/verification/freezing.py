@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Denied, FleetError, Rejected
@@ -25,6 +26,7 @@ class Freezer:
     """Freezes bounds between two clusters.
 
     :param engine: who reads, or `auto` to measure it for each topic.
+    :param keyed: hash messages with the key in the environment.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     :param earlier: for mode `incremental`: what was proven before, by namespace and names of the clusters.
     """
@@ -38,6 +40,7 @@ class Freezer:
         coverage: Coverage | None = None,
         earlier: EarlierProofs | None = None,
         engine: EngineChoice = EngineChoice.AUTO,
+        keyed: bool = False,
         catch_up_seconds: float = 30.0,
     ) -> None:
         self._source = source
@@ -46,6 +49,7 @@ class Freezer:
         self._coverage = coverage or Coverage()
         self._earlier = earlier
         self._engine = engine
+        self._keyed = keyed
         self._catch_up_seconds = catch_up_seconds
         self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
@@ -112,7 +116,7 @@ class Freezer:
         async with self._room:
             try:
                 await self._refuse_open_transactions(topic)
-                pair = await bounder.pair(scope, topic)
+                pair = replace(await bounder.pair(scope, topic), keyed=self._keyed)
                 return await choose_engine(self._source, pair, self._engine, self._coverage.mode)
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)

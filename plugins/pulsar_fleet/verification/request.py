@@ -25,7 +25,7 @@ from pulsar_fleet.reading.ranges import (
 )
 from pulsar_fleet.verification.coverage import Coverage
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Mapping(StrEnum):
@@ -63,6 +63,7 @@ class Pair:
     :param earlier: the proof of what came before the bounds, by the same engine, which the new one continues; see
         `composing.earlier_proofs`.
     :param engine: who reads both sides; `engine_reason` says why, as the end of a sentence.
+    :param keyed: messages are hashed with a key.
     """
 
     topic: str
@@ -74,6 +75,7 @@ class Pair:
     earlier: JsonObject | None = None
     engine: EngineName = EngineName.CLIENT
     engine_reason: str = ""
+    keyed: bool = False
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one side."""
@@ -135,10 +137,10 @@ class VerifyRequest:
 
     def _cut(self, number: int, side: Side) -> list[Range]:
         pair = self.pairs[number]
-        if pair.compacted:
-            return list(compacted_range(pair.bounds(side), pair=number, publish_time=pair.publish_time))
-        return list(
-            cut(
+        ranges = (
+            compacted_range(pair.bounds(side), pair=number, publish_time=pair.publish_time)
+            if pair.compacted
+            else cut(
                 pair.bounds(side),
                 pair=number,
                 publish_time=pair.publish_time,
@@ -146,6 +148,7 @@ class VerifyRequest:
                 engine=pair.engine,
             )
         )
+        return [replace(each, keyed=True) for each in ranges] if pair.keyed else list(ranges)
 
     def identity(self) -> bytes:
         """What decides the digests: all of the document but how fast is read and how many differences are named."""
@@ -206,6 +209,7 @@ def _pair_json(pair: Pair) -> JsonObject:
         "compacted": pair.compacted,
         "earlier": pair.earlier,
         "engine": [pair.engine, pair.engine_reason],
+        "keyed": pair.keyed,
     }
 
 
@@ -222,4 +226,5 @@ def _pair_from(found: JsonObject) -> Pair:
         earlier=found["earlier"],
         engine=EngineName(engine),
         engine_reason=str(reason),
+        keyed=bool(found["keyed"]),
     )

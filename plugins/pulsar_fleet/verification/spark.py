@@ -17,7 +17,7 @@ from pulsar_fleet.reading.digests import DigestRow
 from pulsar_fleet.reading.environment import Side, present_credentials
 from pulsar_fleet.reading.passes import Sighting
 from pulsar_fleet.reading.ranges import Range
-from pulsar_fleet.reading.source import PulsarSource
+from pulsar_fleet.reading.ranges_source import RangesSource
 from pulsar_fleet.verification.differences import Mismatch
 from pulsar_fleet.verification.judge import NAMED_PER_KIND, Mismatches, Only
 from pulsar_fleet.verification.ordering import MOST_DISPLACED, Placed
@@ -34,7 +34,7 @@ def open_session(application: str) -> SparkSession:
     for name, value in present_credentials().items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     session = builder.getOrCreate()
-    session.dataSource.register(PulsarSource)
+    session.dataSource.register(RangesSource)
     return session
 
 
@@ -137,7 +137,7 @@ class InSpark:
             "limits": request.limits(readers),
         }
         as_text = {name: json.dumps(value) for name, value in given.items()}
-        return self._session.read.format(PulsarSource.name()).options(**as_text, **options).load()
+        return self._session.read.format(RangesSource.name()).options(**as_text, **options).load()
 
 
 _OTHER_FIELDS = [name for name in Sighting.__slots__ if name not in ("pair", "digest", "ledger", "entry", "batch")]

@@ -12,7 +12,7 @@ from upath import UPath
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.environment import Side, digest_key
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.composing import earlier_proofs
@@ -22,6 +22,7 @@ from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
 from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
+from pulsar_fleet.verification.tables import verdict_tables
 from pulsar_fleet.verification.text import namespace_summary
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
@@ -40,6 +41,7 @@ async def freeze_bounds(
     run: Run | None = None,
     examples: int = 20,
     engine: EngineChoice = EngineChoice.AUTO,
+    keyed: bool = False,
     max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
@@ -48,13 +50,16 @@ async def freeze_bounds(
 
     :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
     :param engine: who reads, where the mode leaves a choice.
+    :param keyed: hash messages with BLAKE2b and the key in the environment, which `Rejected` misses.
     """
+    if keyed:
+        digest_key()
     earlier: EarlierProofs | None = None
     if coverage and coverage.mode is Mode.INCREMENTAL:
         if run is None:
             raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
-        earlier = partial(earlier_proofs, run.ledger, run.artefacts)
-    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier, engine=engine)
+        earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
+    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier, engine=engine, keyed=keyed)
     request = await freezer.freeze(namespaces)
     return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
 
@@ -97,8 +102,13 @@ async def conclude(
 
 
 def record(run: Run, found: Verification) -> Reference:
-    """Keep the verdicts: the document as an artefact, one line per namespace in the ledger. Again replaces both."""
+    """Keep the verdicts: as a document and as tables in the artefacts, one line per namespace in the ledger.
+
+    Again replaces them.
+    """
     document = run.artefacts.write(run.id, VERDICT, found.to_bytes())
+    for name, content in verdict_tables(found).items():
+        run.artefacts.write(run.id, f"verification/{name}", content)
     for each in found.namespaces:
         run.ledger.record_verdict(
             run.id,

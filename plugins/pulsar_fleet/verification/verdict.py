@@ -23,6 +23,9 @@ NONE_READ = "none"
 ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
 """What an engine hashes; digests of the same engine and encoding can be put together."""
 
+KEYED = "keyed"
+"""The encoding of digests with a key: they are never put together with others, since the key may be another."""
+
 
 class Verdict(StrEnum):
     """Result of a verification."""
@@ -188,7 +191,8 @@ def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVe
 def _proof(pair: Pair, side: Side, found: TopicDigest) -> JsonObject:
     """The digest; where the pair continues an earlier proof, of all that was proven since the first one."""
     whole = found.following(pair.earlier["proof"][side]) if pair.earlier else found
-    return {"engine": pair.engine, "encoding": ENCODINGS[pair.engine], **whole.to_json()}
+    encoding = KEYED if pair.keyed else ENCODINGS[pair.engine]
+    return {"engine": pair.engine, "encoding": encoding, **whole.to_json()}
 
 
 def _bounds(pair: Pair, side: Side) -> str:

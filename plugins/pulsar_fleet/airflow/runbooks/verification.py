@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import get_current_context, task
+from airflow.sdk import Asset, AssetAlias, get_current_context, task
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
 
 PROCEDURE = "verify_clusters"
+VERIFIED = AssetAlias("pulsar-verified")
+"""Every namespace that was proven equal; a DAG can be scheduled on all of them, or on one namespace's asset."""
 
 
 @task
@@ -57,6 +59,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
                 run=run,
                 examples=params["examples"],
                 engine=EngineChoice(params["engine"]),
+                keyed=params["keyed_digests"],
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
         wanted, result = steps.hand_over(run, frozen)
@@ -66,7 +69,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     return asyncio.run(freeze())
 
 
-@task(trigger_rule="none_failed")
+@task(trigger_rule="none_failed", outlets=[VERIFIED])
 def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
     """Record what was found; fail unless it is equal, naming the first messages and subscriptions that differ."""
     from upath import UPath
@@ -99,7 +102,15 @@ def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
     verdict = Verdict.over(verdicts)
     if verdict is not Verdict.EQUAL:
         raise Refused("\n".join(["Not proven equal.", *texts]))
+    for each in found.namespaces:
+        _announce(each.namespace, found.source, found.target, run.id)
     return {"verdict": verdict.value, "messages": found.messages, "subscriptions": compared}
+
+
+def _announce(namespace: str, source: str, target: str, run_id: str) -> None:
+    name = f"pulsar-verified/{source}/{target}/{namespace}"
+    asset = Asset(name=name, uri=f"x-pulsar-verified://{source}/{target}/{namespace}", group="pulsar-verified")
+    get_current_context()["outlet_events"][VERIFIED].add(asset, extra={"run": run_id})
 
 
 @task(trigger_rule="all_done")

@@ -1,0 +1,56 @@
+"""Messages as rows: every field that the pulsar client knows of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from pulsar_fleet.reading.message_ids import position_of
+
+_TIME = pa.timestamp("us", tz="UTC")
+MESSAGE_COLUMNS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("ledger", pa.int64()),
+        ("entry", pa.int64()),
+        ("batch", pa.int32()),
+        ("key", pa.string()),
+        ("ordering_key", pa.string()),
+        ("publish_time", _TIME),
+        ("event_time", _TIME),
+        ("producer", pa.string()),
+        ("schema_version", pa.int64()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("value", pa.binary()),
+    ]
+)
+MESSAGE_DDL = (
+    "`topic` string, `ledger` bigint, `entry` bigint, `batch` int, `key` string, `ordering_key` string, "
+    "`publish_time` timestamp, `event_time` timestamp, `producer` string, `schema_version` bigint, "
+    "`properties` map<string,string>, `value` binary"
+)
+
+
+def message_row(message: Any, topic: str) -> dict[str, Any]:
+    """One message by column; what was not set is null, and so is the value of a message without one."""
+    at, event_time = position_of(message), message.event_timestamp()
+    return {
+        "topic": topic,
+        "ledger": at.ledger,
+        "entry": at.entry,
+        "batch": message.message_id().batch_index(),
+        "key": message.partition_key() or None,
+        "ordering_key": message.ordering_key() or None,
+        "publish_time": _time(message.publish_timestamp()),
+        "event_time": _time(event_time) if event_time else None,
+        "producer": message.producer_name(),
+        "schema_version": message.int_schema_version(),
+        "properties": list(message.properties().items()),
+        "value": None if message.has_null_value() else message.data(),
+    }
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
