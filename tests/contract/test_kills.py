@@ -36,7 +36,7 @@ from pulsar_fleet.verification.steps import freeze_bounds, hand_over, verify_in_
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "verify_messages.py"
-EXECUTORS = "local-cluster[2,1,512]"
+EXECUTORS = "local-cluster[2,1,1024]"
 """Two processes with a core each, as on machines of their own."""
 
 POINTS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))

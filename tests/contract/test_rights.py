@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.contract.equality import verify_equal
 from tests.contract.proxy import Proxy, redirect
+from tests.contract.replication import make_alone
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -26,10 +32,20 @@ from pulsar_fleet.onboarding.steps import (
     read_plan,
     take_snapshot,
 )
+from pulsar_fleet.reading.client import ClientEngine, open_client
+from pulsar_fleet.reading.engines import Engines
+from pulsar_fleet.reading.entry import EntryEngine
+from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.report.onboarding import onboarding_report
 from pulsar_fleet.sandbox import Cluster, Sandbox
+from pulsar_fleet.verification.in_process import InProcess
+from pulsar_fleet.verification.judge import judge
+from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.steps import freeze_bounds
+from pulsar_fleet.verification.verdict import TopicVerdict, Verdict
 
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 ESTATE = NamespaceName("team", "orders")
@@ -244,3 +260,105 @@ async def test_brokers_that_a_role_may_not_list_are_named_in_the_connection(esta
                 await admin.clusters()
         async with AdminClient(replace(limited, broker_hosts=("127.0.0.9",))) as admin:
             assert await admin.clusters() == ("east",)
+
+
+# What a verification cannot read.
+
+Break = Callable[[ClusterConnection, Cluster], ClusterConnection]
+UNREADABLE: dict[str, tuple[Break, str]] = {
+    "wrong token": (lambda reach, _: replace(reach, token="e30.e30.bad"), "oken"),
+    "no permission": (lambda reach, cluster: replace(reach, token=cluster.token("stranger")), "grant it consume"),
+    "unreachable broker": (lambda reach, _: replace(reach, service_url="pulsar://127.0.0.1:9"), "127.0.0.1:9"),
+}
+
+
+@pytest.fixture(scope="module")
+def orders(secure: Sandbox) -> VerifyRequest:
+    """A topic that is equal on both clusters, its bounds frozen."""
+    return asyncio.run(_orders(secure))
+
+
+async def _orders(secure: Sandbox) -> VerifyRequest:
+    topic = TopicName(NamespaceName("verified", "orders"), "events")
+    async with AdminClient(reach(secure["east"], "admin")) as east, AdminClient(reach(secure["west"], "admin")) as west:
+        for admin in (east, west):
+            await make_alone(admin, topic.namespace)
+            await admin.create_topic(topic)
+            client = open_client(admin.connection)
+            producer = client.create_producer(str(topic), producer_name="checkout", batching_enabled=False)
+            for number in range(10):
+                producer.send(b"%d" % number)
+            client.close()
+        return await freeze_bounds(east, west, [topic.namespace])
+
+
+def judged(
+    request: VerifyRequest, engine: EngineName, source: ClusterConnection, target: ClusterConnection
+) -> TopicVerdict:
+    request = replace(request, pairs=tuple(replace(pair, engine=engine) for pair in request.pairs))
+
+    class Both(Engines):
+        """With little patience."""
+
+        def __init__(self, connection: ClusterConnection) -> None:
+            self._client = ClientEngine(connection, operation_timeout_seconds=3)
+            self._entry = EntryEngine(connection, patience_seconds=2, timeout_seconds=3)
+
+    with Both(source) as here, Both(target) as there:
+        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))
+    ((topic,),) = (each.topics for each in found.namespaces)
+    return topic
+
+
+@pytest.mark.parametrize("engine", list(EngineName))
+@pytest.mark.parametrize("problem", UNREADABLE)
+async def test_what_cannot_be_read_is_inconclusive_for_one_clear_reason(
+    secure: Sandbox, orders: VerifyRequest, problem: str, engine: EngineName
+) -> None:
+    break_, said = UNREADABLE[problem]
+    east, west = reach(secure["east"], "admin"), reach(secure["west"], "admin")
+    found = await asyncio.to_thread(judged, orders, engine, east, break_(west, secure["west"]))
+    assert (found.verdict, said in found.reason, "\n" in found.reason) == (Verdict.INCONCLUSIVE, True, False), (
+        found.reason
+    )
+    assert found.target_messages == 0
+    await nothing_is_left(secure)
+
+
+async def test_what_can_be_read_by_both_engines_is_compared(secure: Sandbox, orders: VerifyRequest) -> None:
+    east, west = reach(secure["east"], "admin"), reach(secure["west"], "admin")
+    found = await asyncio.to_thread(judged, orders, EngineName.CLIENT, east, west)
+    assert (found.verdict, found.source_messages) == (Verdict.EQUAL, 10)
+    await nothing_is_left(secure)
+
+
+async def nothing_is_left(secure: Sandbox) -> None:
+    for cluster in secure:
+        async with AdminClient(reach(cluster, "admin")) as admin, asyncio.timeout(10):
+            while (await admin.stats(TopicName.parse("persistent://verified/orders/events")))["subscriptions"]:
+                await asyncio.sleep(0.1)
+
+
+def test_the_command_line_ends_with_a_status_that_is_not_0(
+    secure: Sandbox, monkeypatch: pytest.MonkeyPatch, records: Path
+) -> None:
+    for cluster in secure:
+        extra = {"service_url": cluster.service_url}
+        conn = {"conn_type": "pulsar", "host": cluster.admin_url, "password": cluster.token("admin"), "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{cluster.name.upper()}", json.dumps(conn))
+    bad = {"conn_type": "pulsar", "host": secure["west"].admin_url, "password": "bad"}
+    monkeypatch.setenv("AIRFLOW_CONN_BAD", json.dumps(bad))
+    cases = [
+        (["east", "west", "--namespace", "verified/none"], 6, "there is no such namespace on east"),
+        (["east", "bad", "--namespace", "verified/orders"], 1, "does not accept our credentials"),
+        (["east", "http://127.0.0.1:9", "--namespace", "verified/orders"], 1, "127.0.0.1:9"),
+    ]
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda case: verify_command(case[0]), cases))
+    for (_, status, said), found in zip(cases, done, strict=True):
+        assert (found.returncode, said in found.stdout + found.stderr) == (status, True), found.stdout + found.stderr
+
+
+def verify_command(words: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pulsar_fleet.cli", "verify", *words]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
