@@ -5,11 +5,13 @@ Prints the seconds that the step took and the most memory that the process ever 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pulsar_fleet.cluster.states import (
@@ -25,13 +27,29 @@ from pulsar_fleet.cluster.states import (
 )
 from pulsar_fleet.cluster.topic_policies import TOPIC_CATALOGUE
 from pulsar_fleet.records.artefacts import Artefacts, Reference
-from pulsar_fleet.records.snapshot_writer import SnapshotWriter
+from pulsar_fleet.records.snapshot_writer import ROWS_PER_GROUP, SnapshotWriter
 from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot
 from pulsar_fleet.verification.snapshots import CompareRequest, compare_here, compare_snapshots
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_SYNTHETIC_NAMESPACES", "1000"))
 TOPICS = 100
 SIDES = ("blue", "green")
+
+
+@dataclass(frozen=True)
+class Different:
+    """How many namespaces differ in percent, spread evenly, and how many topics in each."""
+
+    namespaces: int
+    topics: int
+
+    @property
+    def name(self) -> str:
+        """Of the snapshot."""
+        return f"green-{self.namespaces}-{self.topics}"
+
+
+DIFFERENT = (Different(1, 1), Different(10, 1), Different(10, TOPICS))
 POLICIES = {
     "auth_policies": {"namespace_auth": {f"role-{number}": ["produce", "consume"] for number in range(5)}},
     "backlog_quota_map": {
@@ -45,6 +63,14 @@ POLICIES = {
     "is_allow_auto_update_schema": True,
     "properties": {"owner": "billing"},
 }
+READ = {
+    "namespaces": ["name", "policies"],
+    "topics": ["name", "partitions", "properties"],
+    "schemas": ["topic", "version", "type", "schema", "properties"],
+    "subscriptions": ["topic", "name", "replicated", "properties"],
+    "topic_policies": ["topic", "scope", "policies"],
+}
+GROUPS_AT_ONCE = 25
 FIELDS = [{"name": f"field_{number}", "type": ["null", "string"], "default": None} for number in range(10)]
 
 
@@ -62,12 +88,12 @@ def write(artefacts: Artefacts) -> None:
 
 def load(artefacts: Artefacts) -> None:
     """One side whole, as a small fleet may."""
-    assert len(load_snapshot(artefacts, _reference(artefacts, "blue")).topics) == NAMESPACES * TOPICS
+    assert len(load_snapshot(artefacts, reference(artefacts, "blue")).topics) == NAMESPACES * TOPICS
 
 
 def batches(artefacts: Artefacts) -> None:
     """One side, 50 namespaces at a time."""
-    stored = StoredSnapshot.open(artefacts, _reference(artefacts, "blue"))
+    stored = StoredSnapshot.open(artefacts, reference(artefacts, "blue"))
     names = stored.namespaces()
     parts = (stored.load(names[first : first + 50]) for first in range(0, len(names), 50))
     assert sum(len(part.topics) for part in parts) == NAMESPACES * TOPICS
@@ -75,9 +101,28 @@ def batches(artefacts: Artefacts) -> None:
 
 def compare(artefacts: Artefacts) -> None:
     """Both sides, in batches, in this process."""
-    source, target = (_reference(artefacts, side) for side in SIDES)
+    source, target = (reference(artefacts, side) for side in SIDES)
     found = compare_snapshots(CompareRequest(source=source, target=target), compare_here)
     assert found.equal, found.first
+
+
+def differ(artefacts: Artefacts) -> None:
+    """Targets beside green in which other owners are told of some topics; all but that is green's."""
+    for one in DIFFERENT:
+        _with_other_owners(artefacts, one)
+
+
+def floor(artefacts: Artefacts) -> None:
+    """Bare reading of what a comparison has to read of both sides, with nothing made of it."""
+    import pyarrow.parquet as pq
+
+    for side in SIDES:
+        for table, columns in READ.items():
+            with pq.ParquetFile(artefacts.folder("bench") / side / f"{table}.parquet") as file:
+                groups = range(0, file.num_row_groups, GROUPS_AT_ONCE)
+                for first in groups:
+                    some = range(first, min(first + GROUPS_AT_ONCE, file.num_row_groups))
+                    assert file.read_row_groups([*some], columns=columns, use_threads=False).num_rows
 
 
 def nothing(_: Artefacts) -> None:
@@ -92,7 +137,9 @@ STEPS: Mapping[str, Callable[[Artefacts], None]] = {
     "write": write,
     "load": load,
     "batches": batches,
+    "floor": floor,
     "compare": compare,
+    "differ": differ,
 }
 
 
@@ -113,7 +160,32 @@ def _topic(topic: str, number: int) -> Iterator[Row]:
         yield TopicPolicyState(topic, "local", policies, 1_700_000_000_000 + number)
 
 
-def _reference(artefacts: Artefacts, side: str) -> Reference:
+def _with_other_owners(artefacts: Artefacts, wanted: Different) -> None:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    manifest = artefacts.read_json(reference(artefacts, "green"))
+    path = artefacts.folder("bench") / wanted.name / "topics.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = pq.read_table(manifest["tables"]["topics"]["uri"])
+    namespace, topic = np.divmod(np.arange(whole.num_rows), TOPICS)
+    other = (namespace % (100 // wanted.namespaces) == 0) & (topic < wanted.topics)
+    column = whole.schema.get_field_index("properties")
+    told = pc.if_else(pa.array(other), '{"team": "another"}', whole.column(column))
+    pq.write_table(
+        whole.set_column(column, whole.schema.field(column), told),
+        path,
+        row_group_size=ROWS_PER_GROUP,
+        compression="zstd",
+    )
+    content = path.read_bytes()
+    manifest["tables"]["topics"] = Reference(str(path), hashlib.sha256(content).hexdigest(), len(content)).to_json()
+    artefacts.write("bench", f"{wanted.name}/manifest.json", json.dumps(manifest).encode())
+
+
+def reference(artefacts: Artefacts, side: str) -> Reference:
     found = artefacts.find("bench", f"{side}/manifest.json")
     assert found is not None
     return found

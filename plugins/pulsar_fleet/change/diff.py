@@ -18,6 +18,12 @@ from pulsar_fleet.cluster.states import SchemaState, Snapshot, SubscriptionState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
 
 Row = TypeVar("Row")
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "topics": ("partitions", "properties"),
+    "schemas": ("type", "schema", "properties"),
+    "subscriptions": ("replicated", "properties"),
+}
+"""By table, the columns that are compared as they are; documents of policies are compared by their catalogues."""
 
 
 def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
@@ -36,13 +42,13 @@ def diff(source: Snapshot, target: Snapshot) -> tuple[Difference, ...]:
 
 def topic_value(topic: TopicState) -> JsonObject:
     """A topic in its comparable shape."""
-    return {"partitions": topic.partitions, "properties": dict(topic.properties)}
+    return {column: getattr(topic, column) for column in VALUES["topics"]}
 
 
 def schema_values(versions: Iterable[SchemaState]) -> list[JsonObject]:
     """A schema history in its comparable shape, oldest first; version numbers are each cluster's own."""
     ordered = sorted(versions, key=lambda one: one.version)
-    return [{"type": one.type, "schema": one.schema, "properties": dict(one.properties)} for one in ordered]
+    return [{column: getattr(one, column) for column in VALUES["schemas"]} for one in ordered]
 
 
 def _tenants(source: Snapshot, target: Snapshot) -> Iterator[Difference]:

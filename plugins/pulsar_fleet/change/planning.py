@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
-from pulsar_fleet.change.diff import Resource, diff
-from pulsar_fleet.change.plan import Plan
+from pulsar_fleet.change.diff import Difference, Resource, diff
+from pulsar_fleet.change.plan import LeftAlone, Plan
 from pulsar_fleet.change.planner import Planner
 from pulsar_fleet.change.subscription_changes import StartAt
 from pulsar_fleet.change.translation import translate_snapshot
@@ -33,18 +34,43 @@ def plan_changes(
     :raises Refused: an incomplete snapshot, or two whose secrets cannot be compared.
     """
     require_comparable(source, target, accept_incomplete)
-    source, target, hidden = without_hidden(source, target)
-    translated, unknown = translate_snapshot(source, target)
-    planner = Planner(translated, target, start_at)
-    for difference in diff(translated, target):
+    aligned = align(source, target)
+    planner = Planner(aligned.source, aligned.target, start_at)
+    for difference in diff(aligned.source, aligned.target):
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
             planner.take(difference)
     return Plan(
         source=source.cluster,
         target=target.cluster,
         changes=planner.ordered(),
-        left_alone=(*hidden, *unknown, *planner.left),
+        left_alone=(*aligned.left, *planner.left),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Two snapshots in the target's terms, without what one of the roles may not see.
+
+    :param left: what cannot be said in these terms, so that no difference tells it.
+    """
+
+    source: Snapshot
+    target: Snapshot
+    left: tuple[LeftAlone, ...]
+
+
+def align(source: Snapshot, target: Snapshot) -> Aligned:
+    """Bring both into the terms in which `diff` compares them."""
+    source, target, hidden = without_hidden(source, target)
+    translated, unknown = translate_snapshot(source, target)
+    return Aligned(translated, target, (*hidden, *unknown))
+
+
+def names_apart(source: Snapshot, target: Snapshot) -> frozenset[str]:
+    """The names of all resources about which a plan between the two would say anything at all."""
+    aligned = align(source, target)
+    found: tuple[Difference | LeftAlone, ...] = (*diff(aligned.source, aligned.target), *aligned.left)
+    return frozenset(one.name for one in found)
 
 
 def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[str] = frozenset()) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "in_namespace"
 """A column more, of the tables of namespaces: by it a part of a table is found without reading the rest."""
+TOPIC = "topic"
+"""The column of the tables of what belongs to a topic."""
 
 _PLAIN = {"str": "string", "int": "int64", "bool": "bool_"}
 TABLE_OF: dict[type, str] = {kind: table for table, kind in TABLES.items()}
@@ -42,13 +44,18 @@ def namespace_of(row: Row) -> str:
         case NamespaceState():
             return row.name
         case TopicState():
-            return _namespace_of_topic(row.name)
+            return namespace_of_topic(row.name)
         case SchemaState() | SubscriptionState() | TopicPolicyState():
-            return _namespace_of_topic(row.topic)
+            return namespace_of_topic(row.topic)
         case InventoryState():
             return row.namespace
         case _:
             return ""
+
+
+def namespace_of_topic(name: str) -> str:
+    """The namespace in a topic's name."""
+    return "/".join(name.split("/", 4)[2:4])
 
 
 def arrow_schema(table: str) -> pa.Schema:
@@ -96,7 +103,3 @@ def _fields(table: str) -> list[tuple[str, str]]:
 
 def _document(value: Json) -> str:
     return json.dumps(value, sort_keys=True) if value else ("{}" if isinstance(value, dict) else "[]")
-
-
-def _namespace_of_topic(name: str) -> str:
-    return "/".join(name.split("/", 4)[2:4])

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from collections.abc import Collection, Iterator
-from typing import Any, Self
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-from upath import UPath
-
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.states import TABLES, Note, Row, Snapshot, SnapshotHead
+from pulsar_fleet.cluster.states import TABLES, Note, Snapshot, SnapshotHead
 from pulsar_fleet.records.artefacts import Artefacts, Reference
-from pulsar_fleet.records.snapshot_rows import NAMESPACE, from_columns, is_by_namespace, namespace_of
+from pulsar_fleet.records.snapshot_rows import NAMESPACE, is_by_namespace
+from pulsar_fleet.records.snapshot_table import StoredTable
 from pulsar_fleet.records.snapshot_writer import SCHEMA_VERSION, SnapshotWriter
 
-_ROWS_AT_ONCE = 1_000
-_HASHED_AT_ONCE = 1 << 20
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def store_snapshot(artefacts: Artefacts, run_id: str, snapshot: Snapshot, *, name: str) -> Reference:
@@ -42,7 +40,7 @@ class StoredSnapshot:
     """
 
     manifest: JsonObject
-    _proven: set[str] = dataclasses.field(default_factory=set)
+    _tables: dict[str, StoredTable] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def open(cls, artefacts: Artefacts, reference: Reference) -> Self:
@@ -75,70 +73,37 @@ class StoredSnapshot:
 
     def namespaces(self) -> tuple[str, ...]:
         """The names of its namespaces, in order."""
-        import pyarrow.parquet as pq
-
-        with self._proven_file("namespaces").open("rb") as file:
-            return tuple(sorted(pq.read_table(file, columns=["name"]).column("name").to_pylist()))
+        return tuple(sorted(self.columns("namespaces", ()).column(NAMESPACE).to_pylist()))
 
     def load(self, namespaces: Collection[str] | None = None) -> Snapshot:
         """The snapshot, or of it only these namespaces, what lies in them, and all that lies in none.
 
         :param namespaces: as `tenant/namespace`; ones that it does not have are left out without a word.
         """
-        rows: dict[str, Any] = {table: tuple(self.rows(table, namespaces)) for table in TABLES}
+        rows: dict[str, Any] = {table: tuple(self._table(table).rows(namespaces)) for table in TABLES}
         return Snapshot(**dataclasses.asdict(self.head), **rows)
 
     def load_outside(self) -> Snapshot:
         """All that lies in no namespace: clusters, resource groups, tenants, brokers, notes."""
         return self.load(())
 
-    def load_within(self, namespaces: Collection[str]) -> Snapshot:
-        """These namespaces and what lies in them, and of all else only the brokers."""
+    def load_within(self, namespaces: Collection[str], topics: Collection[str] | None = None) -> Snapshot:
+        """These namespaces and what lies in them, and of all else only the brokers.
+
+        :param topics: of what belongs to a topic, only what belongs to these; the topics themselves are all there.
+        """
         tables = [table for table in TABLES if is_by_namespace(table) or table == "brokers"]
-        rows: dict[str, Any] = {table: tuple(self.rows(table, namespaces)) for table in tables}
+        rows: dict[str, Any] = {table: tuple(self._table(table).rows(namespaces, topics)) for table in tables}
         # What a role may not see bears on every part; what could not be read is the whole's affair.
-        rows["notes"] = tuple(one for one in self.rows("notes") if isinstance(one, Note) and one.problem == "hidden")
+        notes = self._table("notes").rows()
+        rows["notes"] = tuple(one for one in notes if isinstance(one, Note) and one.problem == "hidden")
         return Snapshot(**dataclasses.asdict(self.head), **rows)
 
-    def rows(self, table: str, namespaces: Collection[str] | None = None) -> Iterator[Row]:
-        """The rows of one table, of all or of these namespaces, a thousand in memory at a time."""
-        import pyarrow.parquet as pq
+    def columns(self, table: str, names: Sequence[str], namespaces: Collection[str] | None = None) -> pa.Table:
+        """These columns of one table, and `NAMESPACE`, of all rows or of those in these namespaces."""
+        return self._table(table).columns(names, namespaces)
 
-        wanted = None if namespaces is None or not is_by_namespace(table) else frozenset(namespaces)
-        with self._proven_file(table).open("rb") as opened, pq.ParquetFile(opened) as file:
-            groups = [group for group in range(file.num_row_groups) if _may_hold(file.metadata, group, wanted)]
-            for part in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, use_threads=False):
-                for row in from_columns(table, part):
-                    if wanted is None or namespace_of(row) in wanted:
-                        yield row
-
-    def _proven_file(self, table: str) -> UPath:
-        reference = Reference.from_json(self.manifest["tables"][table])
-        path = UPath(reference.uri)
-        if table in self._proven:
-            return path
-        digest = hashlib.sha256()
-        try:
-            with path.open("rb") as file:
-                while content := file.read(_HASHED_AT_ONCE):
-                    digest.update(content)
-        except OSError as error:
-            raise Missing(f"The table {reference.uri} cannot be read: {error}. Take the snapshot again.") from error
-        if digest.hexdigest() != reference.sha256:
-            raise Rejected(
-                f"The table {reference.uri} was altered after it was written (sha256 {digest.hexdigest()[:12]}…, "
-                f"expected {reference.sha256[:12]}…): take the snapshot again."
-            )
-        self._proven.add(table)
-        return path
-
-
-def _may_hold(metadata: Any, group: int, wanted: frozenset[str] | None) -> bool:
-    """Whether a row group may hold rows of the wanted namespaces, by the least and greatest name in it."""
-    if wanted is None:
-        return True
-    column = metadata.schema.names.index(NAMESPACE)
-    found = metadata.row_group(group).column(column).statistics
-    if found is None or not found.has_min_max:
-        return True
-    return any(found.min <= name <= found.max for name in wanted)
+    def _table(self, name: str) -> StoredTable:
+        if name not in self._tables:
+            self._tables[name] = StoredTable(name, Reference.from_json(self.manifest["tables"][name]))
+        return self._tables[name]

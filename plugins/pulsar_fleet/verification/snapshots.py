@@ -11,22 +11,24 @@ from typing import Self
 from upath import UPath
 
 from pulsar_fleet.change.comparison import Comparison, compare, comparison_text, merge
-from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.snapshot import collect_into
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.records.snapshot_writer import SnapshotWriter
 from pulsar_fleet.records.snapshots import StoredSnapshot
+from pulsar_fleet.verification.suspects import find_suspects
 
 SCHEMA_VERSION = 1
 REQUEST = "comparison/request.json"
 RESULT = "comparison/result.json"
+ROWS_AT_ONCE = 200_000
+"""Of both sides, that a batch has on average: some 50 MB as columns."""
 NAMESPACES_AT_ONCE = 100
+"""That are compared row by row."""
 COMPARED = frozenset({"tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies"})
 """Tables of which every row is compared; the others are compared where a namespace needs them, or only counted."""
 
@@ -94,7 +96,8 @@ def compare_snapshots(request: CompareRequest, spread: Spread) -> Comparison:
         examples=request.examples,
     )
     names = sorted({*source.namespaces(), *target.namespaces()})
-    batches = [names[first : first + NAMESPACES_AT_ONCE] for first in range(0, len(names), NAMESPACES_AT_ONCE)]
+    rows = sum(source.counts.values()) + sum(target.counts.values())
+    batches = _cut(names, max(1, ROWS_AT_ONCE * len(names) // max(rows, 1)))
     return merge((outside, *spread(request, batches)), compared=source.counts, examples=request.examples)
 
 
@@ -104,9 +107,24 @@ def compare_here(request: CompareRequest, batches: Batches) -> Iterable[Comparis
 
 
 def compare_namespaces(request: CompareRequest, names: Sequence[str]) -> Comparison:
-    """Compare these namespaces alone."""
-    source, target = (one.load_within(names) for one in open_pair(request))
-    return compare(source, target, subscriptions=request.subscriptions, examples=request.examples)
+    """Compare these namespaces alone: as columns, and row by row what may differ."""
+    source, target = open_pair(request)
+    equal = Comparison(source=source.head.cluster, target=target.head.cluster, compared={}, differing={}, left_alone={})
+    suspects = find_suspects(source, target, names, subscriptions=request.subscriptions)
+    found = (
+        compare(
+            source.load_within(some, suspects.topics),
+            target.load_within(some, suspects.topics),
+            subscriptions=request.subscriptions,
+            examples=request.examples,
+        )
+        for some in _cut(suspects.namespaces, NAMESPACES_AT_ONCE)
+    )
+    return merge((equal, *found), compared={}, examples=request.examples)
+
+
+def _cut(names: Sequence[str], size: int) -> Batches:
+    return [names[first : first + size] for first in range(0, len(names), size)]
 
 
 @lru_cache(maxsize=2)
@@ -127,6 +145,10 @@ async def read_back(
     subscriptions: bool = True,
 ) -> CompareRequest:
     """Read the target afresh, store what it holds, and ask to compare it with the source's stored snapshot."""
+    # Workers of Spark import this module, and the client takes a second to import.
+    from pulsar_fleet.cluster.admin import AdminClient
+    from pulsar_fleet.cluster.snapshot import collect_into
+
     with SnapshotWriter(artefacts, run_id, name="snapshot-target-after") as writer:
         async with AdminClient(target) as admin:
             head = await collect_into(writer, admin, selection, seal=open_seal())
