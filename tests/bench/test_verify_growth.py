@@ -1,0 +1,128 @@
+"""How a comparison grows: with the messages of a topic, in time and memory, and with the number of topics.
+
+PULSAR_FLEET_BENCH_MESSAGES (default 100000,1000000) and PULSAR_FLEET_BENCH_TOPICS (default 10,100,1000), lists.
+Thousands of topics need brokers with more heap than the sandbox's: _JAVA_OPTIONS=-Xmx2000m.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import uuid
+from contextlib import closing
+
+import pulsar
+import pytest
+from tests.contract.replication import know_each_other, make_alone, replicate, wait_linked
+from tests.contract.republishing import RawStore
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading.client import open_client
+
+MESSAGES = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_MESSAGES", "100000,1000000").split(",")]
+TOPICS = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10,100,1000").split(",")]
+BATCH = 100
+IN_A_SMALL_TOPIC = 20
+
+
+@pytest.mark.parametrize("messages", MESSAGES)
+async def test_messages(blue: ClusterConnection, green: ClusterConnection, messages: int) -> None:
+    namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "growth")
+    topic = TopicName(namespace, "events")
+    async with AdminClient(blue) as here, AdminClient(green) as there:
+        await know_each_other(here, there)
+        await replicate(here, there, namespace)
+        for admin in (there, here):
+            await admin.create_topic(topic)
+        await wait_linked(here, [topic], "green")
+        await asyncio.to_thread(_fill, blue, str(topic), messages)
+        async with asyncio.timeout(400):
+            while (await there.internal_stats(topic))["entriesAddedCounter"] < messages // BATCH:
+                await asyncio.sleep(0.5)
+    print(f"\n{messages:,} messages of 100 B on each side, {BATCH} in an entry, one process")
+    for engine in ("entry", "client"):
+        found = measure(blue, green, namespace, engine)
+        assert (found["verdict"], found["messages"]) == ("equal", messages)
+        rate = 2 * messages / found["read"]
+        cpu = found["read_cpu"] / (2 * messages) * 1e6
+        print(
+            f"  {engine:6}  {found['read']:6.1f} s, {rate:12,.0f} messages/s, {cpu:6.2f} CPU-s per million, "
+            f"{found['megabytes']} MB at most"
+        )
+
+
+def _fill(connection: ClusterConnection, topic: str, messages: int) -> None:
+    """One entry that a producer wrote, stored again and again."""
+    client = open_client(connection)
+    producer = client.create_producer(
+        topic,
+        compression_type=pulsar.CompressionType.LZ4,
+        batching_enabled=True,
+        batching_max_messages=BATCH,
+        batching_max_publish_delay_ms=10_000,
+    )
+    for number in range(BATCH):
+        producer.send_async(b"%020d" % number * 5, None, partition_key=f"key-{number}", properties={"n": "1"})
+    producer.flush()
+    client.close()
+    with closing(RawStore(connection)) as store:
+        ledger = _first_ledger(connection, topic)
+        entry = store.content(topic, Position(ledger, 0))
+        store.store(topic, entry, messages=BATCH, times=messages // BATCH - 1)
+
+
+def _first_ledger(connection: ClusterConnection, topic: str) -> int:
+    async def ask() -> int:
+        async with AdminClient(connection) as admin:
+            return int((await admin.internal_stats(TopicName.parse(topic)))["ledgers"][0]["ledgerId"])
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("topics", TOPICS)
+async def test_topics(blue: ClusterConnection, green: ClusterConnection, topics: int) -> None:
+    namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
+    for connection in (blue, green):
+        async with AdminClient(connection) as admin:
+            await make_alone(admin, namespace)
+        await asyncio.to_thread(_fill_small, connection, namespace, topics)
+    found = measure(blue, green, namespace, "auto")
+    assert (found["verdict"], found["messages"]) == ("equal", topics * IN_A_SMALL_TOPIC)
+    each = {phase: found[phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu")}
+    print(
+        f"\n{topics:,} topics of {IN_A_SMALL_TOPIC} messages: a topic and side takes {each['freeze']:.2f} ms to freeze "
+        f"and {each['read']:.2f} ms to read ({each['read_cpu']:.2f} ms CPU); {found['megabytes']} MB at most"
+    )
+
+
+def _fill_small(connection: ClusterConnection, namespace: NamespaceName, topics: int) -> None:
+    client = open_client(connection)
+    scratch = str(TopicName(namespace, "t00000"))
+    producer = client.create_producer(
+        scratch, batching_enabled=True, batching_max_messages=IN_A_SMALL_TOPIC, batching_max_publish_delay_ms=10_000
+    )
+    for number in range(IN_A_SMALL_TOPIC):
+        producer.send_async(b"order-%d" % number, None, partition_key=f"k{number}")
+    producer.flush()
+    client.close()
+    with closing(RawStore(connection)) as store:
+        entry = store.content(scratch, Position(_first_ledger(connection, scratch), 0))
+        for number in range(1, topics):
+            store.store(str(TopicName(namespace, f"t{number:05}")), entry, messages=IN_A_SMALL_TOPIC)
+
+
+def measure(
+    blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName, engine: str
+) -> dict[str, float]:
+    """Compare in a process of its own."""
+    sides = [f"{each.admin_url},{each.service_url}" for each in (blue, green)]
+    command = [sys.executable, "-m", "tests.bench.verifying", *sides, str(namespace), engine]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=460)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(done.stdout))
