@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from pulsar_fleet.change.findings import Finding, blockers, count_line
+from pulsar_fleet.change.findings import Finding, count_line
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused
@@ -19,18 +18,26 @@ from pulsar_fleet.migration.drain import Progress
 from pulsar_fleet.migration.freeze import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, freeze, remember, thaw
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
-from pulsar_fleet.migration.redirect import redirect_to
+from pulsar_fleet.migration.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
-from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
+from pulsar_fleet.migration.survey import survey, survey_partitions
+from pulsar_fleet.migration.surveyed import Expectations, View
 from pulsar_fleet.migration.switch import switch, terminated
+from pulsar_fleet.migration.waivers import Waiver, judge
 from pulsar_fleet.migration.watch import finish, look
+from pulsar_fleet.migration.wave_text import members
+from pulsar_fleet.migration.waves import Limits, plan_waves
 from pulsar_fleet.records.artefacts import Reference
+from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
 
 MOVES = "moves.json"
 FINDINGS = "findings.json"
+WAIVERS = "waivers.json"
+WAVES = "waves.json"
+REDIRECT = "redirect.json"
 BEFORE = "blue-before.json"
 SWITCHED = "switched.json"
 LIVE_ENTRIES = 20
@@ -52,27 +59,45 @@ class Sides:
 
 
 async def check(
-    sides: Sides, run: Run, names: Sequence[NamespaceName], strategy: Strategy | None
+    sides: Sides,
+    run: Run,
+    names: Sequence[NamespaceName],
+    strategy: Strategy | None,
+    *,
+    expected: Expectations | None = None,
+    waivers: Sequence[Waiver] = (),
+    limits: Limits | None = None,
 ) -> tuple[Reference, tuple[Finding, ...]]:
     """Evaluate every gate and decide how each namespace moves. Changes nothing; loads the topics on blue.
 
-    :raises Refused: there are blockers; the message names each of them.
+    Findings and waivers are kept as artefacts; without a blocker also moves, waves and the redirect that was proven.
+
+    :param strategy: for all of them; None lets each namespace have the one that loses nothing.
+    :param limits: of a wave.
+    :param waivers: blockers that somebody takes on; each must meet one.
+    :raises Refused: there are blockers; the message names each of them. Or a waiver of what is never waived.
+    :raises Rejected: a waiver that meets no blocker.
     """
-    await require_reachable(sides.green)
     async with sides.open() as (blue, green):
-        on_blue, on_green = await asyncio.gather(survey_cluster(blue), survey_cluster(green))
-        facts = tuple([await survey_namespace(blue, green, name) for name in names])
-    found = gates.check(on_blue, on_green, sides.green.require_service_url(), facts)
+        seen = await survey(blue, green, names, seal=open_seal())
+    chosen = tuple(plan_move(one, strategy) for one in seen.namespaces)
+    strategies = {move.namespace: move.strategy for move in chosen}
+    found = gates.check(View(survey=seen, strategies=strategies, expected=expected or Expectations()))
     run.artefacts.write_json(run.id, FINDINGS, [finding.to_json() for finding in found])
     for finding in found:
         log.warning("%s", finding.text())
-    if stopping := blockers(found):
-        listed = "\n".join(finding.text() for finding in stopping)
+    judged = judge(found, waivers)
+    run.artefacts.write_json(run.id, WAIVERS, judged.to_json())
+    if judged.stopping:
+        listed = "\n".join(finding.text() for finding in judged.stopping)
         raise Refused(f"{count_line(found)}. Nothing has been changed.\n{listed}")
-    moves = Moves(on_blue.name, on_green.name, tuple(plan_move(one, strategy) for one in facts))
+    run.artefacts.write_json(run.id, REDIRECT, seen.redirecting.to_json())
+    moves = Moves(seen.blue.name, seen.green.name, chosen)
     for move in moves.moves:
         log.info("%s: %s, because %s", move.namespace, move.strategy, move.reason)
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.CHECKED, {"strategy": move.strategy.value})
+    plan = plan_waves(members(seen.namespaces, chosen, found), limits)
+    run.artefacts.write_json(run.id, WAVES, plan.to_json())
     return run.artefacts.write_json(run.id, MOVES, moves.to_json()), found
 
 
@@ -126,7 +151,8 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
 
 async def switch_over(sides: Sides, run: Run, moves: Moves, before: Frozen) -> Reference:
     """Switch one namespace after the other; what is done already is only confirmed."""
-    redirect = redirect_to(sides.green)
+    proven = run.artefacts.find(run.id, REDIRECT)
+    redirect = Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
     if redirect.placeholders:
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     known = run.artefacts.find(run.id, SWITCHED)
