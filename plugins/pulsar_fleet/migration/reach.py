@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Denied, FleetError, NotAllowed, Unauthenticated
+from pulsar_fleet.cluster.errors import Denied, FleetError, Missing, NotAllowed, Unauthenticated
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.reachability import unreachable
 from pulsar_fleet.migration.redirect import Redirect
 from pulsar_fleet.migration.surveyed import AddressProbe, Redirecting
+from pulsar_fleet.reading.wire_connection import ConnectionLost
 from pulsar_fleet.reading.wire_lookup import Brokers
 
 _SECONDS = 5.0
@@ -90,6 +91,8 @@ async def _ask_admin(green: ClusterConnection, probe: AddressProbe, broker: str)
     try:
         async with AdminClient(replace(green, admin_url=probe.url), retry_seconds=0.0) as admin:
             found = admin.http.document(await admin.http.call("GET", _lookup_path(broker)))
+    except Missing:
+        return replace(probe, answered=f"a broker that does not know {broker}")
     except FleetError as error:
         return replace(probe, detail=str(error))
     return replace(probe, answered=str(found.get(_LOOKED_UP[probe.key]) or ""))
@@ -104,8 +107,11 @@ def _ask_broker(there: ClusterConnection, probe: AddressProbe, broker: str) -> A
         found = brokers.serving(_health_topic(broker))
         scheme = urlsplit(probe.url).scheme
         return replace(probe, answered=f"{scheme}://{found.broker_url}" if found.broker_url else str(found.address))
-    except FleetError as error:
+    except (ConnectionLost, Denied) as error:
         return replace(probe, detail=str(error))
+    except FleetError:
+        # A broker looks up its own cluster's brokers only: green's are unknown to any other.
+        return replace(probe, answered=f"a broker that does not know {broker}")
     finally:
         brokers.close()
 

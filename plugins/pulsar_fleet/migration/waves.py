@@ -145,20 +145,22 @@ def _groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
 
 def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
     """The group as it is, or cut where a wave is full, and then it says so."""
-    if limits.hold(group) or len(group) == 1:
-        large = len(group) == 1 and not limits.hold(group)
-        note = f"{group[0].namespace} has {group[0].topics} topics, more than a wave of {limits.topics}: it is alone."
-        return [(group, (note,) if large else ())]
     pieces: list[list[Member]] = [[]]
     for member in group:
-        if pieces[-1] and not limits.hold([*pieces[-1], member]):
+        if pieces[-1] and not limits.hold(group) and not limits.hold([*pieces[-1], member]):
             pieces.append([])
         pieces[-1].append(member)
-    note = (
+    cut = (
         f"{len(group)} namespaces share clients, more than a wave may hold, and were cut into {len(pieces)}: "
         f"applications that use {group[0].namespace} and {group[-1].namespace} are between both clusters for a while."
     )
-    return [(tuple(piece), (note,)) for piece in pieces]
+    common = (cut,) if len(pieces) > 1 else ()
+    return [(tuple(piece), (*common, *_too_large(piece, limits))) for piece in pieces]
+
+
+def _too_large(piece: Sequence[Member], limits: Limits) -> Iterator[str]:
+    if not limits.hold(piece):
+        yield f"{piece[0].namespace} has {piece[0].topics} topics, more than a wave of {limits.topics}: it is alone."
 
 
 def _packed(units: Iterable[_Unit], limits: Limits) -> Iterator[list[_Unit]]:

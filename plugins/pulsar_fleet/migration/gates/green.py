@@ -6,10 +6,10 @@ Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.change.plan import Action, Change
 from pulsar_fleet.change.planning import plan_changes
@@ -84,10 +84,11 @@ def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
     blue, green = view.blue.snapshot, view.green.snapshot
     unread = {note.resource for one in (blue, green) for note in one.unreadable}
     plan = plan_changes(blue, green, accept_incomplete=unread)
-    missing = {str(change.namespace) for change in plan.changes if _makes_namespace(change)}
+    lasting = _lasting(plan.changes)
+    missing = {str(change.namespace) for change in lasting if _makes_namespace(change)}
     moving = {str(facts.namespace): view.replicates(facts.namespace) for facts in view.moving}
     found: dict[tuple[str, str], list[Change]] = defaultdict(list)
-    for change in plan.changes:
+    for change in lasting:
         gate = _BY_RESOURCE.get(change.resource)
         name = str(change.namespace) if change.namespace else f"tenant {change.name}"
         within = change.namespace is not None
@@ -97,6 +98,18 @@ def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
             continue  # Placed by position at the switch: one that waits there already would get everything twice.
         found[gate.id, name].append(change)
     return found
+
+
+def _lasting(changes: Sequence[Change]) -> list[Change]:
+    """Without those that a later one takes back: a strategy is opened for a moment to let old schemas in."""
+    first: dict[str, Change] = {}
+    last: dict[str, Change] = {}
+    for change in changes:
+        key = change.label
+        first.setdefault(key, change)
+        last[key] = change
+    undone = {key for key, one in first.items() if one is not last[key] and same(one.before, last[key].after)}
+    return [change for change in changes if change.label not in undone]
 
 
 def _makes_namespace(change: Change) -> bool:
