@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.estates import EVENTS, ORDERS, PLAIN, full_pair, record, with_schemas, with_topic, without_namespace
@@ -30,6 +31,7 @@ from pulsar_fleet.cluster.states import Area, Note, Problem
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.gates import EVALUATED, check
 from pulsar_fleet.migration.gates.catalogue import GATES
+from pulsar_fleet.migration.gates.page import with_gates
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.surveyed import ClusterFacts, View
 
@@ -313,3 +315,9 @@ def test_clients_are_told_by_name_address_and_version() -> None:
 def test_a_namespace_without_anything_in_it_is_judged_too() -> None:
     empty = NamespaceFacts(namespace=NAME, blue={}, green={}, topics={}, green_topics={}, partitions=())
     assert "namespace-missing" not in ids(with_survey(view(), namespaces=(empty,)))
+
+
+def test_the_page_names_every_gate_as_the_code_has_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrate_namespaces.md").read_text()
+    assert with_gates(page) == page
+    assert all(f"| `{id_}` |" in page for id_ in GATES)

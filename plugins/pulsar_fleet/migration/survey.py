@@ -7,7 +7,9 @@ one for the clients of each topic on blue, one for each namespace's non-persiste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.attempts import Attempts
@@ -36,7 +38,8 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
     :raises Transient: a cluster no longer answers.
     """
     on_blue, on_green = await asyncio.gather(_cluster(blue, names, seal), _cluster(green, names, seal))
-    namespaces = await asyncio.gather(*(_namespace(blue, name, on_blue.snapshot, on_green.snapshot) for name in names))
+    ours, theirs = _Held.of(on_blue.snapshot), _Held.of(on_green.snapshot)
+    namespaces = await asyncio.gather(*(_namespace(blue, name, ours, theirs) for name in names))
     attempts = Attempts()
     advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
     redirect = redirect_to(green.connection, next(iter(advertised.values()), {}))
@@ -87,42 +90,60 @@ async def _look_for_other_workers(admin: AdminClient, attempts: Attempts) -> Non
         attempts.note("functions", Problem.UNREADABLE, detail)
 
 
-async def _namespace(blue: AdminClient, name: NamespaceName, ours: Snapshot, theirs: Snapshot) -> NamespaceFacts:
-    text = str(name)
-    documents = [{one.name: one.policies for one in side.namespaces}.get(text) for side in (ours, theirs)]
-    topics, green_topics = (_topics(side, name) for side in (ours, theirs))
-    attempts = Attempts()
-    if documents[0] is not None:
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What one snapshot holds, by namespace."""
+
+    cluster: str
+    policies: Mapping[str, JsonObject]
+    topics: Mapping[str, Mapping[TopicName, int]]
+    publish_rates: Mapping[str, Sequence[TopicName]]
+    runs: Mapping[str, Sequence[str]]
+    clients: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Held:
+        topics: dict[str, dict[TopicName, int]] = defaultdict(dict)
+        for one in snapshot.topics:
+            name = TopicName.parse(one.name)
+            topics[str(name.namespace)][name] = one.partitions
+        rates: dict[str, dict[TopicName, None]] = defaultdict(dict)
+        for policy in snapshot.topic_policies:
+            if policy.policies.get("publishRate"):
+                name = TopicName.parse(policy.topic)
+                rates[str(name.namespace)][name] = None
+        runs: dict[str, list[str]] = defaultdict(list)
+        clients: dict[str, dict[str, int]] = defaultdict(dict)
+        for found in snapshot.inventory:
+            if found.kind in _RUNNING:
+                runs[found.namespace].append(f"{found.kind} {found.name!r}")
+            elif found.kind == "client":
+                clients[found.namespace][found.name] = sum(int(count) for count in found.detail.values())
+        policies = {one.name: one.policies for one in snapshot.namespaces}
+        return cls(
+            snapshot.cluster, policies, topics, {key: list(names) for key, names in rates.items()}, runs, clients
+        )
+
+
+async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held) -> NamespaceFacts:
+    text, attempts = str(name), Attempts()
+    document, topics = ours.policies.get(text), dict(ours.topics.get(text, {}))
+    if document is not None:
         topics |= await attempts.read(text, _non_persistent(blue, name)) or {}
-    clusters = set((documents[0] or {}).get("replication_clusters") or ()) - {ours.cluster}
+    clusters = set((document or {}).get("replication_clusters") or ()) - {ours.cluster}
     partitions, unread = await read_partitions(blue, topics, linked_to=clusters)
     return NamespaceFacts(
         namespace=name,
-        blue=documents[0],
-        green=documents[1],
+        blue=document,
+        green=theirs.policies.get(text),
         topics=topics,
-        green_topics=green_topics,
+        green_topics=theirs.topics.get(text, {}),
         partitions=partitions,
-        topic_publish_rates=tuple(
-            TopicName.parse(one.topic)
-            for one in ours.topic_policies
-            if one.policies.get("publishRate") and TopicName.parse(one.topic).namespace == name
-        ),
+        topic_publish_rates=tuple(ours.publish_rates.get(text, ())),
         unread=(*unread, *attempts.take_notes()),
-        runs=tuple(
-            f"{one.kind} {one.name!r}" for one in ours.inventory if one.namespace == text and one.kind in _RUNNING
-        ),
-        green_clients={
-            one.name: int(one.detail["producers"]) + int(one.detail["consumers"])
-            for one in theirs.inventory
-            if one.namespace == text and one.kind == "client"
-        },
+        runs=tuple(ours.runs.get(text, ())),
+        green_clients=theirs.clients.get(text, {}),
     )
-
-
-def _topics(snapshot: Snapshot, name: NamespaceName) -> dict[TopicName, int]:
-    found = {TopicName.parse(one.name): one.partitions for one in snapshot.topics}
-    return {topic: count for topic, count in found.items() if topic.namespace == name}
 
 
 async def _non_persistent(blue: AdminClient, name: NamespaceName) -> dict[TopicName, int]:

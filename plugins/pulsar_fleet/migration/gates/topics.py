@@ -50,7 +50,7 @@ _BACKLOG = warns(
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
-    "That cluster goes on writing to blue, where the topic is closed: its messages reach neither blue nor green.",
+    "That cluster goes on writing to a topic that blue has closed; what becomes of its messages was never tried.",
 )
 _RUNS = warns(
     "functions-in-namespace",
