@@ -166,7 +166,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("non-persistent-topic", lambda one: with_facts(one, topics={TopicName(NAME, "live", persistent=False): 0})),
     ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
     ("abandoned-subscription", stats(**IDLE)),
-    ("replicator-disconnected", lambda one: with_facts(one, blue={"replication_clusters": ["blue", "west"]})),
+    ("replicator-disconnected", lambda one: with_facts(one, links={TOPIC: frozenset({"west"})})),
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     ("functions-in-namespace", lambda one: with_facts(one, runs=("sink 'archive'",))),

@@ -130,6 +130,7 @@ class NamespaceFacts:
     :param unread: topics of blue whose clients and backlog could not be read, each with the reason.
     :param runs: functions, sources and sinks that live in it on blue, `sink "archive"`.
     :param green_clients: version → how many clients use it on green already.
+    :param links: topic → the other clusters to which blue should replicate it.
     """
 
     namespace: NamespaceName
@@ -142,6 +143,7 @@ class NamespaceFacts:
     unread: tuple[Note, ...] = ()
     runs: tuple[str, ...] = ()
     green_clients: Mapping[str, int] = field(default_factory=dict)
+    links: Mapping[TopicName, frozenset[str]] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ClientFacts]]:

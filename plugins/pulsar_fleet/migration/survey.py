@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -97,7 +97,8 @@ class _Held:
     cluster: str
     policies: Mapping[str, JsonObject]
     topics: Mapping[str, Mapping[TopicName, int]]
-    publish_rates: Mapping[str, Sequence[TopicName]]
+    publish_rates: Mapping[str, Collection[TopicName]]
+    lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
     runs: Mapping[str, Sequence[str]]
     clients: Mapping[str, Mapping[str, int]]
 
@@ -108,10 +109,13 @@ class _Held:
             name = TopicName.parse(one.name)
             topics[str(name.namespace)][name] = one.partitions
         rates: dict[str, dict[TopicName, None]] = defaultdict(dict)
+        lists: dict[str, dict[TopicName, frozenset[str]]] = defaultdict(dict)
         for policy in snapshot.topic_policies:
+            name = TopicName.parse(policy.topic)
             if policy.policies.get("publishRate"):
-                name = TopicName.parse(policy.topic)
                 rates[str(name.namespace)][name] = None
+            if policy.policies.get("replicationClusters"):
+                lists[str(name.namespace)][name] = frozenset(policy.policies["replicationClusters"])
         runs: dict[str, list[str]] = defaultdict(list)
         clients: dict[str, dict[str, int]] = defaultdict(dict)
         for found in snapshot.inventory:
@@ -120,9 +124,7 @@ class _Held:
             elif found.kind == "client":
                 clients[found.namespace][found.name] = sum(int(count) for count in found.detail.values())
         policies = {one.name: one.policies for one in snapshot.namespaces}
-        return cls(
-            snapshot.cluster, policies, topics, {key: list(names) for key, names in rates.items()}, runs, clients
-        )
+        return cls(snapshot.cluster, policies, topics, rates, lists, runs, clients)
 
 
 async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held) -> NamespaceFacts:
@@ -130,8 +132,9 @@ async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs
     document, topics = ours.policies.get(text), dict(ours.topics.get(text, {}))
     if document is not None:
         topics |= await attempts.read(text, _non_persistent(blue, name)) or {}
-    clusters = set((document or {}).get("replication_clusters") or ()) - {ours.cluster}
-    partitions, unread = await read_partitions(blue, topics, linked_to=clusters)
+    listed, own = frozenset((document or {}).get("replication_clusters") or ()), ours.lists.get(text, {})
+    links = {topic: own.get(topic, listed) - {ours.cluster} for topic in topics if topic.persistent}
+    partitions, unread = await read_partitions(blue, topics, links)
     return NamespaceFacts(
         namespace=name,
         blue=document,
@@ -139,6 +142,7 @@ async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs
         topics=topics,
         green_topics=theirs.topics.get(text, {}),
         partitions=partitions,
+        links=links,
         topic_publish_rates=tuple(ours.publish_rates.get(text, ())),
         unread=(*unread, *attempts.take_notes()),
         runs=tuple(ours.runs.get(text, ())),

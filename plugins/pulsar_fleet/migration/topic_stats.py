@@ -17,21 +17,19 @@ LINK_SECONDS = 5.0
 
 
 async def read_partitions(
-    admin: AdminClient, topics: Mapping[TopicName, int], *, linked_to: Collection[str] = ()
+    admin: AdminClient, topics: Mapping[TopicName, int], links: Mapping[TopicName, Collection[str]]
 ) -> tuple[tuple[PartitionFacts, ...], tuple[Note, ...]]:
     """What each partition tells, in the order of the topics, and a note for each that cannot be read. Loads the topics.
 
     :param topics: topic → partition count, 0 for a plain topic.
-    :param linked_to: clusters to which every persistent one should have a link; waited for up to 5 s.
+    :param links: topic → clusters to which it should have a link; waited for up to 5 s.
     """
     found = await _read_all(admin, topics)
     loop = asyncio.get_running_loop()
     end = loop.time() + LINK_SECONDS
-    while linked_to and loop.time() < end:
+    while any(links.values()) and loop.time() < end:
         open_ = {
-            topic.parent
-            for topic, one in found.items()
-            if isinstance(one, PartitionFacts) and _unlinked(one, linked_to)
+            topic.parent for topic, one in found.items() if isinstance(one, PartitionFacts) and _unlinked(one, links)
         }
         if not open_:
             break
@@ -74,5 +72,5 @@ async def _one(admin: AdminClient, topic: TopicName) -> PartitionFacts | Note:
         return Note(str(topic), Problem.UNREADABLE, str(error))
 
 
-def _unlinked(facts: PartitionFacts, clusters: Collection[str]) -> bool:
-    return facts.topic.persistent and not all(facts.replication_connected.get(one) for one in clusters)
+def _unlinked(facts: PartitionFacts, links: Mapping[TopicName, Collection[str]]) -> bool:
+    return not all(facts.replication_connected.get(one) for one in links.get(facts.topic.parent, ()))

@@ -125,13 +125,12 @@ def subscriptions_are_read(view: View) -> Iterator[Finding]:
 
 
 def replicators_are_connected(view: View) -> Iterator[Finding]:
-    """Every cluster in the namespace's list must have a link: absence is failure, whatever the statistics leave out."""
+    """Every cluster in a topic's list must have a link: absence is failure, whatever the statistics leave out."""
     for facts in view.moving:
-        wanted = set((facts.blue or {}).get("replication_clusters") or ()) - {view.blue.name}
         broken: dict[str, list[PartitionFacts]] = {}
         for partition in facts.partitions:
-            clusters = (wanted | set(partition.replication_connected)) if partition.topic.persistent else ()
-            for cluster in clusters:
+            wanted = facts.links.get(partition.topic.parent, frozenset())
+            for cluster in wanted | set(partition.replication_connected):
                 if not partition.replication_connected.get(cluster):
                     broken.setdefault(cluster, []).append(partition)
         for cluster, partitions in sorted(broken.items()):
