@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 from tests.unit.estates import record
 
+from pulsar_fleet.change.schema_rules import Judgement, judge
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policy_documents import body_for_creation, translate
-from pulsar_fleet.cluster.schema_compatibility import ask_compatibility
+from pulsar_fleet.cluster.schema_compatibility import ask_about_schemas, ask_compatibility
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
 from pulsar_fleet.cluster.states import SchemaState, Snapshot
-from pulsar_fleet.onboarding.measuring import ask_about_schemas
-from pulsar_fleet.onboarding.schema_rules import Judgement, judge
 from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, take_snapshot
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.sandbox.workload import EstateSpec, build_estate

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pulsar_fleet.change.pair import Measured, Probes
 from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.rights import Right
 from pulsar_fleet.cluster.states import (
@@ -23,7 +24,6 @@ from pulsar_fleet.cluster.states import (
     TopicPolicyState,
     TopicState,
 )
-from pulsar_fleet.onboarding.pair import Measured, Probes
 
 ORDERS = "acme/orders"
 EVENTS, PLAIN = f"persistent://{ORDERS}/events", f"persistent://{ORDERS}/plain"

@@ -25,6 +25,7 @@ from tests.unit.estates import (
     without_namespace,
 )
 
+from pulsar_fleet.change.compatibility import check_compatibility
 from pulsar_fleet.change.findings import Finding, Severity, findings_markdown
 from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.rights import Right
@@ -39,7 +40,6 @@ from pulsar_fleet.cluster.states import (
     SubscriptionState,
     TenantState,
 )
-from pulsar_fleet.onboarding.compatibility import check_compatibility
 
 Spoil = Callable[[Clusters], Clusters]
 Change = Callable[[Snapshot], Snapshot]

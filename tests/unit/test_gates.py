@@ -1,141 +1,323 @@
-"""Gates: each fault is found by its name, and a clean estate passes."""
+"""Gates: each fault is found by its name and nothing else is; estates of any shape without a fault pass."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-
-from pulsar_fleet.change.findings import Severity, blockers, count_line, findings_markdown
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.client_versions import behaviour
-from pulsar_fleet.migration.facts import ClusterFacts, NamespaceFacts, PartitionFacts
-from pulsar_fleet.migration.gates import check
-
-ORDERS = NamespaceName("acme", "orders")
-EVENTS = TopicName(ORDERS, "events")
-GREEN_URL = "pulsar://green:6650"
-BROKER = {"clusterMigrationCheckDurationSeconds": "1", "clusterMigrationAutoResourceCreation": "false"}
-BLUE = ClusterFacts(name="blue", brokers={"b1:8080": BROKER, "b2:8080": BROKER}, redirect=None)
-GREEN = ClusterFacts(name="green", brokers={"g1:8080": BROKER}, redirect=None)
-
-
-def partition(topic: TopicName = EVENTS, version: str = "Pulsar-Java-v4.2.4", **stats: object) -> PartitionFacts:
-    client = {"clientVersion": version, "producerName": "checkout", "address": "/10.0.0.1:1"}
-    return PartitionFacts.from_stats(topic, {"publishers": [client], "subscriptions": {}, **stats})
-
-
-CLEAN = NamespaceFacts(
-    namespace=ORDERS,
-    blue={"replication_clusters": ["blue"]},
-    green={"replication_clusters": ["green"]},
-    topics={EVENTS: 0},
-    green_topics={EVENTS: 0},
-    partitions=(partition(),),
+from tests.unit.estates import EVENTS, ORDERS, PLAIN, full_pair, record, with_schemas, with_topic, without_namespace
+from tests.unit.migrating import (
+    NAME,
+    REDIRECT,
+    TOPIC,
+    clean_view,
+    partition,
+    subscription,
+    view,
+    with_blue,
+    with_facts,
+    with_green,
+    with_policies_of,
+    with_probe,
+    with_redirecting,
+    with_survey,
 )
 
+from pulsar_fleet.change.findings import Finding, Severity, blockers, count_line, findings_markdown
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.states import Area, Note, Problem
+from pulsar_fleet.migration.facts import NamespaceFacts
+from pulsar_fleet.migration.gates import EVALUATED, check
+from pulsar_fleet.migration.gates.catalogue import GATES
+from pulsar_fleet.migration.gates.page import with_gates
+from pulsar_fleet.migration.phases import Strategy
+from pulsar_fleet.migration.surveyed import ClusterFacts, View
 
-def found(facts: NamespaceFacts = CLEAN, blue: ClusterFacts = BLUE, green: ClusterFacts = GREEN) -> set[str]:
-    return {finding.id for finding in check(blue, green, GREEN_URL, (facts,))}
-
-
-def redirecting_to(url: str) -> ClusterFacts:
-    return replace(BLUE, redirect={"migrated": False, "migratedClusterUrl": {"brokerServiceUrl": url}})
-
-
-def test_a_clean_estate_passes() -> None:
-    assert found() == set()
-
-
-def test_a_namespace_that_green_does_not_have_yet_passes() -> None:
-    assert found(replace(CLEAN, green=None, green_topics={})) == set()
+Spoil = Callable[[View], View]
+PYTHON, JAVA = "Pulsar-CPP-v4.2.0", "Pulsar-Java-v4.2.4"
 
 
-def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes() -> None:
-    assert found(blue=redirecting_to(GREEN_URL)) == set()
+def ids(found: View) -> set[str]:
+    return {finding.id for finding in check(found)}
 
 
-@pytest.mark.parametrize("value", ["0", None, ""])
-def test_one_broker_whose_check_is_off_is_found_and_named(value: str | None) -> None:
-    off = {
-        key: text for key, text in {**BROKER, "clusterMigrationCheckDurationSeconds": value}.items() if text is not None
-    }
-    findings = check(replace(BLUE, brokers={"b1:8080": BROKER, "b2:8080": off}), GREEN, GREEN_URL, (CLEAN,))
-    assert [(finding.id, "b2:8080" in finding.resource) for finding in findings] == [("migration-check-off", True)]
+def on_second_broker(key: str, value: str | None) -> Spoil:
+    def spoil(found: View) -> View:
+        first, second = found.blue.snapshot.brokers
+        rest = {name: text for name, text in second.configuration.items() if name != key}
+        changed = replace(second, configuration=rest if value is None else {**rest, key: value})
+        return with_blue(found, snapshot=replace(found.blue.snapshot, brokers=(first, changed)))
+
+    return spoil
 
 
-@pytest.mark.parametrize(
-    ("expected", "facts"),
-    [
-        ("namespace-missing", replace(CLEAN, blue=None)),
-        ("migrated-flag-left", replace(CLEAN, blue={"migrated": True})),
-        ("migrated-flag-left", replace(CLEAN, green={"replication_clusters": ["green"], "migrated": True})),
-        ("green-not-in-list", replace(CLEAN, green={"replication_clusters": ["blue"]})),
-        ("green-not-in-list", replace(CLEAN, green={"replication_clusters": ["green"], "allowed_clusters": ["blue"]})),
-        ("partitions-differ", replace(CLEAN, topics={EVENTS: 12}, green_topics={EVENTS: 8})),
-        ("partitions-differ", replace(CLEAN, topics={EVENTS: 1}, green_topics={EVENTS: 0})),
-        ("green-in-use", replace(CLEAN, green_partitions=(partition(),))),
-        ("transactions-in-use", replace(CLEAN, partitions=(partition(committedTxnCount=1),))),
-        ("topic-publish-rate", replace(CLEAN, topic_publish_rates=(EVENTS,))),
-        ("non-persistent-topic", replace(CLEAN, topics={TopicName(ORDERS, "live", persistent=False): 0})),
-        ("client-may-hang", replace(CLEAN, partitions=(partition(version="Pulsar-CPP-v4.2.0"),))),
-        ("client-cannot-follow", replace(CLEAN, partitions=(partition(version="2.11.4"),))),
-    ],
-)
-def test_a_fault_of_a_namespace_is_found(expected: str, facts: NamespaceFacts) -> None:
-    assert found(facts) == {expected}
+def note_on(side: str, resource: str, problem: Problem = Problem.UNREADABLE) -> Spoil:
+    def spoil(found: View) -> View:
+        facts: ClusterFacts = getattr(found.survey, side)
+        return with_survey(found, **{side: replace(facts, notes=(Note(resource, problem, "it did not answer"),))})
+
+    return spoil
 
 
-@pytest.mark.parametrize(
-    ("expected", "blue", "green"),
-    [
-        (
-            "auto-resource-creation-on",
-            replace(BLUE, brokers={"b1:8080": {**BROKER, "clusterMigrationAutoResourceCreation": "true"}}),
-            GREEN,
+def stats(*facts: object, version: str = JAVA, **documents: object) -> Spoil:
+    return lambda found: with_facts(found, partitions=(partition(version=version, **documents),))
+
+
+def green_without(kind: str) -> Spoil:
+    """Green as blue, without all rows of one table."""
+
+    def spoil(found: View) -> View:
+        return with_green(found, snapshot=replace(found.green.snapshot, **{kind: ()}))
+
+    return spoil
+
+
+def without_green_namespace(found: View) -> View:
+    emptied = without_namespace(found.green.snapshot)
+    return with_facts(with_green(found, snapshot=emptied), green=None, green_topics={})
+
+
+def stored(url: str) -> dict[str, object]:
+    return {"migrated": False, "migratedClusterUrl": {**REDIRECT, "brokerServiceUrl": url, "brokerServiceUrlTls": url}}
+
+
+def replicating(found: View) -> View:
+    return replace(found, strategies={NAME: Strategy.REPLICATE})
+
+
+def flagged(*sides: str) -> Spoil:
+    return lambda found: with_policies_of(found, **{side: {"migrated": True} for side in sides})
+
+
+def kept(minutes: int) -> Spoil:
+    policy = {"retention_policies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": 100}}
+    return lambda found: with_policies_of(found, blue=policy, green=policy)
+
+
+IDLE = subscription("archive", msgBacklog=7)
+READER = subscription("reader", PYTHON, isDurable=False)
+LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
+INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
+SECOND = TopicName(NAME, "second")
+
+FAULTS: tuple[tuple[str, Spoil], ...] = (
+    ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
+    ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", None)),
+    ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "")),
+    ("auto-resource-creation-on", on_second_broker("clusterMigrationAutoResourceCreation", "true")),
+    ("broker-not-readable", note_on("blue", "broker blue-2.example:8080")),
+    ("superuser-needed", note_on("blue", Area.BROKERS, Problem.HIDDEN)),
+    ("superuser-needed", note_on("green", Area.CLUSTERS, Problem.HIDDEN)),
+    ("functions-unknown", note_on("blue", "functions")),
+    ("not-readable", note_on("green", f"topic policies of {ORDERS}")),
+    ("topic-not-readable", lambda one: with_facts(one, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
+    ("redirect-unreachable", lambda one: with_probe(one, "brokerServiceUrl", answered="", error="refused")),
+    ("redirect-not-green", lambda one: with_probe(one, "brokerServiceUrl", answered="pulsar://third:6650")),
+    ("redirect-not-green", lambda one: with_probe(one, "serviceUrl", answered="http://third:8080")),
+    ("redirect-not-proven", lambda one: with_probe(one, "brokerServiceUrl", answered="", detail="no such topic")),
+    ("redirect-kind-missing", on_second_broker("brokerServicePortTls", "Optional[6651]")),
+    ("redirect-to-another-cluster", lambda one: with_blue(one, redirect=stored("pulsar://third:6650"))),
+    ("redirect-left-on-green", lambda one: with_green(one, redirect=stored("pulsar://third:6650"))),
+    ("redirect-unknown", lambda one: with_blue(one, redirect=None)),
+    ("credentials-refused-by-green", lambda one: with_redirecting(one, credentials="401")),
+    ("certificate-not-trusted", lambda one: with_redirecting(one, trust="unknown authority")),
+    ("blue-is-migrated", lambda one: with_blue(one, redirect={"migrated": True})),
+    ("green-is-migrated", lambda one: with_green(one, redirect={"migrated": True})),
+    ("flag-left-elsewhere", lambda one: with_survey(one, flagged=("acme/other",))),
+    ("flags-unknown", lambda one: with_survey(one, flagged=None)),
+    ("namespace-missing", lambda one: with_facts(one, blue=None)),
+    ("namespace-migrated", flagged("blue")),
+    ("namespace-migrated", flagged("green")),
+    ("namespace-migrated both-sides-flagged", flagged("blue", "green")),
+    (
+        "green-not-in-list green-policies-differ",
+        lambda one: with_policies_of(one, green={"replication_clusters": ["blue"]}),
+    ),
+    ("green-namespace-missing", without_green_namespace),
+    ("green-tenant-differs", green_without("tenants")),
+    ("green-topic-policies-differ", green_without("topic_policies")),
+    ("green-schemas-missing", green_without("schemas")),
+    ("green-subscriptions-missing", green_without("subscriptions")),
+    (
+        "green-policies-differ",
+        lambda one: with_policies_of(one, blue={"max_producers_per_topic": 7}),
+    ),
+    (
+        "role-missing-on-green green-policies-differ",
+        lambda one: with_policies_of(one, green={"auth_policies": {"namespace_auth": {}}}),
+    ),
+    ("green-in-use", lambda one: with_facts(one, green_clients={JAVA: 2})),
+    (
+        "retention-shorter-than-lag",
+        kept(5),
+    ),
+    (
+        "copy-not-kept",
+        lambda one: replicating(
+            with_facts(one, partitions=(partition(**subscription("billing", JAVA, msgBacklog=60_000)),))
         ),
-        ("redirect-to-another-cluster", redirecting_to("pulsar://third:6650"), GREEN),
-        ("green-is-migrated", BLUE, replace(GREEN, redirect={"migrated": True})),
-    ],
+    ),
+    ("transactions-in-use", stats(committedTxnCount=1)),
+    ("transactions-in-use", stats(abortedTxnCount=1)),
+    ("transactions-in-use", stats(ongoingTxnCount=1)),
+    ("topic-publish-rate", lambda one: with_facts(one, topic_publish_rates=(TOPIC,))),
+    ("non-persistent-topic", lambda one: with_facts(one, topics={TopicName(NAME, "live", persistent=False): 0})),
+    ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
+    ("abandoned-subscription", stats(**IDLE)),
+    ("replicator-disconnected", lambda one: with_facts(one, links={TOPIC: frozenset({"west"})})),
+    ("replication-backlog", stats(**LINK)),
+    ("replicates-into-blue", stats(**INBOUND)),
+    ("functions-in-namespace", lambda one: with_facts(one, runs=("sink 'archive'",))),
+    ("client-cannot-follow", stats(version="2.11.4")),
+    ("client-needs-tls-url", stats(version="Pulsar-Java-v3.0.7")),
+    ("client-may-hang", stats(version=PYTHON)),
+    ("client-repeats", stats(version="Pulsar-Go-v0.19.0")),
+    ("client-unknown", stats(version="something")),
+    ("client-may-hang reader-stalls", stats(**READER)),
+    ("non-durable-consumer", stats(**subscription("reader", JAVA, isDurable=False))),
+    (
+        "pattern-consumer-possible",
+        lambda one: with_facts(
+            one, partitions=tuple(partition(topic, **subscription("billing", JAVA)) for topic in (TOPIC, SECOND))
+        ),
+    ),
 )
-def test_a_fault_of_a_cluster_is_found(expected: str, blue: ClusterFacts, green: ClusterFacts) -> None:
-    assert found(blue=blue, green=green) == {expected}
 
 
-def test_all_faults_are_told_at_once() -> None:
-    facts = replace(CLEAN, blue={"migrated": True}, topic_publish_rates=(EVENTS,))
-    assert found(facts, blue=redirecting_to("pulsar://third:6650")) == {
-        "migrated-flag-left",
-        "topic-publish-rate",
-        "redirect-to-another-cluster",
-    }
-
-
-def test_a_warning_does_not_stop_the_run() -> None:
-    findings = check(BLUE, GREEN, GREEN_URL, (replace(CLEAN, partitions=(partition(version="Pulsar-Go-v0.19.0"),)),))
-    assert (len(findings), blockers(findings)) == (1, ())
-
-
-def test_findings_are_counted_and_shown_blockers_first() -> None:
-    facts = replace(CLEAN, blue={"migrated": True}, partitions=(partition(version="Pulsar-CPP-v4.2.0"),))
-    findings = check(BLUE, GREEN, GREEN_URL, (facts,))
-    table = findings_markdown(findings)
-    assert count_line(findings) == "1 blocker, 1 warning"
-    assert table.index("migrated-flag-left") < table.index("client-may-hang")
+def shapes(topic: str, blue: int, green: int) -> View:
+    pair = full_pair()
+    return view(
+        replace(
+            pair,
+            source=with_topic(pair.source, topic, partitions=blue),
+            target=with_topic(pair.target, topic, partitions=green),
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    ("version", "severity"),
-    [
-        ("Pulsar-Java-v4.2.4", None),
-        ("Pulsar-Java-v3.3.9", None),
-        ("Pulsar-Java-v3.0.7", Severity.WARNING),
-        ("Pulsar-Java-v2.11.4", Severity.BLOCKER),
-        ("2.11.4", Severity.BLOCKER),
-        ("Pulsar-CPP-v4.2.0", Severity.WARNING),
-        ("Pulsar-Go-v0.19.0", Severity.WARNING),
-        ("unknown", Severity.WARNING),
-    ],
+    ("expected", "spoil"), FAULTS, ids=[f"{index}-{name}" for index, (name, _) in enumerate(FAULTS)]
 )
-def test_each_client_version_is_told_by_what_it_was_seen_to_do(version: str, severity: Severity | None) -> None:
-    assert behaviour(version).severity is severity
+def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: Spoil) -> None:
+    assert ids(spoil(view())) == set(expected.split())
+
+
+def test_topics_of_another_shape_are_found() -> None:
+    assert ids(shapes(EVENTS, 12, 8)) >= {"partitions-grow"}
+    assert blockers(check(shapes(EVENTS, 12, 8))) != ()
+    assert "partitions-differ" in ids(shapes(EVENTS, 8, 12))
+    assert "partitioned-on-one-side" in ids(shapes(PLAIN, 1, 0))
+
+
+def test_topics_that_green_lacks_are_found() -> None:
+    pair = full_pair()
+    found = view(replace(pair, source=with_topic(pair.source, f"persistent://{ORDERS}/new", partitions=3)))
+    assert ids(found) == {"green-topics-missing"}
+
+
+def test_schemas_that_refuse_each_other_are_found() -> None:
+    pair = full_pair()
+    found = view(replace(pair, target=with_schemas(pair.target, EVENTS, record(("else", "long")))))
+    assert "schema-incompatible" in {finding.id for finding in blockers(check(found))}
+
+
+def test_brokers_that_are_too_old_are_found() -> None:
+    found = view()
+    brokers = tuple(replace(one, version="3.3.9") for one in found.blue.snapshot.brokers)
+    assert "version-unsupported" in ids(with_blue(found, snapshot=replace(found.blue.snapshot, brokers=brokers)))
+
+
+def test_every_gate_that_is_documented_has_been_seen_to_find_something() -> None:
+    seen = {name for expected, _ in FAULTS for name in expected.split()} | {"green-topics-missing"}
+    assert set(GATES) - seen == set()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_clean_estates_of_any_shape_have_no_finding(seed: int) -> None:
+    assert check(clean_view(seed)) == ()
+
+
+def test_an_estate_that_green_holds_already_has_no_finding() -> None:
+    assert check(view()) == ()
+
+
+def test_what_the_run_prepares_on_green_is_no_fault() -> None:
+    found = without_green_namespace(view(prepares=True))
+    assert check(found) == ()
+
+
+def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_flag() -> None:
+    earlier = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
+    assert ids(with_blue(with_survey(view(), flagged=("acme/moved",)), redirect=earlier)) == set()
+
+
+def test_one_broker_whose_check_is_off_is_named() -> None:
+    (found,) = check(on_second_broker("clusterMigrationCheckDurationSeconds", "0")(view()))
+    assert found.resource == "broker blue-1.example:8080 of blue"
+    assert (found.owner, found.severity) == ("operators of blue", Severity.BLOCKER)
+
+
+def test_a_subscription_that_is_carried_over_is_a_warning() -> None:
+    (found,) = check(replicating(stats(**IDLE)(kept(600)(view()))))
+    assert (found.id, found.severity) == ("abandoned-subscription", Severity.WARNING)
+
+
+def test_an_abandoned_subscription_says_when_it_was_last_read() -> None:
+    (found,) = check(stats(**subscription("archive", msgBacklog=7, lastAckedTimestamp=1_763_719_200_000))(view()))
+    assert (found.resource, found.evidence) == (
+        f"{EVENTS} archive",
+        "7 unread entries and no consumer; last read 2025-11-21 10:00 UTC",
+    )
+
+
+def test_deduplication_on_green_is_known_to_cure_the_duplicates_of_go() -> None:
+    policy = {"deduplicationEnabled": True}
+    found = with_policies_of(stats(version="Pulsar-Go-v0.19.0")(view()), blue=policy, green=policy)
+    (finding,) = [one for one in check(found) if one.id == "client-repeats"]
+    assert "deduplication is on there" in finding.remedy
+
+
+def test_all_faults_are_told_at_once_and_blockers_first() -> None:
+    found = view()
+    expected = set()
+    for name, spoil in FAULTS:
+        if name in ("migration-check-off", "redirect-to-another-cluster", "topic-publish-rate", "green-in-use"):
+            expected.add(name)
+            found = spoil(found)
+    findings = check(stats(version=PYTHON)(found))
+    assert {finding.id for finding in findings} == {*expected, "client-may-hang"}
+    assert [one.severity for one in findings][-1] is Severity.WARNING
+    assert count_line(findings) == "4 blockers, 1 warning"
+    table = findings_markdown(findings)
+    assert table.index("green-in-use") < table.index("client-may-hang")
+    assert "**Do (application's team):**" in table
+
+
+def test_a_finding_survives_json_with_its_owner() -> None:
+    for finding in check(stats(**IDLE)(view())):
+        assert Finding.from_json(finding.to_json()) == finding
+
+
+def test_every_gate_is_evaluated_once() -> None:
+    assert len(set(EVALUATED)) == len(EVALUATED)
+
+
+def test_clients_are_told_by_name_address_and_version() -> None:
+    (found,) = check(stats(**subscription("billing", *["Pulsar-CPP-v4.2.0"] * 5))(view()))
+    assert found.evidence == (
+        '5 clients Pulsar-CPP-v4.2.0: consumer "billing-0" at 10.0.0.2:5600, consumer "billing-1" at 10.0.0.2:5601, '
+        'consumer "billing-2" at 10.0.0.2:5602, and 2 more'
+    )
+
+
+def test_a_namespace_without_anything_in_it_is_judged_too() -> None:
+    empty = NamespaceFacts(namespace=NAME, blue={}, green={}, topics={}, green_topics={}, partitions=())
+    assert "namespace-missing" not in ids(with_survey(view(), namespaces=(empty,)))
+
+
+def test_the_page_names_every_gate_as_the_code_has_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrate_namespaces.md").read_text()
+    assert with_gates(page) == page
+    assert all(f"| `{id_}` |" in page for id_ in GATES)

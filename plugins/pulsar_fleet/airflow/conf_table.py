@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pulsar_fleet.migration.gates.page import with_gates
+
 BEGIN = "<!-- settings: made by make docs -->"
 END = "<!-- end of settings -->"
 
@@ -37,7 +39,7 @@ def write_tables(repository: Path) -> None:
     dags = repository / "dags"
     for dag_id, dag in DagBag(dag_folder=str(dags), bundle_path=dags, bundle_name="docs").dags.items():
         page = repository / "docs" / f"{dag_id}.md"
-        page.write_text(with_table(page.read_text(), conf_table(dag)))
+        page.write_text(with_gates(with_table(page.read_text(), conf_table(dag))))
 
 
 def _kind(schema: dict[str, Any]) -> str:

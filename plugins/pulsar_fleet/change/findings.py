@@ -29,6 +29,7 @@ class Finding:
     :param call: the remedy as a call to a cluster's admin API, where one call does it.
     :param source: the value on the source, where two are compared.
     :param target: the value on the target.
+    :param owner: who must act, where that is said.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Finding:
     call: str = ""
     source: Json = None
     target: Json = None
+    owner: str = ""
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -55,7 +57,8 @@ class Finding:
         return (
             f"{self.severity.upper():7} {self.id:26} {self.resource:38} {self.evidence}\n"
             f"        {self.consequence}\n"
-            f"        Do: {self.remedy}" + (f"\n        {self.call}" if self.call else "")
+            f"        Do{f' ({self.owner})' if self.owner else ''}: {self.remedy}"
+            + (f"\n        {self.call}" if self.call else "")
         )
 
 
@@ -78,7 +81,8 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     ordered = sorted(findings, key=lambda finding: (finding.severity is not Severity.BLOCKER, finding.id))
     rows = [
         f"| {finding.severity.upper()} `{finding.id}` | `{finding.resource}` | {finding.evidence} "
-        f"| {finding.consequence} **Do:** {finding.remedy}" + (f" `{finding.call}` |" if finding.call else " |")
+        f"| {finding.consequence} **Do{f' ({finding.owner})' if finding.owner else ''}:** {finding.remedy}"
+        + (f" `{finding.call}` |" if finding.call else " |")
         for finding in ordered
     ]
     return "\n".join(["| finding | where | seen | what it means |", "| --- | --- | --- | --- |", *rows])

@@ -1,7 +1,8 @@
-"""Ask a broker whether a topic would take a schema: nothing is registered by it."""
+"""Ask a broker whether topics would take schemas: nothing is registered by it."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import asdict, dataclass
 from typing import Self
@@ -12,7 +13,7 @@ from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.http import SCHEMA_REFUSED
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.states import SchemaState
+from pulsar_fleet.cluster.states import SchemaState, Snapshot
 
 _STRATEGY = re.compile(rf"{SCHEMA_REFUSED} with strategy (\w+)")
 
@@ -60,3 +61,18 @@ async def ask_compatibility(admin: AdminClient, schema: SchemaState) -> SchemaAn
         bool(found.get("compatibility", found.get("isCompatibility"))),
         str(found["schemaCompatibilityStrategy"]),
     )
+
+
+async def ask_about_schemas(admin: AdminClient, source: Snapshot, target: Snapshot) -> tuple[SchemaAnswer, ...]:
+    """Ask the target's broker about the newest version of each topic whose schemas differ; one call per topic."""
+    ours, theirs = _newest(source), _newest(target)
+    asked = [
+        schema
+        for topic, schema in sorted(ours.items())
+        if topic in theirs and (schema.type, schema.schema) != (theirs[topic].type, theirs[topic].schema)
+    ]
+    return tuple(await asyncio.gather(*(ask_compatibility(admin, schema) for schema in asked)))
+
+
+def _newest(snapshot: Snapshot) -> dict[str, SchemaState]:
+    return {one.topic: one for one in sorted(snapshot.schemas, key=lambda schema: schema.version)}

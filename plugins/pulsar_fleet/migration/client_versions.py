@@ -1,6 +1,7 @@
 """What each client does when it is redirected, by the version string in the broker's stats (pure).
 
-Evidence: flips of 75 clients between two real 4.2.4 clusters. "redirect" is `CommandTopicMigrated` (PIP-188).
+One table, a row for each family and range, with what was seen. Evidence: flips of real clients between two 4.2.4
+clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the throttle of 1 message/s before it.
 """
 
 from __future__ import annotations
@@ -10,60 +11,216 @@ from dataclasses import dataclass
 
 from pulsar_fleet.change.findings import Severity
 
+FOLLOWS = "client-follows"
+CANNOT_FOLLOW = "client-cannot-follow"
+NEEDS_TLS_URL = "client-needs-tls-url"
+MAY_HANG = "client-may-hang"
+REPEATS = "client-repeats"
+UNKNOWN = "client-unknown"
 
-@dataclass(frozen=True, slots=True)
+_Version = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What to expect of a client: `severity` None means that it follows cleanly."""
+    """What to expect of the clients of one family and range.
 
+    :param finding: id of what the gates report for them.
+    :param pattern: of the version string; its group is the version.
+    :param since: first version of the range.
+    :param before: first version behind it; None for no end.
+    :param can: what was seen to work.
+    :param consequence: what goes wrong, in a sentence.
+    :param readers_stall: its readers may stop delivering after the redirect, without an error.
+    :param evidence: which version was measured, and what it did.
+    """
+
+    finding: str
+    family: str
+    pattern: str
     severity: Severity | None
+    can: str
     consequence: str
     remedy: str
+    evidence: str
+    since: _Version = ()
+    before: _Version | None = None
+    readers_stall: bool = False
+
+    def covers(self, version: str) -> bool:
+        """Whether this version string is in the range."""
+        found = re.match(self.pattern, version)
+        if not found:
+            return False
+        numbers = tuple(int(part) for part in found[1].split("."))
+        return numbers >= self.since and (self.before is None or numbers < self.before)
+
+    @property
+    def range(self) -> str:
+        """`3.0 up to before 3.1`."""
+        first = ".".join(map(str, self.since)) or "all"
+        return first if self.before is None else f"{first} up to before {'.'.join(map(str, self.before))}"
 
 
-_FOLLOWS = Behaviour(None, "follows the redirect", "nothing to do")
-_NEVER = Behaviour(
-    Severity.BLOCKER,
+_JAVA = r"^Pulsar-Java-v(\d+(?:\.\d+)+)"
+_CPP = r"^Pulsar-CPP-v(\d+(?:\.\d+)+)"
+_GO = r"^Pulsar-Go-v(\d+(?:\.\d+)+)"
+
+_NEVER = (
     "never follows a redirect: its producers and consumers stop for good, without an error in the application.",
     "upgrade this application, or stop it for the switch and start it against green.",
 )
-_CPP = Behaviour(
-    Severity.WARNING,
+_TLS = (
+    "fails on a redirect in which a TLS URL is missing, and tries again for ever; the switch stores one for it.",
+    "nothing to do; the run tells which did not arrive.",
+)
+_HANGS = (
     "C++ and Python clients up to 4.2.0 can dead-lock when they reconnect during a redirect; "
-    "the switch is made quiet to avoid it. Their readers may stall.",
+    "the switch is made quiet to avoid it.",
     "plan a restart of these applications; the run tells which did not arrive.",
 )
-_GO = Behaviour(
-    Severity.WARNING,
-    "Go clients up to 0.19 are silent for one operation time-out, write their pending queue twice, "
+_REPEATS = (
+    "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
     "and their consumers may need a restart.",
     "switch deduplication on for green's namespace, and plan a restart of these applications.",
 )
-_UNKNOWN = Behaviour(
-    Severity.WARNING,
+_NOT_KNOWN = (
     "this client's version is not known to follow a redirect.",
     "find out what it is; if in doubt, restart it against green after the switch.",
 )
-_OLD_JAVA = Behaviour(
-    Severity.WARNING,
-    "Java 3.0 and 3.1 clients fail on a redirect without a TLS URL; the switch stores one for them.",
-    "nothing to do; the run tells which did not arrive.",
+
+TABLE: tuple[Behaviour, ...] = (
+    Behaviour(
+        finding=CANNOT_FOLLOW,
+        family="Java before 3.0 (a bare version)",
+        pattern=r"^(\d+\.\d+(?:\.\d+)*)",
+        severity=Severity.BLOCKER,
+        can="reads and writes until its topic is closed",
+        consequence=_NEVER[0],
+        remedy=_NEVER[1],
+        evidence="2.11.4: all producers and consumers of 12 of 12 topics gone, quiesced and with a TLS URL too.",
+    ),
+    Behaviour(
+        finding=CANNOT_FOLLOW,
+        family="Java",
+        pattern=_JAVA,
+        before=(3, 0),
+        severity=Severity.BLOCKER,
+        can="reads and writes until its topic is closed",
+        consequence=_NEVER[0],
+        remedy=_NEVER[1],
+        evidence="Not measured under this prefix; 2.11.4 did not know the redirect.",
+    ),
+    Behaviour(
+        finding=NEEDS_TLS_URL,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 0),
+        before=(3, 1),
+        severity=Severity.WARNING,
+        can="follows when a TLS URL is stored, even one on which nobody listens",
+        consequence=_TLS[0],
+        remedy=_TLS[1],
+        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 8 of 8 quiesced topics followed.",
+    ),
+    Behaviour(
+        finding=NEEDS_TLS_URL,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 1),
+        before=(3, 2),
+        severity=Severity.WARNING,
+        can="not known: the cure of 3.0 was not tried on it",
+        consequence=_TLS[0],
+        remedy=_TLS[1],
+        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7.",
+    ),
+    Behaviour(
+        finding=UNKNOWN,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 2),
+        before=(3, 3),
+        severity=Severity.WARNING,
+        can="not known",
+        consequence=_NOT_KNOWN[0],
+        remedy=_NOT_KNOWN[1],
+        evidence="Not measured: no 3.2 could be had.",
+    ),
+    Behaviour(
+        finding=FOLLOWS,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 3),
+        severity=None,
+        can="follows with producers, consumers of every type and readers",
+        consequence="follows the redirect",
+        remedy="nothing to do",
+        evidence="4.2.4: 156 quiesced topics, none stuck, none gone, 0 lost, 6 duplicates; 4.0.4 and 3.3.9: 8 topics "
+        "each by hand, nobody gone. Newer ones were not measured.",
+    ),
+    Behaviour(
+        finding=MAY_HANG,
+        family="C++, Python and Node",
+        pattern=_CPP,
+        before=(4, 2, 1),
+        severity=Severity.WARNING,
+        can="follows with producers and consumers when quiesced",
+        consequence=_HANGS[0],
+        remedy=_HANGS[1],
+        evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
+        "stalled where green's ledger ids were lower.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=MAY_HANG,
+        family="C++, Python and Node",
+        pattern=_CPP,
+        since=(4, 2, 1),
+        severity=Severity.WARNING,
+        can="not known",
+        consequence="no C++ or Python client is known to be cured of the dead-lock on a redirect that 4.2.0 has.",
+        remedy=_HANGS[1],
+        evidence="Not measured: 4.2.0 was the newest.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=REPEATS,
+        family="Go",
+        pattern=_GO,
+        before=(0, 20),
+        severity=Severity.WARNING,
+        can="follows with producers, after one operation time-out",
+        consequence=_REPEATS[0],
+        remedy=_REPEATS[1],
+        evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
+        "3 of 56 consumers gone.",
+    ),
+    Behaviour(
+        finding=UNKNOWN,
+        family="Go",
+        pattern=_GO,
+        since=(0, 20),
+        severity=Severity.WARNING,
+        can="not known",
+        consequence=_NOT_KNOWN[0],
+        remedy=_NOT_KNOWN[1],
+        evidence="Not measured: 0.19.0 was the newest.",
+    ),
+)
+
+_ANY_OTHER = Behaviour(
+    finding=UNKNOWN,
+    family="any other",
+    pattern=r"^$",
+    severity=Severity.WARNING,
+    can="not known",
+    consequence=_NOT_KNOWN[0],
+    remedy=_NOT_KNOWN[1],
+    evidence="No client with such a version string was measured.",
 )
 
 
 def behaviour(version: str) -> Behaviour:
-    """What a client with this `clientVersion` does at the switch."""
-    java = re.match(r"^Pulsar-Java-v(\d+)\.(\d+)", version)
-    if java:
-        return _java(int(java[1]), int(java[2]))
-    if version.startswith("Pulsar-CPP"):
-        return _CPP
-    if version.startswith("Pulsar-Go"):
-        return _GO
-    # A bare x.y.z is a Java client before 3.0.
-    return _NEVER if re.match(r"^\d+\.\d+", version) else _UNKNOWN
-
-
-def _java(major: int, minor: int) -> Behaviour:
-    if major < 3:
-        return _NEVER
-    return _OLD_JAVA if (major, minor) < (3, 2) else _FOLLOWS
+    """What a client with this `clientVersion` does at the switch; one that the table does not have is warned about."""
+    return next((row for row in TABLE if row.covers(version)), _ANY_OTHER)

@@ -114,7 +114,8 @@ def plan_move(facts: NamespaceFacts, wanted: Strategy | None) -> Move:
         strategy=strategy,
         reason=reason,
         topics=facts.topics,
-        partitions={partition.topic: Clients.of(partition) for partition in facts.partitions},
+        # What is not persistent holds nothing, and the broker has no document that says whether it was handed over.
+        partitions={one.topic: Clients.of(one) for one in facts.partitions if one.topic.persistent},
     )
 
 

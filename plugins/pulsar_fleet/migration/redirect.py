@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -22,12 +24,20 @@ class Redirect:
     document: JsonObject
     placeholders: tuple[str, ...]
 
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """The redirect that was proven before anything changed."""
+        return cls(dict(found["document"]), tuple(found["placeholders"]))
 
-def redirect_to(green: ClusterConnection) -> Redirect:
+
+def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = None) -> Redirect:
     """All four addresses of green.
 
-    A kind that green does not offer is filled with the other one's host and the usual port: Java 3.0 and 3.1 clients
-    fail on a redirect without a TLS address even when they do not use TLS (observed).
+    A kind that the connection does not name is taken from what green's brokers give for themselves. One that they do
+    not offer is filled with the other one's host and the usual port: Java 3.0 and 3.1 clients fail on a redirect
+    without a TLS address even when they do not use TLS (observed).
+
+    :param offered: address of a broker of green by key, for the kinds that it offers.
     """
     admin, service = urlsplit(green.admin_url), urlsplit(green.require_service_url())
     secure_admin, secure_service = admin.scheme == "https", service.scheme == "pulsar+ssl"
@@ -41,7 +51,8 @@ def redirect_to(green: ClusterConnection) -> Redirect:
         "serviceUrl" if secure_admin else "serviceUrlTls",
         "brokerServiceUrl" if secure_service else "brokerServiceUrlTls",
     )
-    return Redirect(document, placeholders)
+    known = {key: offered[key] for key in placeholders if offered and key in offered}
+    return Redirect({**document, **known}, tuple(key for key in placeholders if key not in known))
 
 
 async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:

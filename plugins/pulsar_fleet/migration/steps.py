@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pulsar_fleet.change.findings import Finding, blockers, count_line
+from pulsar_fleet.change.findings import Finding, count_line
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused
@@ -19,18 +18,28 @@ from pulsar_fleet.migration.drain import Progress
 from pulsar_fleet.migration.freeze import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, freeze, remember, thaw
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
-from pulsar_fleet.migration.redirect import redirect_to
+from pulsar_fleet.migration.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
-from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
+from pulsar_fleet.migration.survey import survey, survey_partitions
+from pulsar_fleet.migration.surveyed import Expectations, Survey, View
 from pulsar_fleet.migration.switch import switch, terminated
+from pulsar_fleet.migration.waivers import Judged, Waiver, judge
 from pulsar_fleet.migration.watch import finish, look
+from pulsar_fleet.migration.wave_text import members
+from pulsar_fleet.migration.waves import Limits, plan_waves
 from pulsar_fleet.records.artefacts import Reference
+from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
 
 MOVES = "moves.json"
 FINDINGS = "findings.json"
+WAIVERS = "waivers.json"
+FINDINGS_AGAIN = "findings-before-the-switch.json"
+WAIVERS_AGAIN = "waivers-before-the-switch.json"
+WAVES = "waves.json"
+REDIRECT = "redirect.json"
 BEFORE = "blue-before.json"
 SWITCHED = "switched.json"
 LIVE_ENTRIES = 20
@@ -52,28 +61,56 @@ class Sides:
 
 
 async def check(
-    sides: Sides, run: Run, names: Sequence[NamespaceName], strategy: Strategy | None
+    sides: Sides,
+    run: Run,
+    names: Sequence[NamespaceName],
+    strategy: Strategy | None,
+    *,
+    expected: Expectations | None = None,
+    waivers: Sequence[Waiver] = (),
+    limits: Limits | None = None,
 ) -> tuple[Reference, tuple[Finding, ...]]:
     """Evaluate every gate and decide how each namespace moves. Changes nothing; loads the topics on blue.
 
-    :raises Refused: there are blockers; the message names each of them.
+    Findings and waivers are kept as artefacts; without a blocker also moves, waves and the redirect that was proven.
+
+    :param strategy: for all of them; None lets each namespace have the one that loses nothing.
+    :param limits: of a wave.
+    :param waivers: blockers that somebody takes on; each must meet one.
+    :raises Refused: there are blockers; the message names each of them. Or a waiver of what is never waived.
+    :raises Rejected: a waiver that meets no blocker.
     """
-    await require_reachable(sides.green)
-    async with sides.open() as (blue, green):
-        on_blue, on_green = await asyncio.gather(survey_cluster(blue), survey_cluster(green))
-        facts = tuple([await survey_namespace(blue, green, name) for name in names])
-    found = gates.check(on_blue, on_green, sides.green.require_service_url(), facts)
-    run.artefacts.write_json(run.id, FINDINGS, [finding.to_json() for finding in found])
-    for finding in found:
-        log.warning("%s", finding.text())
-    if stopping := blockers(found):
-        listed = "\n".join(finding.text() for finding in stopping)
-        raise Refused(f"{count_line(found)}. Nothing has been changed.\n{listed}")
-    moves = Moves(on_blue.name, on_green.name, tuple(plan_move(one, strategy) for one in facts))
+    seen = await _survey(sides, names)
+    chosen = tuple(plan_move(one, strategy) for one in seen.namespaces)
+    view = View(survey=seen, strategies=_strategies(chosen), expected=expected or Expectations())
+    judged = judge(_found(run, FINDINGS, view), waivers)
+    _stop(run, WAIVERS, judged, "Nothing has been changed.")
+    run.artefacts.write_json(run.id, REDIRECT, seen.redirecting.to_json())
+    moves = Moves(seen.blue.name, seen.green.name, chosen)
     for move in moves.moves:
         log.info("%s: %s, because %s", move.namespace, move.strategy, move.reason)
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.CHECKED, {"strategy": move.strategy.value})
-    return run.artefacts.write_json(run.id, MOVES, moves.to_json()), found
+    plan = plan_waves(members(seen.namespaces, chosen, judged.findings), limits)
+    run.artefacts.write_json(run.id, WAVES, plan.to_json())
+    return run.artefacts.write_json(run.id, MOVES, moves.to_json()), judged.findings
+
+
+async def check_again(
+    sides: Sides, run: Run, moves: Moves, *, expected: Expectations, waivers: Sequence[Waiver] = ()
+) -> tuple[Finding, ...]:
+    """Evaluate every gate once more for what was planned, right before the first step that cannot be taken back.
+
+    Green must hold everything by now, and nothing may have got in the way since. Call it after green was prepared and
+    before replication starts, which makes the two sides differ. Waivers may be of other namespaces of the run.
+
+    :raises Refused: there are blockers, as `check` says.
+    """
+    seen = await _survey(sides, [move.namespace for move in moves.moves])
+    ready = replace(expected, prepares_green=False)
+    view = View(survey=seen, strategies=_strategies(moves.moves), expected=ready)
+    judged = judge(_found(run, FINDINGS_AGAIN, view), waivers, all_looked_at=False)
+    _stop(run, WAIVERS_AGAIN, judged, "No topic was closed, and blue's clients are where they were.")
+    return judged.findings
 
 
 async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
@@ -126,7 +163,8 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
 
 async def switch_over(sides: Sides, run: Run, moves: Moves, before: Frozen) -> Reference:
     """Switch one namespace after the other; what is done already is only confirmed."""
-    redirect = redirect_to(sides.green)
+    proven = run.artefacts.find(run.id, REDIRECT)
+    redirect = Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
     if redirect.placeholders:
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     known = run.artefacts.find(run.id, SWITCHED)
@@ -182,3 +220,27 @@ async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool
 
 def _replicated(moves: Moves) -> list[Move]:
     return [move for move in moves.moves if move.strategy is Strategy.REPLICATE]
+
+
+async def _survey(sides: Sides, names: Sequence[NamespaceName]) -> Survey:
+    async with sides.open() as (blue, green):
+        return await survey(blue, green, names, seal=open_seal())
+
+
+def _strategies(moves: Iterable[Move]) -> dict[NamespaceName, Strategy]:
+    return {move.namespace: move.strategy for move in moves}
+
+
+def _found(run: Run, artefact: str, view: View) -> tuple[Finding, ...]:
+    found = gates.check(view)
+    run.artefacts.write_json(run.id, artefact, [finding.to_json() for finding in found])
+    for finding in found:
+        log.warning("%s", finding.text())
+    return found
+
+
+def _stop(run: Run, artefact: str, judged: Judged, state: str) -> None:
+    run.artefacts.write_json(run.id, artefact, judged.to_json())
+    if judged.stopping:
+        listed = "\n".join(finding.text() for finding in judged.stopping)
+        raise Refused(f"{count_line(judged.findings)}. {state}\n{listed}")

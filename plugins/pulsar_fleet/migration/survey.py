@@ -1,60 +1,64 @@
-"""Read what the gates look at from both clusters. Loads the topics of the namespaces on blue."""
+"""Read what the gates look at from both clusters. Changes nothing; loads the topics of the namespaces on blue.
+
+Calls: those of two snapshots (six for a namespace, two for a topic, a fixed number for the cluster and each broker),
+one for the clients of each topic on blue, one for each namespace's non-persistent topics, a few for the redirect.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.attempts import Attempts
+from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.facts import ClusterFacts, NamespaceFacts, PartitionFacts
-from pulsar_fleet.migration.redirect import stored_redirect
+from pulsar_fleet.cluster.schema_compatibility import ask_about_schemas
+from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.snapshot import collect
+from pulsar_fleet.cluster.states import Area, Problem, Snapshot
+from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.migration.reach import advertised_addresses, try_redirect
+from pulsar_fleet.migration.redirect import redirect_to, stored_redirect
+from pulsar_fleet.migration.surveyed import KINDS, ClusterFacts, Survey
+from pulsar_fleet.migration.topic_stats import read_partitions
 
-_REACH_SECONDS = 5.0
+_FUNCTIONS = NamespaceName("public", "functions")
+_RUNNING = ("function", "source", "sink")
 
 
-async def survey_cluster(admin: AdminClient) -> ClusterFacts:
-    """The cluster's name, each broker's own configuration, and the redirect that is stored."""
-    name = await admin.cluster_name()
-    brokers = await admin.brokers()
-    settings = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
-    return ClusterFacts(
-        name=name,
-        brokers=dict(zip(brokers, settings, strict=True)),
-        redirect=await stored_redirect(admin, name),
+async def survey(blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], *, seal: Seal) -> Survey:
+    """Everything that the gates look at; what cannot be read is in it as such.
+
+    :raises Denied: a cluster does not know us at all.
+    :raises Transient: a cluster no longer answers.
+    """
+    on_blue, on_green = await asyncio.gather(_cluster(blue, names, seal), _cluster(green, names, seal))
+    ours, theirs = _Held.of(on_blue.snapshot), _Held.of(on_green.snapshot)
+    namespaces = await asyncio.gather(*(_namespace(blue, name, ours, theirs) for name in names))
+    attempts = Attempts()
+    advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
+    redirect = redirect_to(green.connection, next(iter(advertised.values()), {}))
+    redirecting = await try_redirect(blue.connection, green.connection, redirect, advertised)
+    answers = await attempts.read("schemas", ask_about_schemas(green, on_blue.snapshot, on_green.snapshot)) or ()
+    on_green = ClusterFacts(
+        snapshot=on_green.snapshot, redirect=on_green.redirect, notes=(*on_green.notes, *attempts.take_notes())
     )
-
-
-async def survey_namespace(blue: AdminClient, green: AdminClient, name: NamespaceName) -> NamespaceFacts:
-    """One namespace on both sides; every topic on blue is loaded by it, topics on green only where they exist."""
-    on_blue, on_green = await blue.namespace(name), await green.namespace(name)
-    topics = await topics_of(blue, name) if on_blue is not None else {}
-    green_topics = await topics_of(green, name) if on_green is not None else {}
-    rates = await asyncio.gather(*(_publish_rate(blue, topic) for topic in topics if topic.persistent))
-    return NamespaceFacts(
-        namespace=name,
+    flagged: tuple[str, ...] | None = ()
+    if not _is_stored(on_blue.redirect, redirecting.document):
+        flagged = await _flagged(blue, frozenset(names))
+    return Survey(
         blue=on_blue,
         green=on_green,
-        topics=topics,
-        green_topics=green_topics,
-        partitions=await survey_partitions(blue, _partitions(topics)),
-        green_partitions=await survey_partitions(green, _partitions(green_topics)),
-        topic_publish_rates=tuple(topic for topic in rates if topic is not None),
+        redirecting=redirecting,
+        namespaces=tuple(namespaces),
+        flagged=flagged,
+        answers=answers,
     )
-
-
-async def topics_of(admin: AdminClient, name: NamespaceName) -> dict[TopicName, int]:
-    """Topic → partition count (0 for a plain one), system topics left out."""
-    partitioned = [topic for topic in await admin.partitioned_topics(name) if not topic.is_system]
-    found = await asyncio.gather(*(admin.partition_metadata(topic) for topic in partitioned))
-    topics = {topic: metadata.partitions for topic, metadata in zip(partitioned, found, strict=True)}
-    for topic in await admin.topics(name):
-        if not topic.is_system and topic.parent not in topics:
-            topics[topic] = 0
-    return topics
 
 
 async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName]) -> tuple[PartitionFacts, ...]:
@@ -64,24 +68,106 @@ async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName])
     return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in zip(names, documents, strict=True))
 
 
-async def require_reachable(green: ClusterConnection) -> None:
-    """`Refused` unless green's broker service URL takes a connection from here: blue's clients will be sent there."""
-    parts = urlsplit(green.require_service_url())
-    port = parts.port or (6651 if parts.scheme == "pulsar+ssl" else 6650)
+async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Seal) -> ClusterFacts:
+    snapshot = await collect(admin, Selection(namespaces=frozenset(names)), seal=seal)
+    attempts = Attempts()
+    redirect = await attempts.read("redirect", _redirect(admin, snapshot.cluster), area=Area.CLUSTERS)
+    if any(note.resource == "functions" and note.problem == Problem.NOT_OFFERED for note in snapshot.notes):
+        await _look_for_other_workers(admin, attempts)
+    return ClusterFacts(snapshot=snapshot, redirect=redirect, notes=tuple(attempts.take_notes()))
+
+
+async def _redirect(admin: AdminClient, cluster: str) -> JsonObject:
+    return await stored_redirect(admin, cluster) or {}
+
+
+async def _look_for_other_workers(admin: AdminClient, attempts: Attempts) -> None:
+    """Brokers without a worker say nothing about workers beside them, which keep their state in a namespace."""
+    listed = await attempts.read("functions: namespaces of public", admin.namespaces("public"))
+    held = await attempts.read("functions: topics", admin.topics(_FUNCTIONS)) if _FUNCTIONS in (listed or ()) else ()
+    if held:
+        detail = f"{_FUNCTIONS} holds the state of functions workers, and the brokers do not answer for them"
+        attempts.note("functions", Problem.UNREADABLE, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What one snapshot holds, by namespace."""
+
+    cluster: str
+    policies: Mapping[str, JsonObject]
+    topics: Mapping[str, Mapping[TopicName, int]]
+    publish_rates: Mapping[str, Collection[TopicName]]
+    lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
+    runs: Mapping[str, Sequence[str]]
+    clients: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Held:
+        topics: dict[str, dict[TopicName, int]] = defaultdict(dict)
+        for one in snapshot.topics:
+            name = TopicName.parse(one.name)
+            topics[str(name.namespace)][name] = one.partitions
+        rates: dict[str, dict[TopicName, None]] = defaultdict(dict)
+        lists: dict[str, dict[TopicName, frozenset[str]]] = defaultdict(dict)
+        for policy in snapshot.topic_policies:
+            name = TopicName.parse(policy.topic)
+            if policy.policies.get("publishRate"):
+                rates[str(name.namespace)][name] = None
+            if policy.policies.get("replicationClusters"):
+                lists[str(name.namespace)][name] = frozenset(policy.policies["replicationClusters"])
+        runs: dict[str, list[str]] = defaultdict(list)
+        clients: dict[str, dict[str, int]] = defaultdict(dict)
+        for found in snapshot.inventory:
+            if found.kind in _RUNNING:
+                runs[found.namespace].append(f"{found.kind} {found.name!r}")
+            elif found.kind == "client":
+                clients[found.namespace][found.name] = sum(int(count) for count in found.detail.values())
+        policies = {one.name: one.policies for one in snapshot.namespaces}
+        return cls(snapshot.cluster, policies, topics, rates, lists, runs, clients)
+
+
+async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held) -> NamespaceFacts:
+    text, attempts = str(name), Attempts()
+    document, topics = ours.policies.get(text), dict(ours.topics.get(text, {}))
+    if document is not None:
+        topics |= await attempts.read(text, _non_persistent(blue, name)) or {}
+    listed, own = frozenset((document or {}).get("replication_clusters") or ()), ours.lists.get(text, {})
+    links = {topic: own.get(topic, listed) - {ours.cluster} for topic in topics if topic.persistent}
+    partitions, unread = await read_partitions(blue, topics, links)
+    return NamespaceFacts(
+        namespace=name,
+        blue=document,
+        green=theirs.policies.get(text),
+        topics=topics,
+        green_topics=theirs.topics.get(text, {}),
+        partitions=partitions,
+        links=links,
+        topic_publish_rates=tuple(ours.publish_rates.get(text, ())),
+        unread=(*unread, *attempts.take_notes()),
+        runs=tuple(ours.runs.get(text, ())),
+        green_clients=theirs.clients.get(text, {}),
+    )
+
+
+async def _non_persistent(blue: AdminClient, name: NamespaceName) -> dict[TopicName, int]:
+    """Those without partitions: they are there only while somebody uses them, and no snapshot holds them."""
+    listed = await blue.get(f"/namespaces/{name.path}/topics", mode="NON_PERSISTENT")
+    topics = (TopicName.parse(text) for text in listed)
+    return {topic: 0 for topic in topics if topic.partition_index is None and not topic.is_system}
+
+
+def _is_stored(found: JsonObject | None, wanted: JsonObject) -> bool:
+    stored = (found or {}).get("migratedClusterUrl") or {}
+    return all(stored.get(key) == wanted.get(key) for key in KINDS)
+
+
+async def _flagged(blue: AdminClient, moving: frozenset[NamespaceName]) -> tuple[str, ...] | None:
+    """Namespaces of the whole cluster, beside those that move, that are flagged; None if not all could be read."""
     try:
-        async with asyncio.timeout(_REACH_SECONDS):
-            _, writer = await asyncio.open_connection(parts.hostname, port)
-    except OSError as error:
-        raise Refused(
-            f"Nobody answers at {green.service_url!r}, the broker service URL of connection {green.name!r} "
-            f"({error or 'time-out'}); blue's clients would be sent there. Correct the connection."
-        ) from error
-    writer.close()
-
-
-async def _publish_rate(admin: AdminClient, topic: TopicName) -> TopicName | None:
-    return topic if await admin.get(f"/{topic.path}/publishRate") else None
-
-
-def _partitions(topics: dict[TopicName, int]) -> Sequence[TopicName]:
-    return [partition for topic, count in topics.items() for partition in topic.partitions(count)]
+        listed = await asyncio.gather(*(blue.namespaces(tenant) for tenant in await blue.tenants()))
+        names = sorted(name for found in listed for name in found if name not in moving)
+        documents = await asyncio.gather(*(blue.namespace(name) for name in names))
+    except FleetError:
+        return None
+    return tuple(str(name) for name, found in zip(names, documents, strict=True) if (found or {}).get("migrated"))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 
+from pulsar_fleet.change.pair import Measured
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.clock import Clock, measure_clock
 from pulsar_fleet.cluster.errors import Missing, NotAllowed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.reachability import addresses, unreachable
 from pulsar_fleet.cluster.rights import Right
-from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer, ask_compatibility
-from pulsar_fleet.cluster.states import SchemaState, Snapshot
-from pulsar_fleet.onboarding.pair import Measured
+from pulsar_fleet.cluster.states import Snapshot
 
 
 async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measured:
@@ -37,17 +36,6 @@ async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, .
     )
 
 
-async def ask_about_schemas(admin: AdminClient, source: Snapshot, target: Snapshot) -> tuple[SchemaAnswer, ...]:
-    """Ask the target's broker about the newest version of each topic whose schemas differ; one call per topic."""
-    ours, theirs = _newest(source), _newest(target)
-    asked = [
-        schema
-        for topic, schema in sorted(ours.items())
-        if topic in theirs and (schema.type, schema.schema) != (theirs[topic].type, theirs[topic].schema)
-    ]
-    return tuple(await asyncio.gather(*(ask_compatibility(admin, schema) for schema in asked)))
-
-
 def measured_to_json(measured: Measured) -> JsonObject:
     """As a JSON object."""
     return asdict(measured)
@@ -69,7 +57,3 @@ async def _namespaces(admin: AdminClient, tenant: str) -> int | None:
         return len(await admin.namespaces(tenant))
     except (Missing, NotAllowed):
         return None
-
-
-def _newest(snapshot: Snapshot) -> dict[str, SchemaState]:
-    return {one.topic: one for one in sorted(snapshot.schemas, key=lambda schema: schema.version)}

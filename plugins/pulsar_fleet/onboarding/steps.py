@@ -10,8 +10,10 @@ from math import ceil
 from typing import Any
 
 from pulsar_fleet.change.apply import Progress, apply_plan
+from pulsar_fleet.change.compatibility import check_compatibility
 from pulsar_fleet.change.findings import Finding, blockers, count_line
 from pulsar_fleet.change.outcome import Applied, Outcome
+from pulsar_fleet.change.pair import Measured, Probes
 from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.change.rendering import headline, plan_markdown
@@ -21,12 +23,10 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.rights import find_rights, rights_markdown
-from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer
+from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer, ask_about_schemas
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect_into
-from pulsar_fleet.onboarding.compatibility import check_compatibility
-from pulsar_fleet.onboarding.measuring import ask_about_schemas, measure, measured_from_json, measured_to_json
-from pulsar_fleet.onboarding.pair import Measured, Probes
+from pulsar_fleet.onboarding.measuring import measure, measured_from_json, measured_to_json
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.ledger import Ledger

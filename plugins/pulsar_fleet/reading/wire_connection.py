@@ -77,6 +77,7 @@ class WireConnection:
         timeout_seconds: float = 30.0,
     ) -> None:
         self.address = address
+        self.broker_url = broker_url
         self._who = who
         self._timeout_seconds = timeout_seconds
         self._ids = count(1)

@@ -1,4 +1,4 @@
-"""What the checks of onboarding look at, and how they say what they found (pure)."""
+"""What the checks of two snapshots look at, and how they say what they found (pure)."""
 
 from __future__ import annotations
 

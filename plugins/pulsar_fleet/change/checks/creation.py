@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, dynamic_call, setting, settings, warning
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies import BY_FIELD
 from pulsar_fleet.cluster.policy_calls import policy_calls
 from pulsar_fleet.cluster.states import Snapshot
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, dynamic_call, setting, settings, warning
 
 TOPICS, SUBSCRIPTIONS = "autoTopicCreationOverride", "autoSubscriptionCreationOverride"
 _BROKER_KEYS = {

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, setting, settings, warning
+from pulsar_fleet.change.schema_rules import Judgement, judge
 from pulsar_fleet.cluster.call import Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies import BY_FIELD
 from pulsar_fleet.cluster.policy_calls import policy_calls
 from pulsar_fleet.cluster.states import SchemaState, Snapshot, version_numbers
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, setting, settings, warning
-from pulsar_fleet.onboarding.schema_rules import Judgement, judge
 
 STRATEGY, AUTO_UPDATE, ENFORCED = (
     "schema_compatibility_strategy",

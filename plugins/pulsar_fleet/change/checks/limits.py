@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, number, warning
 from pulsar_fleet.cluster.call import with_body
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.states import Area
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, number, warning
 
 _PERSISTENCE = {
     "bookkeeperEnsemble": "managedLedgerMaxEnsembleSize",

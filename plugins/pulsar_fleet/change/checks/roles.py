@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, setting, settings, warning
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, setting, settings, warning
 
 
 def clusters_ask_alike(pair: Pair) -> Iterator[Finding]:

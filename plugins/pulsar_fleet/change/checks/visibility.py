@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, warning
 from pulsar_fleet.cluster.rights import NAMESPACES, TENANT, Right
 from pulsar_fleet.cluster.states import Area
-from pulsar_fleet.onboarding.pair import Pair, blocker, warning
 
 _UNSEEN = {
     Area.TENANTS: "Only the tenants that were named are compared; others may be there.",

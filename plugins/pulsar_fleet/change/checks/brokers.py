@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, setting, settings, warning
 from pulsar_fleet.cluster.policies import CATALOGUE
 from pulsar_fleet.cluster.policy_documents import comparable
 from pulsar_fleet.cluster.states import version_numbers
 from pulsar_fleet.cluster.topic_policies import TOPIC_CATALOGUE, topic_comparable
-from pulsar_fleet.onboarding.pair import Pair, blocker, setting, settings, warning
 
 OLDEST_SUPPORTED = "4.0"
 _DEDUP_FIXED = "4.0.4"

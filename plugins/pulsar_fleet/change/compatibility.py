@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pulsar_fleet.change.checks import brokers, clusters, creation, limits, policies, roles, schemas, topics
+from pulsar_fleet.change.checks.visibility import roles_may_copy, what_is_hidden_is_told
 from pulsar_fleet.change.findings import Finding, Severity
+from pulsar_fleet.change.pair import Pair, Probes
 from pulsar_fleet.change.translation import translate_snapshot
 from pulsar_fleet.cluster.states import Snapshot
-from pulsar_fleet.onboarding.checks import brokers, clusters, creation, limits, policies, roles, schemas, topics
-from pulsar_fleet.onboarding.checks.visibility import roles_may_copy, what_is_hidden_is_told
-from pulsar_fleet.onboarding.pair import Pair, Probes
 
 Check = Callable[[Pair], Iterator[Finding]]
 

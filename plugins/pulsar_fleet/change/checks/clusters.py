@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Measured, Pair, blocker, call_text, setting, warning
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies import KEYED_BY_CLUSTER
 from pulsar_fleet.cluster.reachability import addresses
 from pulsar_fleet.cluster.states import ClusterDataState, NamespaceState, Snapshot
-from pulsar_fleet.onboarding.pair import Measured, Pair, blocker, call_text, setting, warning
 
 _STORE_KEYS = (
     "configurationMetadataStoreUrl",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, warning
 from pulsar_fleet.change.topic_changes import SHADOW_SOURCE
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.states import SYSTEM_TOPIC, Snapshot, TopicState
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, warning
 
 
 def topics_have_the_same_shape(pair: Pair) -> Iterator[Finding]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pulsar_fleet.change.checks.brokers import DEFAULTS_ALIKE
 from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import Pair, blocker, call_text, number, setting, warning
 from pulsar_fleet.cluster.call import bare, with_body
 from pulsar_fleet.cluster.effective import behaving_differently
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policy_documents import problems
 from pulsar_fleet.cluster.states import NamespaceState
-from pulsar_fleet.onboarding.checks.brokers import DEFAULTS_ALIKE
-from pulsar_fleet.onboarding.pair import Pair, blocker, call_text, number, setting, warning
 
 _DRIVER = "managedLedgerOffloadDriver"
 

@@ -1,0 +1,62 @@
+"""Which namespaces are meant: by name, tenant, pattern or all; never the brokers' own, never nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_fleet.cluster.errors import FleetError, Missing, Rejected
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.scope import choose, parse_scope
+
+HELD = tuple(
+    NamespaceName.parse(text)
+    for text in ("acme/orders", "acme/audit", "acme-2/orders", "public/functions", "pulsar/system", "pulsar/blue")
+)
+TENANTS = ("acme", "acme-2", "public", "pulsar", "empty")
+
+
+def chosen(*texts: str) -> list[str]:
+    return [str(name) for name in choose(parse_scope(texts), "blue", TENANTS, HELD)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["acme/orders"], ["acme/orders"]),
+        (["acme/orders", "acme/orders"], ["acme/orders"]),
+        (["acme"], ["acme/audit", "acme/orders"]),
+        (["re:acme/.*"], ["acme/audit", "acme/orders"]),
+        (["re:.*/orders"], ["acme/orders", "acme-2/orders"]),
+        (["re:acme.*", "acme-2"], ["acme/audit", "acme/orders", "acme-2/orders"]),
+        (["all"], ["acme/audit", "acme/orders", "acme-2/orders"]),
+        (["re:.*"], ["acme/audit", "acme/orders", "acme-2/orders"]),
+    ],
+)
+def test_namespaces_are_chosen(texts: list[str], expected: list[str]) -> None:
+    assert chosen(*texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "words"),
+    [
+        ([], Rejected, "names no namespace"),
+        (["  "], Rejected, "names no namespace"),
+        (["all", "acme"], Rejected, "'all' stands beside 'acme'"),
+        (["acme/order"], Missing, "did you mean 'acme/orders'?"),
+        (["nobody/nowhere"], Missing, "blue has no 'nobody/nowhere'"),
+        (["acme/orders", "zzz"], Missing, "blue has no 'zzz'"),
+        (["re:acm"], Missing, "blue has no 're:acm'"),
+        (["re:("], Rejected, "no regular expression"),
+        (["a/b/c"], Rejected, "not a namespace"),
+        (["pulsar/system"], Rejected, "belongs to the brokers"),
+        (["public/functions"], Rejected, "belongs to the brokers"),
+        (["pulsar"], Rejected, "belongs to the brokers"),
+        (["re:pulsar/.*"], Rejected, "selects no namespace on blue"),
+        (["empty"], Rejected, "selects no namespace on blue"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_a_sentence(texts: list[str], kind: type[FleetError], words: str) -> None:
+    with pytest.raises(kind) as error:
+        chosen(*texts)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
