@@ -12,7 +12,7 @@ from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.migration.freeze import Frozen
+    from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
     from pulsar_fleet.migration.steps import Sides
 
@@ -146,7 +146,7 @@ def _moves(reference: JsonObject) -> Moves:
 
 
 def _frozen(reference: JsonObject) -> Frozen:
-    from pulsar_fleet.migration.freeze import Frozen
+    from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.records.artefacts import Artefacts, Reference
 
     return Frozen.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
