@@ -42,15 +42,19 @@ LIVE_ENTRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two clusters of a migration."""
+    """The two clusters of a migration; `retry_seconds`: for how long a step waits for one that does not answer."""
 
     blue: ClusterConnection
     green: ClusterConnection
+    retry_seconds: float = 30.0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
         """A client for each side."""
-        async with AdminClient(self.blue) as blue, AdminClient(self.green) as green:
+        async with (
+            AdminClient(self.blue, retry_seconds=self.retry_seconds) as blue,
+            AdminClient(self.green, retry_seconds=self.retry_seconds) as green,
+        ):
             yield blue, green
 
 
