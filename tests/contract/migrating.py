@@ -116,12 +116,12 @@ async def make(blue: ClusterConnection, green: ClusterConnection, name: Namespac
     )
 
 
-def publish(connection: ClusterConnection, topic: TopicName, payloads: Sequence[bytes]) -> None:
+def publish(connection: ClusterConnection, topic: TopicName, messages: Sequence[NumberedMessage]) -> None:
     client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     try:
         producer = client.create_producer(str(topic))
-        for payload in payloads:
-            producer.send(payload)
+        for message in messages:
+            producer.send(message.to_bytes())
     finally:
         client.close()
 

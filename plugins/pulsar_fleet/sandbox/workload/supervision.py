@@ -18,6 +18,7 @@ from pulsar_fleet.sandbox.workload.producer import ProducerApplication
 log = logging.getLogger(__name__)
 
 MOST_RESTARTS = 4
+_OUTAGE_SECONDS = 3
 _MICROSECONDS = 1_000_000
 
 
@@ -33,10 +34,14 @@ class Supervisor:
     readers: Mapping[tuple[str, str], tuple[Received, Sequence[ConsumerApplication]]]
     patience: float
     _restarted: dict[str, list[int]] = field(default_factory=dict)
+    _outage: int = 0
 
     def look(self, *, writing: bool) -> None:
         """Restart whatever is stuck; `writing` while producers are expected to go on."""
         at = now()
+        if writing and at - self._latest() > _OUTAGE_SECONDS * _MICROSECONDS:
+            # Nobody gets anything: that is the cluster, and no application's fault.
+            self._outage = at
         for producer in self.producers if writing else ():
             if self._is_stuck(producer, producer.last_ack, at):
                 self._restart(producer, f"no answer to a publish for {self.patience:g} s", at)
@@ -51,9 +56,14 @@ class Supervisor:
                 if self._is_stuck(consumer, oldest if long else consumer.last_delivery, at):
                     self._restart(consumer, f"{subscription!r} lacks a message for {self.patience:g} s", at)
 
+    def _latest(self) -> int:
+        """When any application last made progress."""
+        delivered = [consumer.last_delivery for _, consumers in self.readers.values() for consumer in consumers]
+        return max([*delivered, *(producer.last_ack for producer in self.producers)])
+
     def _is_stuck(self, application: Application, last: int, at: int) -> bool:
         restarts = self._restarted.get(application.name, [])
-        since = max([last, *restarts])
+        since = max([last, self._outage, *restarts])
         return at - since > self.patience * _MICROSECONDS and len(restarts) < MOST_RESTARTS
 
     def _restart(self, application: Application, reason: str, at: int) -> None:
