@@ -39,7 +39,7 @@ PARAMS = {
         minimum=0.5,
         maximum=5,
         title="Quiet before the switch, seconds",
-        description="Writers are held to 1 message/s for so long before their topics are closed; longer only adds silence.",
+        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
     ),
     "drain_timeout_minutes": Param(
         60,

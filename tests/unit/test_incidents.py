@@ -12,7 +12,8 @@ from tests.unit.drained import FIRST, ORDERS, SECOND, seen, stats
 
 from pulsar_fleet.migration.clients import clients_of, vanished
 from pulsar_fleet.migration.grants import lacking
-from pulsar_fleet.migration.incidents import Incident, Kind, Situation, Treatment, recognise
+from pulsar_fleet.migration.incident import Incident, Kind, Situation, Treatment
+from pulsar_fleet.migration.incidents import recognise
 from pulsar_fleet.migration.observation import Absence
 from pulsar_fleet.migration.rationing import GAP_SECONDS, NAMESPACE_TRIES, TRIES, Treated, is_exhausted, may_treat
 from pulsar_fleet.migration.watch_state import NamespaceWatch
@@ -56,7 +57,7 @@ SILENT = {"blue b:1": 20.0}
         ({"blue": GONE, "restarted": {"b:1"}}, (Kind.BROKER_RESTARTED, Treatment.RECOVER)),
         (
             {"blue": {**GONE, SECOND: seen(Absence.UNLOADED)}, "places": PLACES, "live": {"b:1"}},
-            (Kind.BROKER_RESTARTED, Treatment.RECOVER),
+            (Kind.OWNER_CHANGED, Treatment.RECOVER),
         ),
         (
             {"blue": {FIRST: seen(stats(), broker="b:2")}, "places": PLACES},

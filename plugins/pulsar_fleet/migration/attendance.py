@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.migration.frozen import Frozen
-from pulsar_fleet.migration.incidents import Incident
+from pulsar_fleet.migration.incident import Incident
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase
 from pulsar_fleet.migration.rationing import is_exhausted, may_treat

@@ -30,12 +30,13 @@ class Listed:
 
 async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozenset[TopicName]], at: float) -> Listed:
     """One call per broker, whatever the number of topics; the brokers renew their lists once a minute."""
+    entry = urlsplit(admin.connection.admin_url).netloc
     try:
         brokers = await admin.brokers()
     except Transient:
-        return Listed(silent=(urlsplit(admin.connection.admin_url).netloc,))
+        return Listed(silent=(entry,))
     states: dict[TopicName, PartitionState] = {}
-    answered, silent = [], []
+    answered, silent = [entry], []
     # One after the other: a list may be tens of MB.
     for broker in brokers:
         try:

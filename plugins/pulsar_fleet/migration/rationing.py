@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pulsar_fleet.migration.incidents import Incident
+from pulsar_fleet.migration.incident import Incident
 
 TRIES = 2
 GAP_SECONDS = 30.0

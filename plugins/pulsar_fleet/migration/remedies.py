@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.grants import lacking
-from pulsar_fleet.migration.incidents import Incident, Kind, Treatment
+from pulsar_fleet.migration.incident import Incident, Kind, Treatment
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.overrides import lift, quiet
 from pulsar_fleet.migration.owners import load_all

@@ -196,8 +196,13 @@ async def _handed_over(blue: AdminClient, run: Run, before: Frozen) -> frozenset
     """Namespaces whose clients are on green, by the ledger or by the cluster: a try may have died in between."""
     by_ledger = {entry.namespace for entry in run.ledger.phases(run.id) if not is_reversible(Phase(entry.phase))}
     others = [name for name in before.namespaces if str(name) not in by_ledger]
-    policies = await asyncio.gather(*(blue.namespace(name) for name in others))
-    flagged = {str(name) for name, found in zip(others, policies, strict=True) if (found or {}).get("migrated")}
+    policies = await asyncio.gather(*(blue.namespace(name) for name in others), return_exceptions=True)
+    # What cannot be read keeps its topics; that it cannot be read is what `thaw` is about to say.
+    flagged = {
+        str(name)
+        for name, found in zip(others, policies, strict=True)
+        if isinstance(found, BaseException) or (found or {}).get("migrated")
+    }
     return frozenset(by_ledger | flagged)
 
 

@@ -18,9 +18,10 @@ from pulsar_fleet.migration.clients import Role, Roster
 from pulsar_fleet.migration.drain import Progress, has_arrived, is_drained, progress, summary
 from pulsar_fleet.migration.forecast import forecast
 from pulsar_fleet.migration.grants import lacking
-from pulsar_fleet.migration.incidents import ARRIVAL_SECONDS, Incident, Situation, missing_clients, recognise
+from pulsar_fleet.migration.incident import Incident, Situation
+from pulsar_fleet.migration.incidents import ARRIVAL_SECONDS, missing_clients, recognise
 from pulsar_fleet.migration.moves import Move
-from pulsar_fleet.migration.observation import PartitionState
+from pulsar_fleet.migration.observation import Absence, PartitionState
 from pulsar_fleet.migration.observing import Listed, ask, list_loaded
 from pulsar_fleet.migration.probe import closed_topics
 from pulsar_fleet.migration.redirect import Redirect, is_stored
@@ -81,8 +82,10 @@ class Watch:
         calls = self.blue.calls + self.green.calls
         for move in self.moves:
             self.state.namespaces.setdefault(str(move.namespace), NamespaceWatch.begin(now))
+        for move in self._open():
+            await self._ask(move, now)
         live = await self._list(now)
-        looks = [await self._look_at(move, now, live) for move in self._open()]
+        looks = [await self._judge(move, now, live) for move in self._open()]
         self.state.looks += 1
         self.state.calls += self.blue.calls + self.green.calls - calls
         incidents = tuple(incident for found in looks for incident in found)
@@ -94,7 +97,7 @@ class Watch:
 
     async def _list(self, now: float) -> Collection[str]:
         """Ask every broker for its list, unless that was done a moment ago; returns blue's live brokers."""
-        if not self._open() or now - self.state.listed < LIST_SECONDS:
+        if not self._open() or (now - self.state.listed < LIST_SECONDS and not self._somebody_is_silent(now)):
             return frozenset()
         self.state.listed = now
         wanted = {move.namespace: frozenset(move.partitions) for move in self._open()}
@@ -117,7 +120,14 @@ class Watch:
             if self.state.silent.pop(f"{side} {broker}", None) is not None and side == "blue":
                 self.state.restarted.add(broker)
 
-    async def _look_at(self, move: Move, now: float, live: Collection[str]) -> tuple[Incident, ...]:
+    def _somebody_is_silent(self, now: float) -> bool:
+        """Whether a partition that was asked just now got no answer."""
+        sides = [side for one in self.state.namespaces.values() for side in (one.blue, one.green)]
+        states = (state for side in sides for state in side.known.values())
+        return any(state.absence is Absence.SILENT and state.at == now for state in states)
+
+    async def _ask(self, move: Move, now: float) -> None:
+        """Ask the partitions whose turn it is."""
         one = self.state.namespaces[str(move.namespace)]
 
         def drained(topic: TopicName, state: PartitionState) -> bool:
@@ -128,6 +138,9 @@ class Watch:
 
         for admin, side, holds in ((self.blue, one.blue, drained), (self.green, one.green, arrived)):
             await _ask_due(admin, side, move, now, holds)
+
+    async def _judge(self, move: Move, now: float, live: Collection[str]) -> tuple[Incident, ...]:
+        one = self.state.namespaces[str(move.namespace)]
         if any(state.at == now for state in one.blue.known.values()):
             one.note(self._progress(move).remaining, now)
         if len(one.blue.confirmed) == len(one.green.confirmed) == len(move.partitions):

@@ -9,7 +9,7 @@ from typing import Self
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.forecast import Forecast, ForecastError, Sample, forecast, forecast_error, keep
-from pulsar_fleet.migration.incidents import Incident
+from pulsar_fleet.migration.incident import Incident
 from pulsar_fleet.migration.observation import PartitionState
 
 SCHEDULE = (0.0, 3.0, 10.0, 25.0)
