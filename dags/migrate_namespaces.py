@@ -33,6 +33,14 @@ PARAMS = {
         description="auto takes redirect where every subscription drains by itself and nothing is retained, "
         "else replicate_then_switch.",
     ),
+    "quiet_seconds": Param(
+        1.0,
+        type="number",
+        minimum=0.5,
+        maximum=5,
+        title="Quiet before the switch, seconds",
+        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
+    ),
     "drain_timeout_minutes": Param(
         60,
         type="integer",

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.drain import Progress, progress
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
-from pulsar_fleet.migration.moves import Move, Moves, plan_move
+from pulsar_fleet.migration.moves import Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.placement import acknowledged_alone
 from pulsar_fleet.migration.replicate import lag_of
@@ -45,10 +44,6 @@ def facts(document: Mapping[str, object], **policies: object) -> NamespaceFacts:
     )
 
 
-def state(move: Move, blue: Mapping[str, object] | None, green: Mapping[str, object]) -> Progress:
-    return progress(move, {EVENTS: partition(blue) if blue else None}, [partition(green)], "green")
-
-
 def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
     assert plan_move(facts(stats(billing=(7, 1))), None).strategy is Strategy.REDIRECT
 
@@ -73,43 +68,6 @@ def test_the_strategy_that_was_asked_for_is_taken() -> None:
 def test_moves_survive_json() -> None:
     moves = Moves("blue", "green", (plan_move(facts(stats(billing=(7, 2), archive=(3, 0))), None),))
     assert Moves.from_json(moves.to_json()) == moves
-
-
-def test_a_move_is_done_when_all_is_read_and_everybody_has_arrived() -> None:
-    move = plan_move(facts(stats(2, billing=(7, 1))), None)
-    assert state(move, stats(0), stats(2, billing=(0, 1))).is_done
-
-
-@pytest.mark.parametrize(
-    ("blue", "green", "words"),
-    [
-        (stats(0, billing=(4, 1)), stats(2, billing=(0, 1)), "4 entries left on blue"),
-        (stats(0), stats(1, billing=(0, 1)), "1 producers of"),
-        (stats(0), stats(2), "1 consumers of 'billing'"),
-    ],
-    ids=["backlog", "producer", "consumer"],
-)
-def test_a_move_is_not_done_while_something_is_missing(
-    blue: dict[str, object], green: dict[str, object], words: str
-) -> None:
-    found = state(plan_move(facts(stats(2, billing=(7, 1))), None), blue, green)
-    assert (found.is_done, words in found.line()) == (False, True)
-
-
-def test_an_idle_subscription_that_was_carried_over_is_not_waited_for() -> None:
-    move = plan_move(facts(stats(archive=(7, 0))), None)
-    assert state(move, stats(0, archive=(7, 0)), stats(1, archive=(7, 0))).is_done
-
-
-def test_an_idle_subscription_that_was_not_carried_over_is_waited_for() -> None:
-    move = plan_move(facts(stats(archive=(7, 0))), Strategy.REDIRECT)
-    assert not state(move, stats(0, archive=(7, 0)), stats(1, archive=(0, 0))).is_done
-
-
-def test_a_partition_that_blue_cannot_serve_any_more_is_never_taken_for_drained() -> None:
-    move = plan_move(facts(stats(billing=(7, 1))), None)
-    found = state(move, None, stats(1, billing=(0, 1)))
-    assert (found.is_done, found.unloaded) == (False, (str(EVENTS),))
 
 
 def test_replication_without_a_link_is_not_done() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
-from pulsar_fleet.airflow.triggers import Awaited, MigrationTrigger, look
+from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.triggers import Awaited, MigrationTrigger, Status
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 
@@ -40,14 +41,30 @@ class MigrationSensor(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Look once; if it has not come yet, leave the worker until it has."""
+        return self._attend(context, time.time() + float(self.timeout_minutes) * 60)
+
+    def resume(self, context: Context, event: JsonObject, end: float) -> str:
+        """Take the trigger's answer: end, treat what goes wrong and wait on, or fail with what is missing."""
+        status = Status(event["status"])
+        if status is Status.TIMEOUT:
+            raise Refused(
+                f"After {self.timeout_minutes} minutes it has not {self.awaited.value}: {event['message']}. "
+                "Clear this task to wait on, or look at what it waits for."
+            )
+        if status is Status.ERROR:
+            raise Refused(str(event["message"]))
+        return self._attend(context, end)
+
+    def _attend(self, context: Context, end: float) -> str:
         from pulsar_fleet.airflow.connection import cluster_connection
         from pulsar_fleet.migration.moves import Moves
         from pulsar_fleet.migration.steps import Sides
         from pulsar_fleet.records.artefacts import Artefacts, Reference
 
+        run = current_run(context)
         sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
         moves = Moves.from_json(Artefacts.open().read_json(Reference.from_json(self.moves)))
-        done, line = asyncio.run(look(self.awaited, sides, moves))
+        done, line = asyncio.run(attend(self.awaited, sides, run, moves))
         self.log.info("%s", line)
         if done:
             return line
@@ -57,19 +74,21 @@ class MigrationSensor(BaseOperator):
                 blue=self.blue,
                 green=self.green,
                 moves=self.moves,
+                run_id=run.id,
                 poll_seconds=POLL_SECONDS,
-                end=time.time() + float(self.timeout_minutes) * 60,
+                end=end,
             ),
             method_name="resume",
+            kwargs={"end": end},
         )
 
-    def resume(self, context: Context, event: JsonObject) -> str:
-        """Take the trigger's answer: go on, or fail with what is missing."""
-        if event["status"] == "done":
-            return str(event["message"])
-        if event["status"] == "timeout":
-            raise Refused(
-                f"After {self.timeout_minutes} minutes it has not {self.awaited.value}: {event['message']}. "
-                "Clear this task to wait on, or look at what it waits for."
-            )
-        raise Refused(str(event["message"]))
+
+async def attend(awaited: Awaited, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
+    """Look once, treat what may be treated by itself; whether it has come, and a line that says how far it is."""
+    from pulsar_fleet.migration import attendance
+    from pulsar_fleet.migration.steps import replication_progress
+
+    if awaited is Awaited.REPLICATED:
+        return await replication_progress(sides, moves)
+    found = await attendance.attend(sides, run, moves)
+    return found.is_done, found.line()

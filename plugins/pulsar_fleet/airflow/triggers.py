@@ -28,24 +28,36 @@ class Awaited(StrEnum):
     DRAINED = "drained"
 
 
+class Status(StrEnum):
+    """What a look found."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    INCIDENT = "incident"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
 class MigrationTrigger(BaseTrigger):
-    """Fires when namespaces have been replicated or drained, when that cannot happen any more, or when time is up.
+    """Fires when namespaces have been replicated or drained, when something has to be treated, or when time is up.
 
     :param awaited: a value of `Awaited`.
     :param blue: connection id; connections are read here, so that no secret is in the trigger's arguments.
     :param moves: reference of the artefact that says what moves.
+    :param run_id: of the run's records, where a watch keeps what it has seen.
     :param poll_seconds: between two looks; not below 5, since a task that resumes sooner can be marked failed.
     :param end: when to give up, seconds since the epoch: kept over restarts of the triggerer.
     """
 
     def __init__(
-        self, *, awaited: str, blue: str, green: str, moves: JsonObject, poll_seconds: float, end: float
+        self, *, awaited: str, blue: str, green: str, moves: JsonObject, run_id: str, poll_seconds: float, end: float
     ) -> None:
         BaseTrigger.__init__(self)
         self.awaited = awaited
         self.blue = blue
         self.green = green
         self.moves = moves
+        self.run_id = run_id
         self.poll_seconds = poll_seconds
         self.end = end
 
@@ -58,6 +70,7 @@ class MigrationTrigger(BaseTrigger):
                 "blue": self.blue,
                 "green": self.green,
                 "moves": self.moves,
+                "run_id": self.run_id,
                 "poll_seconds": self.poll_seconds,
                 "end": self.end,
             },
@@ -68,13 +81,14 @@ class MigrationTrigger(BaseTrigger):
         try:
             yield TriggerEvent(await self._watch())
         except (FleetError, AirflowNotFoundException) as error:
-            yield TriggerEvent({"status": "error", "message": str(error)})
+            yield TriggerEvent({"status": Status.ERROR.value, "message": str(error)})
 
     async def _watch(self) -> JsonObject:
         from pulsar_fleet.airflow.connection import from_airflow
         from pulsar_fleet.migration.moves import Moves
         from pulsar_fleet.migration.steps import Sides
         from pulsar_fleet.records.artefacts import Artefacts, Reference
+        from pulsar_fleet.records.run import Run
 
         sides = Sides(
             from_airflow(await BaseHook.aget_connection(self.blue)),
@@ -82,32 +96,33 @@ class MigrationTrigger(BaseTrigger):
         )
         document = await asyncio.to_thread(Artefacts.open().read_json, Reference.from_json(self.moves))
         moves = Moves.from_json(document)
+        run = await asyncio.to_thread(Run.open, self.run_id)
         logged, line = 0.0, "not looked yet"
         while time.time() < self.end:
             await asyncio.sleep(self.poll_seconds)
             try:
-                done, line = await look(Awaited(self.awaited), sides, moves)
+                status, line = await look(Awaited(self.awaited), sides, run, moves)
             except Transient as error:
                 # A broker that restarts is not a verdict: keep looking until time is up.
-                done, line = False, str(error)
-            if done:
-                return {"status": "done", "message": line}
+                status, line = Status.WAITING, str(error)
+            if status is not Status.WAITING:
+                return {"status": status.value, "message": line}
             if time.monotonic() - logged >= LOG_SECONDS:
                 logged = time.monotonic()
                 log.info("%s", line)
-        return {"status": "timeout", "message": line}
+        return {"status": Status.TIMEOUT.value, "message": line}
 
 
-async def look(awaited: Awaited, sides: Any, moves: Any) -> tuple[bool, str]:
-    """Whether what is awaited has come, and a line that says how far it is.
-
-    :raises Refused: it cannot come any more.
-    """
-    from pulsar_fleet.migration.steps import drain_progress, replication_progress
-    from pulsar_fleet.migration.watch import require_loaded
+async def look(awaited: Awaited, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:
+    """How it stands, and a line that says how far it is; changes nothing on the clusters."""
+    from pulsar_fleet.migration import attendance
+    from pulsar_fleet.migration.steps import replication_progress
 
     if awaited is Awaited.REPLICATED:
-        return await replication_progress(sides, moves)
-    found = await drain_progress(sides, moves)
-    require_loaded(found)
-    return all(state.is_done for state in found), " · ".join(state.line() for state in found)
+        done, line = await replication_progress(sides, moves)
+        return Status.DONE if done else Status.WAITING, line
+    found = await attendance.look(sides, run, moves)
+    if found.needs_hand:
+        # On a worker: it may write to the clusters and to the ledger, and hang with a client that hangs.
+        return Status.DONE if found.is_done else Status.INCIDENT, found.line()
+    return Status.WAITING, found.line()

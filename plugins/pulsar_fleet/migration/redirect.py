@@ -63,15 +63,20 @@ async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None
         return None
 
 
+async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
+    """Whether blue's clients are sent exactly there."""
+    return _matches(await stored_redirect(blue, cluster), redirect)
+
+
 async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
     """Make `redirect` the address for blue's clients, without flagging the cluster; True if it had to be written.
 
     The broker takes any cluster name and any address with 200, so the answer is read back. `Refused` if it differs.
     """
-    if _matches(await stored_redirect(blue, cluster), redirect):
+    if await is_stored(blue, cluster, redirect):
         return False
     await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
-    if not _matches(await stored_redirect(blue, cluster), redirect):
+    if not await is_stored(blue, cluster, redirect):
         raise Refused(
             f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
             f"Look at GET /admin/v2/clusters/{cluster}/migrate.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -14,17 +15,20 @@ from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration import gates
-from pulsar_fleet.migration.drain import Progress
-from pulsar_fleet.migration.freeze import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, freeze, remember, thaw
+from pulsar_fleet.migration.clients import Roster
+from pulsar_fleet.migration.finish import finish
+from pulsar_fleet.migration.freeze import freeze, remember, thaw
+from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
+from pulsar_fleet.migration.rosters import remember_roster
 from pulsar_fleet.migration.survey import survey, survey_partitions
 from pulsar_fleet.migration.surveyed import Expectations, Survey, View
-from pulsar_fleet.migration.switch import switch, terminated
+from pulsar_fleet.migration.switch import QUIET_SECONDS, switch
+from pulsar_fleet.migration.termination import open_partitions
 from pulsar_fleet.migration.waivers import Judged, Waiver, judge
-from pulsar_fleet.migration.watch import finish, look
 from pulsar_fleet.migration.wave_text import members
 from pulsar_fleet.migration.waves import Limits, plan_waves
 from pulsar_fleet.records.artefacts import Reference
@@ -48,15 +52,19 @@ LIVE_ENTRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two clusters of a migration."""
+    """The two clusters of a migration; `retry_seconds`: for how long a step waits for one that does not answer."""
 
     blue: ClusterConnection
     green: ClusterConnection
+    retry_seconds: float = 30.0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
         """A client for each side."""
-        async with AdminClient(self.blue) as blue, AdminClient(self.green) as green:
+        async with (
+            AdminClient(self.blue, retry_seconds=self.retry_seconds) as blue,
+            AdminClient(self.green, retry_seconds=self.retry_seconds) as green,
+        ):
             yield blue, green
 
 
@@ -114,7 +122,7 @@ async def check_again(
 
 
 async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
-    """Remember how blue is, then stop everything on it that could unload a topic, and load every partition.
+    """Remember how blue is, then stop everything on it that could unload or delete a topic.
 
     Called again it keeps what was remembered first: the overrides of this run are never taken for the original.
     """
@@ -123,12 +131,12 @@ async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
         if known is None:
             before = await remember(blue, [move.namespace for move in moves.moves])
             known = run.artefacts.write_json(run.id, BEFORE, before.to_json())
+        remembered = Frozen.from_json(run.artefacts.read_json(known))
         settings = dict(FROZEN_SETTINGS)
         if any(move.strategy is Strategy.REPLICATE for move in moves.moves):
             settings |= dict([REPLICATION_START])
-        await freeze(blue, settings)
+        await freeze(blue, remembered, settings)
         for move in moves.moves:
-            await survey_partitions(blue, move.partitions)
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.FROZEN)
     return known
 
@@ -161,8 +169,13 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     return caught_up, f"{entries:,} entries still to replicate{late}"
 
 
-async def switch_over(sides: Sides, run: Run, moves: Moves, before: Frozen) -> Reference:
-    """Switch one namespace after the other; what is done already is only confirmed."""
+async def switch_over(
+    sides: Sides, run: Run, moves: Moves, before: Frozen, *, quiet_seconds: float = QUIET_SECONDS
+) -> Reference:
+    """Switch one namespace after the other; what is done already is only confirmed, by the cluster's own word.
+
+    :param quiet_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
+    """
     proven = run.artefacts.find(run.id, REDIRECT)
     redirect = Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
     if redirect.placeholders:
@@ -172,22 +185,22 @@ async def switch_over(sides: Sides, run: Run, moves: Moves, before: Frozen) -> R
     async with sides.open() as (blue, green):
         for move in moves.moves:
             name = str(move.namespace)
-            if name in done and await terminated(blue, move):
+            if name in done and not await open_partitions(blue, move):
                 continue
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-            result = await switch(blue, green, move, redirect=redirect, rate=before.publish_rates[name])
+
+            def counted(roster: Roster, name: str = name) -> None:
+                remember_roster(run, name, roster)
+
+            result = await switch(
+                blue, green, move, redirect=redirect, before=before, counted=counted, quiet_seconds=quiet_seconds
+            )
             done[name] = result.to_json()
             known = run.artefacts.write_json(run.id, SWITCHED, done)
             run.ledger.enter_phase(run.id, name, Phase.SWITCHED, result.to_json())
     if known is None:
         raise Refused("No namespace was selected; nothing was switched.")
     return known
-
-
-async def drain_progress(sides: Sides, moves: Moves) -> tuple[Progress, ...]:
-    """Where every namespace stands between blue and green."""
-    async with sides.open() as (blue, green):
-        return await look(blue, green, moves.moves)
 
 
 async def clean_up(sides: Sides, run: Run, moves: Moves, before: Frozen) -> int:
@@ -211,11 +224,25 @@ async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool
     """Restore what `hold_still` and `switch_over` overrode on blue; returns what had to be restored.
 
     :param delete_topics: let blue delete inactive topics again even after namespaces were handed over.
+    :raises Refused: something is not as it was; everything was tried, the message lists what is left.
     """
-    handed_over = any(not is_reversible(Phase(entry.phase)) for entry in run.ledger.phases(run.id))
-    keep = frozenset({DELETION}) if handed_over and not delete_topics else frozenset[str]()
     async with sides.open() as (blue, _green):
-        return await thaw(blue, before, keep=keep)
+        keep = frozenset[str]() if delete_topics else await _handed_over(blue, run, before)
+        return await thaw(blue, before, keep_topics=keep)
+
+
+async def _handed_over(blue: AdminClient, run: Run, before: Frozen) -> frozenset[str]:
+    """Namespaces whose clients are on green, by the ledger or by the cluster: a try may have died in between."""
+    by_ledger = {entry.namespace for entry in run.ledger.phases(run.id) if not is_reversible(Phase(entry.phase))}
+    others = [name for name in before.namespaces if str(name) not in by_ledger]
+    policies = await asyncio.gather(*(blue.namespace(name) for name in others), return_exceptions=True)
+    # What cannot be read keeps its topics; that it cannot be read is what `thaw` is about to say.
+    flagged = {
+        str(name)
+        for name, found in zip(others, policies, strict=True)
+        if isinstance(found, BaseException) or (found or {}).get("migrated")
+    }
+    return frozenset(by_ledger | flagged)
 
 
 def _replicated(moves: Moves) -> list[Move]:

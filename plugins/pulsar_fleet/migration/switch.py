@@ -1,33 +1,39 @@
 """The switch of one namespace: quiet the writers, place subscriptions, redirect, flag, confirm, let writers go.
 
 The order was run against real clusters: publishes in flight at the termination leave a topic closed for ever, so
-writes are throttled to 1 message/s first; a higher rate killed consumers, a longer wait only adds silence.
+writes are throttled to 1 message/s first; a higher rate killed consumers, a longer wait only adds silence. Each step
+looks at the clusters first, so a switch that was killed at any line goes on when it is called again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.migration.freeze import set_publish_rate
+from pulsar_fleet.migration.clients import Roster
+from pulsar_fleet.migration.frozen import Frozen
+from pulsar_fleet.migration.handover import count_clients, require_green
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.overrides import lift, quiet
+from pulsar_fleet.migration.owners import hand_to_looking_brokers
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placement import Placed, place_subscriptions
 from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
 from pulsar_fleet.migration.replicate import wait_replicated
+from pulsar_fleet.migration.termination import check_periods, open_partitions, wait_terminated
 
 log = logging.getLogger(__name__)
 
-QUIET_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1}
 QUIET_SECONDS = 1.0
 REPLICATED_SECONDS = 15.0
-TERMINATED_SECONDS = 15.0
+_SLACK_SECONDS = 5.0
+"""On top of two check periods, for a broker that is busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,82 +68,79 @@ async def switch(
     move: Move,
     *,
     redirect: Redirect,
-    rate: JsonObject | None,
+    before: Frozen,
+    counted: Callable[[Roster], None],
+    quiet_seconds: float = QUIET_SECONDS,
 ) -> Switched:
     """Hand the namespace's clients over to green.
 
-    :param rate: the namespace's publish rate before the run, restored whatever happens.
-    :raises Refused: replication did not catch up, or a partition was not handed over; the message says what holds.
-
-    Called again after it has ended it only confirms; called again after a crash it goes on: every step looks first.
+    :param before: the publish rates before the run, restored whatever happens, as soon as every partition is closed.
+    :param counted: takes who was connected to blue; not called when clients may have left it already.
+    :raises Refused: green cannot take them, replication did not catch up, or a partition was not handed over; the
+        message says what holds. `Transient`: a cluster did not answer, try again.
     """
+    open_ = await open_partitions(blue, move)
+    if len(open_) == len(move.partitions):
+        await require_green(green, move)
+        counted(await count_clients(blue, move))
+    await store_redirect(blue, await blue.cluster_name(), redirect)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    written: dict[TopicName, int] = {}
     placed: tuple[Placed, ...] = ()
+    written: dict[TopicName, int] = {}
     try:
-        if not await terminated(blue, move):
-            await set_publish_rate(blue, move.namespace, QUIET_RATE)
-            await asyncio.sleep(QUIET_SECONDS)
-            if move.strategy is Strategy.REPLICATE:
-                placed = await _place(blue, green, move)
-                written = await _written(blue, move)
-        await store_redirect(blue, await blue.cluster_name(), redirect)
+        if open_:
+            await quiet(blue, move.namespace, before)
+            await asyncio.sleep(quiet_seconds)
+            placed, written = await _place(blue, green, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
         await _confirm(blue, move)
     finally:
-        await set_publish_rate(blue, move.namespace, rate)
+        await lift(blue, move.namespace, before)
     seconds = loop.time() - began
-    after = await _written(blue, move) if written else {}
+    after = await _written(blue, list(written))
     window = {str(topic): after[topic] - written[topic] for topic in written if after[topic] > written[topic]}
     log.info("%s: handed over after %.1f s, %d messages in the window", move.namespace, seconds, sum(window.values()))
     return Switched(namespace=str(move.namespace), placed=placed, window=window, throttled_seconds=round(seconds, 2))
 
 
-async def terminated(blue: AdminClient, move: Move) -> bool:
-    """Whether every partition was handed over, by `internal-info`: the only document that is true on every version."""
-    return not await _open_partitions(blue, move)
+async def _place(
+    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName]
+) -> tuple[tuple[Placed, ...], dict[TopicName, int]]:
+    """Place the subscriptions of what was replicated, and note how much was written until then.
 
-
-async def _place(blue: AdminClient, green: AdminClient, move: Move) -> tuple[Placed, ...]:
-    lag = await wait_replicated(blue, await green.cluster_name(), list(move.partitions), REPLICATED_SECONDS)
+    Under the flag an earlier try has placed them, and consumers may be on green already.
+    """
+    flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
+    if move.strategy is not Strategy.REPLICATE or flagged:
+        return (), {}
+    lag = await wait_replicated(blue, await green.cluster_name(), open_, REPLICATED_SECONDS)
     if not lag.is_done:
         raise Refused(
             f"Replication of {move.namespace} did not catch up within {REPLICATED_SECONDS:.0f} s of quiet: "
             f"{lag.entries} entries left, {len(lag.unlinked)} partitions without a link. Nothing was flagged. "
             "Look at replication in the stats of its topics, then run again."
         )
-    found = await asyncio.gather(
-        *(place_subscriptions(blue, green, topic, clients) for topic, clients in move.partitions.items())
-    )
-    return tuple(placed for topic in found for placed in topic)
+    found = await asyncio.gather(*(place_subscriptions(blue, green, topic, move.partitions[topic]) for topic in open_))
+    return tuple(placed for topic in found for placed in topic), await _written(blue, open_)
 
 
-async def _written(blue: AdminClient, move: Move) -> dict[TopicName, int]:
-    documents = await asyncio.gather(*(blue.stats(topic, precise=False) for topic in move.partitions))
-    return {topic: int(stats["msgInCounter"]) for topic, stats in zip(move.partitions, documents, strict=True)}
+async def _written(blue: AdminClient, topics: Sequence[TopicName]) -> dict[TopicName, int]:
+    documents = await asyncio.gather(*(blue.stats(topic, precise=False) for topic in topics))
+    return {topic: int(stats["msgInCounter"]) for topic, stats in zip(topics, documents, strict=True)}
 
 
 async def _confirm(blue: AdminClient, move: Move) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + TERMINATED_SECONDS
-    waiting = await _open_partitions(blue, move)
-    while waiting and loop.time() < end:
-        await asyncio.sleep(0.1)
-        waiting = await _open_partitions(blue, move)
+    """Every partition is closed within two check periods, if need be after its bundle was given to another broker."""
+    periods = await check_periods(blue)
+    seconds = 2 * max(periods.values()) + _SLACK_SECONDS
+    waiting = await wait_terminated(blue, move, seconds)
+    if waiting and await hand_to_looking_brokers(blue, move, waiting, periods):
+        waiting = await wait_terminated(blue, move, seconds)
     if waiting:
         raise Refused(
             f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not handed over within "
-            f"{TERMINATED_SECONDS:.0f} s, {waiting[0]} among them: its broker's migration check may be off, or the "
-            "topic was not loaded. The flag is set; clear it to undo what was not handed over, or fix that broker and "
-            "run again."
+            f"{seconds:.0f} s, {waiting[0]} among them: its broker's migration check may be off, or the topic was not "
+            "loaded, and its producers may write to blue and green. The flag is set; clear it to undo what was not "
+            "handed over, or fix that broker and run again."
         )
-
-
-async def _open_partitions(blue: AdminClient, move: Move) -> list[TopicName]:
-    documents = await asyncio.gather(*(blue.internal_info(topic) for topic in move.partitions))
-    return [
-        topic
-        for topic, info in zip(move.partitions, documents, strict=True)
-        if (info.get("properties") or {}).get("migrated") != "true"
-    ]

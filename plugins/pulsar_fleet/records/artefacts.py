@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from upath import UPath
@@ -63,7 +65,13 @@ class Artefacts:
         """Store a document of a run. The same name again replaces it, as a retried task must."""
         path = self.folder(run_id) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        if isinstance(path, Path):
+            # A process that is killed while it writes must not leave half a document.
+            draft = Path(f"{path}.{os.getpid()}.new")
+            draft.write_bytes(content)
+            draft.replace(path)
+        else:
+            path.write_bytes(content)
         return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
 
     def find(self, run_id: str, name: str) -> Reference | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, is_reversible
 from pulsar_fleet.migration.steps import FINDINGS, MOVES, SWITCHED
@@ -23,6 +24,7 @@ def migration_report(run: Run, failed: Sequence[str]) -> str:
         _headline(moves, phases, verdicts, failed),
         _phase_table(phases),
         _switches(_document(run, SWITCHED) or {}),
+        _watched(_document(run, STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
         _left(moves, phases),
@@ -88,6 +90,31 @@ def _switches(switched: JsonObject) -> str:
             "client: at most one batch of each producer, seen once more by every subscription with consumers."
         )
     return "\n".join(lines)
+
+
+def _watched(state: JsonObject) -> str:
+    """The drain: forecast against fact, what went wrong and what was done about it, and what looking cost."""
+    if not state:
+        return ""
+    lines = []
+    for name, one in state["namespaces"].items():
+        if (error := one["forecast_error"]) is not None:
+            lines.append(
+                f"`{name}`: the first forecast of the drain's end was {abs(error['first']):.0f} s too "
+                f"{'early' if error['first'] > 0 else 'late'}, the one at half-time {abs(error['middle']):.0f} s."
+            )
+        lines += [
+            f"* **{incident['kind']}** {incident['sentence']} *{_outcome(incident)}*"
+            for incident in one["incidents"].values()
+        ]
+    lines.append(f"Watching took {state['looks']:,} looks and {state['calls']:,} admin calls.")
+    return "\n".join(lines)
+
+
+def _outcome(incident: JsonObject) -> str:
+    seconds = f"seen for {incident['last'] - incident['first']:.0f} s"
+    ended = "over" if incident["outcome"] == "over" else "**not over**"
+    return f"{incident.get('treated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
 
 
 def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:

@@ -12,7 +12,7 @@ from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.migration.freeze import Frozen
+    from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
     from pulsar_fleet.migration.steps import Sides
 
@@ -60,7 +60,7 @@ def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def hold_blue_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Stop what could unload a topic on blue, and load every partition; remembers how it was."""
+    """Stop what could unload or delete a topic on blue; remembers how it was."""
     from pulsar_fleet.migration.steps import hold_still
 
     run = current_run(get_current_context())
@@ -81,7 +81,8 @@ def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject)
     from pulsar_fleet.migration.steps import switch_over as switch
 
     run = current_run(get_current_context())
-    return asyncio.run(switch(_sides(params), run, _moves(checked["moves"]), _frozen(before))).to_json()
+    moves, quiet = _moves(checked["moves"]), float(params["quiet_seconds"])
+    return asyncio.run(switch(_sides(params), run, moves, _frozen(before), quiet_seconds=quiet)).to_json()
 
 
 @task
@@ -146,7 +147,7 @@ def _moves(reference: JsonObject) -> Moves:
 
 
 def _frozen(reference: JsonObject) -> Frozen:
-    from pulsar_fleet.migration.freeze import Frozen
+    from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.records.artefacts import Artefacts, Reference
 
     return Frozen.from_json(Artefacts.open().read_json(Reference.from_json(reference)))

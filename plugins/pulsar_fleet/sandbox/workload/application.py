@@ -49,6 +49,13 @@ class Application(ABC):
         self._open()
         self._thread.start()
 
+    def restart(self, reason: str) -> None:
+        """Work with a new client object in a new thread, whatever the old ones hang in; returns at once."""
+        self.journal.write(Line.RESTARTED, now(), reason)
+        self._thread = threading.Thread(target=self._run_again, args=(reason,), name=self.name, daemon=True)
+        self._abandon()
+        self._thread.start()
+
     def stop(self) -> None:
         """Ask the thread to come to its end."""
         self._stopping.set()
@@ -65,12 +72,25 @@ class Application(ABC):
         self.journal.close()
 
     @abstractmethod
+    def _abandon(self) -> None:
+        """Take back what only the old client object could still bring to an end."""
+
+    @abstractmethod
     def _attach(self, client: pulsar.Client) -> None:
         """Create the producer or consumer."""
 
     @abstractmethod
     def _run(self) -> None:
         """Work until stopped."""
+
+    @property
+    def _replaced(self) -> bool:
+        """Whether the asking thread is one that a restart has given up."""
+        return threading.current_thread() is not self._thread
+
+    def _run_again(self, reason: str) -> None:
+        self._reopen(reason)
+        self._run()
 
     def _open(self) -> None:
         self._client = pulsar.Client(

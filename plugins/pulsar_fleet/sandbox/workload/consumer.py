@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pulsar
@@ -24,9 +24,25 @@ class Received:
     def __init__(self, producers: Iterable[str]) -> None:
         self._producers = frozenset(producers)
         self._messages: set[Identity] = set()
+        self._places: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def oldest_missing(self, acked: Iterable[Sequence[tuple[Identity, int]]]) -> int | None:
+        """When the oldest message was acknowledged to its producer that has not arrived here; None if all have.
+
+        :param acked: for each producer, its messages with that time, in the order of the acknowledgements.
+        """
+        oldest = []
+        for number, messages in enumerate(acked):
+            place = self._places.get(number, 0)
+            while place < len(messages) and messages[place][0] in self._messages:
+                place += 1
+            self._places[number] = place
+            if place < len(messages):
+                oldest.append(messages[place][1])
+        return min(oldest, default=None)
 
     def add(self, message: Identity) -> None:
         """Count it, unless it is known or of another producer."""
@@ -53,7 +69,7 @@ class ConsumerApplication(Application):
     ) -> None:
         header = {"topic": topic.name, "subscription": subscription, "type": type.value}
         super().__init__(service_url, topic, name, JournalWriter(folder, name, header))
-        self._subscription = subscription
+        self.subscription = subscription
         self._type = type
         self._received = received
         self.last_delivery = now()
@@ -63,21 +79,25 @@ class ConsumerApplication(Application):
         super().stop()
         self._given_up.set()
 
+    def _abandon(self) -> None:
+        """Nothing: the broker gives to the next consumer what this one has not acknowledged."""
+
     def _attach(self, client: pulsar.Client) -> None:
         self._consumer = client.subscribe(
             self.topic.name,
-            self._subscription,
+            self.subscription,
             consumer_type=getattr(pulsar.ConsumerType, self._type.client_name),
             consumer_name=self.name,
             receiver_queue_size=500,
         )
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._replaced:
+            consumer = self._consumer
             try:
-                message = self._consumer.receive(_RECEIVE_MS)
+                message = consumer.receive(_RECEIVE_MS)
                 self._record(message)
-                self._consumer.acknowledge(message)
+                consumer.acknowledge(message)
             except pulsar.Timeout:
                 continue
             except pulsar.AlreadyClosed as error:

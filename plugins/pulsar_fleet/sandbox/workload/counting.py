@@ -62,6 +62,7 @@ def _producer(journal: ProducerJournal, ended: int) -> ProducerTally:
         failed=len(journal.failures),
         unanswered=len(journal.unanswered),
         reopened=journal.reopened,
+        restarted=journal.restarted,
         gap=longest_gap(times, min(times), max(max(times), journal.stopped or ended)) if times else None,
     )
 
@@ -73,6 +74,7 @@ def _consumer(journal: ConsumerJournal, producers: Sequence[ProducerJournal]) ->
         subscription=journal.subscription,
         deliveries=len(journal.deliveries),
         reopened=journal.reopened,
+        restarted=journal.restarted,
         gap=_delivery_gap(journal.deliveries, _acks_of(journal.topic, producers)) if journal.deliveries else None,
     )
 

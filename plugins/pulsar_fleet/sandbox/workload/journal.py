@@ -39,6 +39,8 @@ class Line(StrEnum):
     """[producer, key, number, at, position]"""
     REOPENED = "R"
     """[at, reason]: the application replaced its client object"""
+    RESTARTED = "X"
+    """[at, reason]: its operator restarted it, since it did not go on by itself"""
     STOPPED = "S"
     """[at]: no new messages from here on"""
     END = "E"
@@ -146,6 +148,7 @@ def _producer(header: JsonObject, lines: list[list[str]]) -> ProducerJournal:
         failures=tuple(_identities(lines, Line.FAILED)),
         unanswered=tuple(_identities(lines, Line.UNANSWERED)),
         reopened=sum(line[0] == Line.REOPENED for line in lines),
+        restarted=sum(line[0] == Line.RESTARTED for line in lines),
         stopped=stops[0] if stops else None,
         finished=_finished(lines),
         last_event=_last_event(lines),
@@ -162,6 +165,7 @@ def _consumer(header: JsonObject, lines: list[list[str]]) -> ConsumerJournal:
             Delivery(_identity(line), int(line[4]), line[5]) for line in lines if line[0] == Line.DELIVERY
         ),
         reopened=sum(line[0] == Line.REOPENED for line in lines),
+        restarted=sum(line[0] == Line.RESTARTED for line in lines),
         finished=_finished(lines),
         last_event=_last_event(lines),
     )

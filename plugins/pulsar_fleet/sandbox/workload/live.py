@@ -46,6 +46,10 @@ CONSUMED = {
 """The subscriptions that the traffic consumes, on both topics."""
 
 
+RESTART_SECONDS = 15.0
+"""After so long an operator restarts a stuck application: with two loaded cores one that followed a redirect by itself
+was silent for up to 13 s."""
+
 Identity = tuple[str, str, int]
 """Producer, key, number: names a message wherever it is stored."""
 

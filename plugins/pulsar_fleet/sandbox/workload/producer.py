@@ -35,6 +35,7 @@ class ProducerApplication(Application):
         self._in_flight: dict[Identity, NumberedMessage] = {}
         self._failed: list[NumberedMessage] = []
         self._over: str | None = None
+        self.acked: list[tuple[Identity, int]] = []
         self.published = 0
         self.failures = 0
         self.last_ack = now()
@@ -59,6 +60,17 @@ class ProducerApplication(Application):
                 self.journal.write(Line.UNANSWERED, *message.identity, now())
         super().finish(0)
 
+    def _abandon(self) -> None:
+        """What is in flight is given up and sent again, with its numbers."""
+        with self._lock:
+            given_up, self._in_flight = list(self._in_flight.values()), {}
+            self._failed += given_up
+            self._opened += 1
+            self._over = None
+        self.failures += len(given_up)
+        for message in given_up:
+            self.journal.write(Line.FAILED, *message.identity, now(), "Restarted")
+
     def _attach(self, client: pulsar.Client) -> None:
         # The name of a producer object that hangs stays taken for ever, so each new one has another.
         self._producer = client.create_producer(
@@ -76,17 +88,19 @@ class ProducerApplication(Application):
     def _run(self) -> None:
         sent, began = 0, time.monotonic()
         self.last_ack = now()
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._replaced:
             self._recover()
             due = int((time.monotonic() - began) * self._rate) - sent
             # What an outage kept from being sent is not made up for: a burst would hide the broker's own speed.
             sent += due
             for _ in range(min(due, max(2, int(self._rate * 4 * _TICK_SECONDS)))):
-                if self.in_flight < _MAX_IN_FLIGHT:
+                if self.in_flight < _MAX_IN_FLIGHT and not self._replaced:
                     self._send(self._next())
             self._stopping.wait(_TICK_SECONDS)
+        if self._replaced:
+            return
         self.journal.write(Line.STOPPED, now())
-        while not self.settled and not self._given_up.is_set():
+        while not self.settled and not self._given_up.is_set() and not self._replaced:
             self._recover()
             time.sleep(_TICK_SECONDS)
 
@@ -98,10 +112,16 @@ class ProducerApplication(Application):
 
     def _send(self, message: NumberedMessage) -> None:
         with self._lock:
+            if self._replaced:
+                self._failed.append(message)
+                return
             self._in_flight[message.identity] = message
+            opened = self._opened
 
         def answered(result: pulsar.Result, stored: pulsar.MessageId) -> None:
-            self._answered(message, result, stored)
+            # An answer to a client object that was given up: the message is on its way again.
+            if opened == self._opened:
+                self._answered(message, result, stored)
 
         self._producer.send_async(message.to_bytes(), answered, partition_key=message.key, event_timestamp=message.at)
 
@@ -120,14 +140,17 @@ class ProducerApplication(Application):
         self.published += 1
         self.longest_silence = max(self.longest_silence, (at - self.last_ack) // 1000)
         self.last_ack = at
+        self.acked.append((message.identity, at))
         self.journal.write(Line.ACK, *message.identity, message.at * 1000, at, position(stored))
 
     def _recover(self) -> None:
         """After a failure: wait for the answers to all that is in flight, then send the failed ones in their order."""
         if not self._failed:
             return
-        while self._in_flight and not self._given_up.is_set():
+        while self._in_flight and not self._given_up.is_set() and not self._replaced:
             time.sleep(_TICK_SECONDS)
+        if self._replaced:
+            return
         if self._over:
             self._reopen(self._over)
             self._over = None

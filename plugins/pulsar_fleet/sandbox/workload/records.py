@@ -31,6 +31,7 @@ class ProducerJournal:
 
     :param failures: messages whose publish was answered with an error, once per error.
     :param unanswered: messages sent and not answered when the producer ended.
+    :param reopened: how often it replaced its client object, and `restarted`: how often its operator had to do that.
     :param stopped: when it stopped sending new messages (microseconds), None if it never got there.
     :param finished: it closed as planned.
     :param last_event: time of the last line, microseconds.
@@ -42,6 +43,7 @@ class ProducerJournal:
     failures: tuple[Identity, ...] = ()
     unanswered: tuple[Identity, ...] = ()
     reopened: int = 0
+    restarted: int = 0
     stopped: int | None = None
     finished: bool = True
     last_event: int = 0
@@ -62,5 +64,6 @@ class ConsumerJournal:
     type: SubscriptionType
     deliveries: tuple[Delivery, ...] = ()
     reopened: int = 0
+    restarted: int = 0
     finished: bool = True
     last_event: int = 0

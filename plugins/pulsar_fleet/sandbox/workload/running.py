@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.errors import Refused, Rejected
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.sandbox.guarded import guard_command
 from pulsar_fleet.sandbox.workload.journal import Counters, read_tally
+from pulsar_fleet.sandbox.workload.live import RESTART_SECONDS
 from pulsar_fleet.sandbox.workload.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,13 @@ class Traffic:
 
     @classmethod
     def start(
-        cls, *, service_url: str, namespace: NamespaceName | str, folder: Path | str, rate: float = 50.0
+        cls,
+        *,
+        service_url: str,
+        namespace: NamespaceName | str,
+        folder: Path | str,
+        rate: float = 50.0,
+        patience: float = RESTART_SECONDS,
     ) -> Traffic:
         """Start the applications and return when every one is connected. They die with this process.
 
@@ -45,6 +52,7 @@ class Traffic:
         :param namespace: the live namespace of an estate.
         :param folder: for journals, counters and log; must be new or empty.
         :param rate: messages per second on each of the two topics.
+        :param patience: seconds after which an application that is stuck is restarted, as its operator would.
         :raises Rejected: the folder holds something.
         :raises Refused: an application could not connect; the message ends with the log's last line.
         """
@@ -53,7 +61,7 @@ class Traffic:
             raise Rejected(f"The traffic's folder {str(place)!r} is not empty: give each run a folder of its own.")
         place.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", _MODULE, "--service-url", service_url, "--namespace", str(namespace)]
-        command += ["--journal", str(place), "--rate", str(rate)]
+        command += ["--journal", str(place), "--rate", str(rate), "--patience", str(patience)]
         pid_file = place / "traffic.pid"
         with (place / "traffic.log").open("wb") as output:
             guard = subprocess.Popen(

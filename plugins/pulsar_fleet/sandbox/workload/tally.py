@@ -43,7 +43,10 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class ProducerTally:
-    """One producer: messages stored, publishes failed, messages still unanswered at the end, the longest silence."""
+    """One producer: messages stored, publishes failed, messages still unanswered at the end, the longest silence.
+
+    :param restarted: how often its operator had to restart it.
+    """
 
     name: str
     topic: str
@@ -52,6 +55,7 @@ class ProducerTally:
     unanswered: int
     reopened: int
     gap: Gap | None
+    restarted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class ConsumerTally:
     deliveries: int
     reopened: int
     gap: Gap | None
+    restarted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,12 @@ class Tally:
         return sum(producer.failed for producer in self.producers)
 
     @property
+    def restarted(self) -> tuple[str, ...]:
+        """Applications that did not go on by themselves, such as a client that dead-locked on a redirect."""
+        writing = tuple(each.name for each in self.producers if each.restarted)
+        return writing + tuple(each.name for each in self.consumers if each.restarted)
+
+    @property
     def received(self) -> int:
         """Messages received, each counted once per subscription."""
         return sum(each.received for each in self.subscriptions)
@@ -183,6 +194,7 @@ class Tally:
         return (
             f"{writing} of {len(self.producers)} producers got an answer to all they sent, "
             f"{caught_up} of {len(self.subscriptions)} subscriptions ({len(self.consumers)} consumers) received all"
+            + (f"; {', '.join(self.restarted)} had to be restarted" if self.restarted else "")
         )
 
     def _silence(self) -> str:

@@ -23,16 +23,18 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.sandbox.workload.application import Application, Topic
 from pulsar_fleet.sandbox.workload.consumer import ConsumerApplication, Received
 from pulsar_fleet.sandbox.workload.journal import Counters, now, read_tally
-from pulsar_fleet.sandbox.workload.live import CONSUMED, SubscriptionType, live_topics
+from pulsar_fleet.sandbox.workload.live import CONSUMED, RESTART_SECONDS, SubscriptionType, live_topics
 from pulsar_fleet.sandbox.workload.producer import ProducerApplication
 from pulsar_fleet.sandbox.workload.schemas import SchemaKind
+from pulsar_fleet.sandbox.workload.supervision import Supervisor
 
 TALLY = "tally.json"
 KEYS = tuple(f"c-{index}" for index in range(10))
 _TICK_SECONDS = 0.25
 _FLUSH_SECONDS = 15.0
-_QUIET_SECONDS = 10.0
 _LATE_SECONDS = 0.5
+_RESTARTED_SECONDS = 8.0
+"""In which a consumer that was restarted has received something."""
 _DRAIN_SECONDS = 60.0
 _QUIET_PRODUCER_MICROSECONDS = 2_000_000
 _CONSUMERS_OF_EVENTS = {SubscriptionType.SHARED: 2, SubscriptionType.FAILOVER: 2, SubscriptionType.KEY_SHARED: 2}
@@ -42,9 +44,12 @@ class TrafficRun:
     """All applications of one run.
 
     :param rate: messages per second on each of the two topics.
+    :param patience: seconds after which an application that is stuck is restarted.
     """
 
-    def __init__(self, *, service_url: str, namespace: NamespaceName, folder: Path, rate: float) -> None:
+    def __init__(
+        self, *, service_url: str, namespace: NamespaceName, folder: Path, rate: float, patience: float
+    ) -> None:
         self._folder = folder
         self._running = True
         # Numbers start at 0 in each run, so the producers' names tell the runs apart.
@@ -63,6 +68,7 @@ class TrafficRun:
         self._received = {
             (str(topic), subscription): Received(names) for topic in (events, audit) for subscription in CONSUMED
         }
+        self._quiet_seconds = patience + _RESTARTED_SECONDS
         self._consumers = [
             ConsumerApplication(
                 service_url,
@@ -76,6 +82,17 @@ class TrafficRun:
             for (topic, subscription), received in self._received.items()
             for name in _consumer_names(topic, subscription, events=topic == str(events))
         ]
+        self._supervisor = Supervisor(
+            self._producers,
+            {
+                (topic, subscription): (
+                    received,
+                    [one for one in self._consumers if (one.topic.name, one.subscription) == (topic, subscription)],
+                )
+                for (topic, subscription), received in self._received.items()
+            },
+            patience,
+        )
 
     @property
     def _applications(self) -> list[Application]:
@@ -92,6 +109,7 @@ class TrafficRun:
         """Make everything so far safe and publish the counters."""
         for application in self._applications:
             application.journal.flush()
+        self._supervisor.look(writing=self._running)
         self._counters().write(self._folder)
 
     def stop(self) -> None:
@@ -116,7 +134,7 @@ class TrafficRun:
         end = time.monotonic() + _DRAIN_SECONDS
         while time.monotonic() < end:
             self.tick()
-            quiet = _LATE_SECONDS if self._caught_up() else _QUIET_SECONDS
+            quiet = _LATE_SECONDS if self._caught_up() else self._quiet_seconds
             last = max(application.last_delivery for application in self._consumers)
             if now() - last > quiet * 1_000_000:
                 return
@@ -163,6 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--namespace", required=True, help="tenant/namespace")
     parser.add_argument("--journal", required=True, type=Path, help="an empty or new folder for the journals")
     parser.add_argument("--rate", type=float, default=50.0, help="messages per second and topic")
+    parser.add_argument(
+        "--patience", type=float, default=RESTART_SECONDS, help="seconds before a stuck one is restarted"
+    )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
     stop = threading.Event()
@@ -174,6 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         namespace=NamespaceName.parse(options.namespace),
         folder=options.journal,
         rate=options.rate,
+        patience=options.patience,
     )
     run.start()
     while not stop.wait(_TICK_SECONDS):

@@ -1,0 +1,169 @@
+"""Treat incidents: each remedy looks again before it acts, does one thing, and says what was before and after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.errors import FleetError, Refused
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.migration.frozen import Frozen
+from pulsar_fleet.migration.grants import lacking
+from pulsar_fleet.migration.incident import Incident, Kind, Treatment
+from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.overrides import lift, quiet
+from pulsar_fleet.migration.owners import load_all
+from pulsar_fleet.migration.rationing import Treated
+from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect, stored_redirect
+from pulsar_fleet.migration.termination import check_periods, open_partitions, wait_terminated
+from pulsar_fleet.records.rows import NewChange
+from pulsar_fleet.records.run import Run
+
+log = logging.getLogger(__name__)
+
+PREFIX = "remedy:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ward:
+    """What the remedies of one namespace work on."""
+
+    blue: AdminClient
+    green: AdminClient
+    move: Move
+    redirect: Redirect
+    before: Frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a remedy changed, in words and as values."""
+
+    text: str
+    before: Json
+    after: Json
+
+
+async def treat(incident: Incident, ward: Ward, run: Run) -> Done | None:
+    """Treat an incident and record it; None when that failed, which is recorded too. Nothing is raised for that."""
+    try:
+        done = await _REMEDIES[incident.treatment](incident, ward)
+    except FleetError as error:
+        log.warning("%s: %s", incident.id, error)
+        _record(run, ward, incident, Done(str(error), None, None), outcome="failed")
+        return None
+    log.info("%s %s", incident.sentence, done.text)
+    _record(run, ward, incident, done, outcome="applied")
+    return done
+
+
+def treated(run: Run) -> tuple[Treated, ...]:
+    """The remedies that this run has tried, from the ledger: also those of a process that died."""
+    return tuple(
+        Treated(change.change_id.removeprefix(PREFIX), change.resource, change.at.timestamp())
+        for change in run.ledger.changes(run.id)
+        if change.change_id.startswith(PREFIX)
+    )
+
+
+async def _unload(incident: Incident, ward: Ward) -> Done:
+    topic = TopicName.parse(incident.subject)
+    stats = await ward.blue.stats(topic)
+    left = {name: int(found["msgBacklog"]) for name, found in stats["subscriptions"].items() if found["msgBacklog"]}
+    if left:
+        raise Refused(f"{topic} was not unloaded: {left} unread entries would be stranded by it.")
+    await ward.blue.put(f"/{topic.path}/unload")
+    return Done("Nothing was unread on it, so it was unloaded; its producers can leave for green.", left, {})
+
+
+async def _recover(incident: Incident, ward: Ward) -> Done:
+    """Clear the flag for the moment that it takes to load every partition, and set it again.
+
+    Under the flag a loaded topic serves what is left on it. A partition that was never closed takes messages as soon as
+    the flag is off, so writers are quieted until it is closed.
+    """
+    open_ = await open_partitions(ward.blue, ward.move)
+    fenced = [TopicName.parse(text) for text in incident.topics] if incident.kind is Kind.FENCED else []
+    name = ward.move.namespace
+    try:
+        if open_:
+            await quiet(ward.blue, name, ward.before)
+        await _reload(ward, fenced)
+        periods = await check_periods(ward.blue) if open_ else {}
+        waiting = await wait_terminated(ward.blue, ward.move, 2 * max(periods.values()) + 5) if open_ else ()
+    finally:
+        if open_:
+            await lift(ward.blue, name, ward.before)
+    return Done(
+        "The flag was cleared for a moment, everything was loaded, and the flag set again: what is left on blue can be "
+        "read there.",
+        {"unserved": list(incident.topics)},
+        {"closed": len(open_) - len(waiting), "open": len(waiting)},
+    )
+
+
+async def _reload(ward: Ward, fenced: list[TopicName]) -> None:
+    try:
+        await set_flag(ward.blue, ward.move.namespace, migrated=False)
+        for topic in fenced:
+            await ward.blue.put(f"/{topic.path}/unload")
+        await load_all(ward.blue, list(ward.move.partitions))
+    finally:
+        # Without the flag whoever starts anew hangs, so it is set again also when not everything could be loaded.
+        await set_flag(ward.blue, ward.move.namespace, migrated=True)
+
+
+async def _reflag(_incident: Incident, ward: Ward) -> Done:
+    stored = await store_redirect(ward.blue, await ward.blue.cluster_name(), ward.redirect)
+    await load_all(ward.blue, list(ward.move.partitions))
+    await set_flag(ward.blue, ward.move.namespace, migrated=True)
+    return Done("The flag is set again.", {"migrated": False}, {"migrated": True, "stored": stored})
+
+
+async def _store(_incident: Incident, ward: Ward) -> Done:
+    cluster = await ward.blue.cluster_name()
+    before = await stored_redirect(ward.blue, cluster)
+    await store_redirect(ward.blue, cluster, ward.redirect)
+    return Done("The address is stored again.", before, ward.redirect.document)
+
+
+async def _grant(_incident: Incident, ward: Ward) -> Done:
+    name = ward.move.namespace
+    blue, green = await ward.blue.namespace(name) or {}, await ward.green.namespace(name) or {}
+    grants = lacking(name, blue, green)
+    for grant in grants:
+        await ward.green.send(grant.call)
+    roles = ", ".join(sorted({grant.role for grant in grants}))
+    calls = [grant.call.text() for grant in grants]
+    return Done(f"{roles} may do on green what they may on blue.", green.get("auth_policies"), calls)
+
+
+def _record(run: Run, ward: Ward, incident: Incident, done: Done, *, outcome: str) -> None:
+    _write(run, ward, f"{PREFIX}{incident.id}", incident.treatment.value, done, outcome=outcome)
+
+
+def _write(run: Run, ward: Ward, change_id: str, action: str, done: Done, *, outcome: str) -> None:
+    change = NewChange(
+        change_id=change_id,
+        cluster=ward.blue.connection.name,
+        resource=str(ward.move.namespace),
+        action=action,
+        hazard="reversible",
+        before=done.before,
+        after=done.after,
+        outcome=outcome,
+        detail=done.text,
+    )
+    run.ledger.record(run.id, made=(change,))
+
+
+_REMEDIES: Mapping[Treatment, Callable[[Incident, Ward], Awaitable[Done]]] = {
+    Treatment.UNLOAD: _unload,
+    Treatment.RECOVER: _recover,
+    Treatment.REFLAG: _reflag,
+    Treatment.STORE_REDIRECT: _store,
+    Treatment.GRANT: _grant,
+}
