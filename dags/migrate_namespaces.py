@@ -1,11 +1,14 @@
-"""### Move namespaces from blue to green while their clients keep running
+"""### Move namespaces from blue to green while their clients keep running, one wave a run
 
-1. **Check** — every gate is evaluated; one blocker stops the run, and nothing has been changed.
-2. **Prepare** — topics, schemas, policies, permissions and subscriptions are created on green; blue is held still;
+1. **Check** — every gate is evaluated; one blocker stops the run, and nothing has been changed. The first run plans the
+   waves: namespaces that share clients move together, a canary first, the riskiest last.
+2. **Approve** — a person reads what the wave moves and what could go wrong. *Reject* ends the run.
+3. **Prepare** — topics, schemas, policies, permissions and subscriptions are created on green; blue is held still;
    what is stored is copied by geo-replication where that is needed.
-3. **Switch** — writers are quieted for 2–3 s, clients are redirected. *From here on there is no way back but a second
-   migration.*
-4. **Prove** — blue's messages are compared with green's copy, as many clients as before are on green, blue is restored.
+4. **Switch** — in a change window: writers are quieted for a moment, clients are redirected. *From here on there is no
+   way back but a second migration.*
+5. **Prove** — blue's messages are compared with green's copy, as many clients as before are on green, blue is restored.
+   Then a run for the next wave is started.
 
 Blue must stay up until the applications' configuration names green: it redirects those that start anew.
 The page `docs/migrate_namespaces.md` says what to do at each stop.
@@ -13,51 +16,16 @@ The page `docs/migrate_namespaces.md` says what to do at each stop.
 
 from __future__ import annotations
 
-from airflow.sdk import Param, dag
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params import connection_param, namespaces_param
+from pulsar_fleet.airflow.approval import WaveApprovalOperator
+from pulsar_fleet.airflow.migration_params import PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import migration
-from pulsar_fleet.airflow.sensors import MigrationSensor
+from pulsar_fleet.airflow.sensors import ChangeWindowSensor, MigrationSensor
 from pulsar_fleet.airflow.triggers import Awaited
 
-PARAMS = {
-    "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces leave."),
-    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they move to."),
-    "namespaces": namespaces_param("What to move, one tenant/namespace per line."),
-    "strategy": Param(
-        "auto",
-        type="string",
-        enum=["auto", "redirect", "replicate_then_switch"],
-        title="Strategy",
-        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
-        "else replicate_then_switch.",
-    ),
-    "quiet_seconds": Param(
-        1.0,
-        type="number",
-        minimum=0.5,
-        maximum=5,
-        title="Quiet before the switch, seconds",
-        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
-    ),
-    "drain_timeout_minutes": Param(
-        60,
-        type="integer",
-        minimum=1,
-        maximum=10080,
-        title="Time for copying and draining, minutes",
-        description="After that long without an end the run fails and says what is missing.",
-    ),
-    "delete_inactive_topics_on_blue": Param(
-        False,
-        type="boolean",
-        title="Let blue delete inactive topics again",
-        description="Leave off while consumers that subscribe by pattern have not been restarted against green: "
-        "they lose a topic on green when blue deletes it.",
-    ),
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every gate, change nothing."),
-}
 WAIT = {
     "blue": "{{ params.blue }}",
     "green": "{{ params.green }}",
@@ -76,17 +44,28 @@ WAIT = {
 )
 def migrate_namespaces():
     checked = migration.check_gates(request=migration.read_request())
+    approved = WaveApprovalOperator(task_id="approve_wave", checked=checked)
     prepared = migration.prepare_green(checked=checked)
+    held = migration.check_again(checked=checked)
     before = migration.hold_blue_still(checked=checked)
     replicating = migration.start_replication(checked=checked)
     replicated = MigrationSensor(task_id="wait_replicated", awaited=Awaited.REPLICATED, moves=checked["moves"], **WAIT)
+    in_window = ChangeWindowSensor(task_id="wait_for_window")
     switched = migration.switch_over(checked=checked, before=before)
     drained = MigrationSensor(task_id="wait_drained", awaited=Awaited.DRAINED, moves=checked["moves"], **WAIT)
     verified = migration.verify_equal(checked=checked)
     cleaned = migration.clean_up_blue(checked=checked, before=before)
+    following = migration.plan_next_run(checked=checked)
 
-    prepared >> before >> replicating >> replicated >> switched >> drained >> verified >> cleaned
-    cleaned >> migration.restore_blue() >> migration.write_report()
+    approved >> prepared >> held >> before >> replicating >> replicated >> in_window >> switched >> drained
+    drained >> verified >> cleaned >> migration.restore_blue() >> migration.write_report() >> following
+    following >> TriggerDagRunOperator(
+        task_id="start_next_wave",
+        trigger_dag_id="migrate_namespaces",
+        trigger_run_id=following["run_id"],
+        conf=following["conf"],
+        skip_when_already_exists=True,
+    )
 
 
 migrate_namespaces()

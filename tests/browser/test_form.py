@@ -28,8 +28,8 @@ def test_every_field_of_the_form_has_its_title(page: Page, title: str) -> None:
     "description",
     [
         "Connection of the cluster that the namespaces leave.",
-        "What to move, one tenant/namespace per line.",
-        "Evaluate every gate, change nothing.",
+        "What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole",
+        "Evaluate every gate, show the waves, change nothing.",
     ],
 )
 def test_a_field_says_what_it_is_for(page: Page, description: str) -> None:
@@ -38,7 +38,7 @@ def test_a_field_says_what_it_is_for(page: Page, description: str) -> None:
 
 def test_a_name_that_is_no_namespace_is_refused_with_a_message(page: Page) -> None:
     form = open_form(page)
-    form.locator("textarea").first.fill("not-a-namespace")
+    form.locator("textarea").first.fill("not a namespace")
     form.get_by_role("button", name="Trigger", exact=True).last.click()
     expect(page.get_by_text("does not match").first).to_be_visible(timeout=15_000)
 
@@ -50,5 +50,13 @@ def test_the_runbook_is_told_beside_the_form(page: Page) -> None:
 
 
 def test_the_page_lists_the_steps_of_the_runbook(page: Page) -> None:
-    for step in ("check_gates", "prepare_green", "switch_over", "wait_drained", "restore_blue", "write_report"):
+    for step in (
+        "check_gates",
+        "approve_wave",
+        "prepare_green",
+        "switch_over",
+        "wait_drained",
+        "restore_blue",
+        "write_report",
+    ):
         expect(page.get_by_text(step, exact=True).first).to_be_visible()

@@ -28,6 +28,11 @@ def states(run: Any) -> dict[str, str]:
     return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
 
 
+def wave_text(run: Any) -> str:
+    """What would be approved."""
+    return (Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "wave.md").read_text()
+
+
 def announced(run: Any) -> list[str]:
     """Names of the assets that the run announced."""
     from airflow.models.asset import AssetEvent, AssetModel
@@ -58,7 +63,7 @@ def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: Namespace
     assert set(states(onboarded).values()) == {"success"}
     assert report(onboarded).startswith("# Equal")
 
-    moved = play("migrate_namespaces", namespaces=[str(moving)])
+    moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True)
     assert set(states(moved).values()) == {"success"}
     assert report(moved).startswith("## Migrated 1 namespaces, 2 topics, from blue to green")
     (verdict,) = Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")
@@ -80,7 +85,7 @@ def test_what_was_overridden_on_blue_is_restored(
             return await admin.dynamic_overrides()
 
     before = asyncio.run(overrides())
-    run = play("migrate_namespaces", namespaces=[str(moving)], delete_inactive_topics_on_blue=True)
+    run = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)
     assert states(run)["restore_blue"] == "success"
     assert asyncio.run(overrides()) == before
 
@@ -93,6 +98,7 @@ def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: Clu
     onboarding = play("onboard_cluster", **SIDES, selection=[moving.tenant], dry_run=True)
     moved = play("migrate_namespaces", namespaces=[str(moving)], dry_run=True)
     assert (states(onboarding)["apply_plan"], states(moved)["prepare_green"]) == ("skipped", "skipped")
+    assert "**Wave 1 of 1: 1 namespace, 2 topics" in wave_text(moved)
     assert (str(onboarding.state), str(moved.state)) == ("success", "success")
     assert asyncio.run(on_green()) is None
 
@@ -174,3 +180,23 @@ def _publish(connection: ClusterConnection, topic: TopicName, *, leave_out: int 
 
 def _verdict(run: Any) -> Path:
     return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "verification" / "verdict.json"))
+
+
+def test_a_selection_moves_in_waves_and_what_was_moved_is_left_out(
+    play: Play, blue: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    tenant = new_namespace().tenant
+    names = [NamespaceName(tenant, "first"), NamespaceName(tenant, "second")]
+    for number, name in enumerate(names):
+        asyncio.run(
+            build_estate(blue, EstateSpec(live=str(name), tenants=1, namespaces_per_tenant=1, history=number + 1))
+        )
+    conf = {"namespaces": [f"re:{tenant}/.*"], "auto_approve": True, "wave_namespaces": 1, "next_waves": False}
+    first = play("migrate_namespaces", **conf)
+    assert report(first).startswith("## Migrated 1 namespaces")
+    assert states(first)["start_next_wave"] == "skipped"
+    assert [str(name) in wave_text(first).partition("##")[0] for name in names] == [True, False]
+    second = play("migrate_namespaces", **conf, continues=f"{first.dag_id}/{first.run_id}", wave=2)
+    assert report(second).startswith("## Migrated 1 namespaces")
+    third = play("migrate_namespaces", **conf)
+    assert states(third)["read_request"] == "failed"

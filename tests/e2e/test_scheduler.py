@@ -48,17 +48,34 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     new_namespace: Callable[[], NamespaceName],
     tmp_path: Path,
 ) -> None:
-    live = new_namespace()
+    live, quiet = new_namespace(), new_namespace()
+    asyncio.run(build_estate(blue, EstateSpec(live=str(quiet), tenants=1, namespaces_per_tenant=1, history=1)))
     asyncio.run(build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=100)))
     with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "traffic") as traffic:
         time.sleep(2)
-        run_id, state = finish(airflow, "migrate_namespaces", namespaces=[str(live)])
+        run_id = airflow.trigger("migrate_namespaces", {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1})
+        asked = approve_wave(airflow, run_id)
+        state = wait_for(lambda: ended(airflow, "migrate_namespaces", run_id))
         time.sleep(2)
         tally = traffic.stop()
     failed = [task["task_id"] for task in airflow.tasks("migrate_namespaces", run_id) if task["state"] == "failed"]
     assert state == "success", "\n".join(airflow.log("migrate_namespaces", run_id, task) for task in failed)
     assert (tally.finished, tally.lost, tally.order_breaks) == (True, 0, 0)
-    assert "arrived" in airflow.result("migrate_namespaces", run_id, "write_report")
+    report = airflow.result("migrate_namespaces", run_id, "write_report")
+    assert ("arrived" in report, "Wave 1: Approve by " in report) == (True, True)
+    assert f"`{live}`" in asked["body"].partition("##")[0]
+    # The next wave is a run of its own, with an approval of its own.
+    asked = approve_wave(airflow, f"{run_id}__wave-2")
+    assert (asked["subject"], f"`{quiet}`" in asked["body"]) == ("Wave 2 of 2: 1 namespaces from blue to green", True)
+    assert wait_for(lambda: ended(airflow, "migrate_namespaces", f"{run_id}__wave-2")) == "success"
+
+
+def approve_wave(airflow: AirflowStack, run_id: str) -> dict[str, Any]:
+    """Wait until a person is asked, and say yes; returns what was asked."""
+    wait_for(lambda: airflow.last_run("migrate_namespaces") == run_id or None)
+    asked = wait_for(lambda: airflow.question("migrate_namespaces", run_id, "approve_wave"))
+    airflow.answer("migrate_namespaces", run_id, "approve_wave", "Approve")
+    return dict(asked)
 
 
 @pytest.mark.parametrize(("answer", "applied"), [("Approve", "success"), ("Reject", "skipped")])
@@ -87,7 +104,7 @@ def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
     ("conf", "sentence"),
     [
         ({"namespaces": ["a/b"], "namespace": 1}, "did you mean 'namespaces'?"),
-        ({"namespaces": ["nobody/nowhere"]}, "Namespace 'nobody/nowhere' does not exist on blue"),
+        ({"namespaces": ["nobody/nowhere"]}, "blue has no 'nobody/nowhere', which 'namespaces' names"),
         ({"namespaces": ["a/b"], "green": "pulsar_gren"}, "Connection 'pulsar_gren' does not exist."),
     ],
     ids=["unknown key", "no such namespace", "no such connection"],
@@ -102,4 +119,4 @@ def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
 
 def test_what_the_form_would_not_take_is_refused_by_the_api_too(airflow: AirflowStack) -> None:
     with pytest.raises(Refused, match="does not match"):
-        airflow.trigger("migrate_namespaces", {"namespaces": ["not-a-namespace"]})
+        airflow.trigger("migrate_namespaces", {"namespaces": ["not a namespace"]})

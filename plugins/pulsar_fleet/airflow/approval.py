@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from pulsar_fleet.airflow.run import current_run
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.records.run import Run
+
+log = logging.getLogger(__name__)
 
 APPROVAL = "approval.json"
 """Name of the artefact that says who approved what."""
@@ -69,16 +72,64 @@ class PlanApprovalOperator(ApprovalOperator):
         return f"{self.planned['warnings']} warnings.\n\n{text}"
 
     def _keep(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
-        run, who = current_run(context), answer.get("responded_by_user") or {}
-        kept = {
-            "plan": self.planned["id"],
-            "answer": ", ".join(answer["chosen_options"]),
-            "by": who if isinstance(who, str) else str(who.get("name") or who.get("id")),
-            "at": str(answer.get("responded_at") or ""),
-        }
-        run.artefacts.write_json(run.id, APPROVAL, kept)
-        self.log.info("Plan %s: %s by %s", kept["plan"], kept["answer"], kept["by"])
+        keep_answer(context, f"plan {self.planned['id']}", answer)
         return list(self.planned["batches"])
+
+
+class WaveApprovalOperator(ApprovalOperator):
+    """Wait for a person to approve a wave, without a worker slot; *Reject* skips what follows and changes nothing.
+
+    It asks nobody when the conf says so (`auto_approve`); a dry run ends here. Without an answer within
+    `approval_hours` the wave is rejected. The answer is kept in the run's artefacts.
+
+    :param checked: what the task before returned: `headline`, `findings` and `text` (a reference).
+    """
+
+    template_fields: Collection[str] = (*ApprovalOperator.template_fields, "checked")
+
+    def __init__(self, *, checked: Any, **kwargs: Any) -> None:
+        super().__init__(subject="A wave waits for approval", defaults=self.REJECT, **kwargs)
+        self.checked: JsonObject = checked
+
+    def execute(self, context: Context) -> Any:
+        """Decide at once where no person is needed, else ask."""
+        from pulsar_fleet.records.artefacts import Reference
+
+        params = context["params"]
+        text = current_run(context).artefacts.read(Reference.from_json(self.checked["text"])).decode()
+        self.log.info("%s\n%s", self.checked["headline"], text)
+        if params["dry_run"]:
+            raise AirflowSkipException("Dry run: every gate was evaluated, nothing is changed.")
+        if params["auto_approve"]:
+            keep_answer(context, self._about, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
+            return None
+        self.subject, self.body = self.checked["headline"], text
+        self.response_timeout = timedelta(hours=params["approval_hours"])
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Keep the answer, then go on or skip what follows."""
+        if "error" not in event:
+            # First of all: skipping what follows ends this method.
+            keep_answer(context, self._about, event)
+        return super().execute_complete(context, event)
+
+    @property
+    def _about(self) -> str:
+        return f"wave {self.checked['wave']}"
+
+
+def keep_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:
+    """Note who answered what, and when, in the run's artefacts; again replaces it."""
+    run, who = current_run(context), answer.get("responded_by_user") or {}
+    kept = {
+        "about": about,
+        "answer": ", ".join(answer["chosen_options"]),
+        "by": who if isinstance(who, str) else str(who.get("name") or who.get("id")),
+        "at": str(answer.get("responded_at") or ""),
+    }
+    run.artefacts.write_json(run.id, APPROVAL, kept)
+    log.info("%s: %s by %s", kept["about"], kept["answer"], kept["by"])
 
 
 def read_approval(run: Run) -> JsonObject | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator, Context
 
 from pulsar_fleet.airflow.run import current_run
@@ -81,6 +83,24 @@ class MigrationSensor(BaseOperator):
             method_name="resume",
             kwargs={"end": end},
         )
+
+
+class ChangeWindowSensor(BaseOperator):
+    """Wait until topics may be switched, by the run's `change_windows` and `freeze_windows`, without a worker slot."""
+
+    def execute(self, context: Context, event: Any = None) -> str:
+        """Go on inside of a window; else leave the worker until one opens, and look again then."""
+        from pulsar_fleet.migration.windows import Calendar
+
+        params = context["params"]
+        calendar = Calendar.parse(params["change_windows"], params["freeze_windows"])
+        found = calendar.permission(datetime.now(UTC), "This wave")
+        self.log.info("%s", found.sentence)
+        if found.granted:
+            return found.sentence
+        if found.opens is None:
+            raise Refused(found.sentence)
+        self.defer(trigger=DateTimeTrigger(moment=found.opens), method_name="execute")
 
 
 async def attend(awaited: Awaited, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:

@@ -109,7 +109,7 @@ class Demo:
             if not self._run(stack, "onboard_cluster", {**sides, "auto_approve": True}):
                 return self.outcome
             time.sleep(BEFORE_SECONDS)
-            moved = {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": [LIVE]}
+            moved = {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": [LIVE], "auto_approve": True}
             if not self._run(stack, "migrate_namespaces", moved):
                 return self.outcome
             time.sleep(AFTER_SECONDS)

@@ -124,6 +124,13 @@ class Ledger:
             rows = connection.execute(sa.select(*wanted).where(phases.c.run_id == run_id).order_by(phases.c.id))
             return [RecordedPhase(**row) for row in rows.mappings()]
 
+    def last_phase(self, namespace: str) -> str | None:
+        """The phase that a namespace entered last, in any run; None if it never entered one."""
+        with self._engine.connect() as connection:
+            wanted = sa.select(phases.c.phase).where(phases.c.namespace == namespace)
+            newest = connection.execute(wanted.order_by(phases.c.id.desc())).first()
+        return str(newest.phase) if newest else None
+
     def record_verdict(
         self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None
     ) -> None:

@@ -10,18 +10,23 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, is_reversible
-from pulsar_fleet.migration.steps import FINDINGS, MOVES, SWITCHED
+from pulsar_fleet.migration.steps import FINDINGS, SWITCHED
+from pulsar_fleet.migration.wave_steps import WAVE_MOVES
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
 from pulsar_fleet.records.run import Run
 
 
-def migration_report(run: Run, failed: Sequence[str]) -> str:
-    """Markdown: first whether something is wrong, then what happened, then what is left to do."""
+def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
+    """Markdown: first whether something is wrong, then what happened, then what is left to do.
+
+    :param approval: who answered for the wave: `about`, `answer`, `by`, `at`; None if nobody was asked.
+    """
     moves = _moves(run)
     phases = run.ledger.phases(run.id)
     verdicts = run.ledger.verdicts(run.id)
     parts = [
         _headline(moves, phases, verdicts, failed),
+        _approval(approval),
         _phase_table(phases),
         _switches(_document(run, SWITCHED) or {}),
         _watched(_document(run, STATE) or {}),
@@ -46,7 +51,7 @@ def _headline(
         return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
     finished = {entry.namespace for entry in phases if entry.phase == Phase.FINISHED}
     if moves is None or not finished:
-        return "## Dry run: every gate holds\n\nNothing has been changed."
+        return "## Every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
     messages = sum(verdict.messages for verdict in verdicts)
     return (
@@ -55,6 +60,13 @@ def _headline(
         f"{sum(move.consumers for move in moves.moves)} consumers arrived. "
         f"{messages:,} messages compared, equal on both sides."
     )
+
+
+def _approval(approval: JsonObject | None) -> str:
+    if approval is None:
+        return ""
+    when = f", {approval['at']}" if approval["at"] else ""
+    return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
 
 
 def _phase_table(phases: Sequence[RecordedPhase]) -> str:
@@ -137,7 +149,7 @@ def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
 
 
 def _moves(run: Run) -> Moves | None:
-    document = _document(run, MOVES)
+    document = _document(run, WAVE_MOVES)
     return Moves.from_json(document) if document else None
 
 

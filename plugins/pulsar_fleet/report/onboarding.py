@@ -60,7 +60,7 @@ def _approval(approval: JsonObject | None) -> str:
     if approval is None:
         return ""
     when = f", {approval['at']}" if approval["at"] else ""
-    return f"Plan {approval['plan']}: {approval['answer']} by {approval['by']}{when}."
+    return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
 
 
 def _compared(source: JsonObject, target: JsonObject) -> str:

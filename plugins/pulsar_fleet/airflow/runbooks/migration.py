@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context, task
@@ -11,10 +12,18 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
     from pulsar_fleet.migration.steps import Sides
+    from pulsar_fleet.migration.surveyed import Expectations
+    from pulsar_fleet.migration.waivers import Waiver
+    from pulsar_fleet.records.run import Run
+
+log = logging.getLogger(__name__)
 
 PROCEDURE = "migrate_namespaces"
 
@@ -22,30 +31,72 @@ PROCEDURE = "migrate_namespaces"
 @task
 def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
-    from pulsar_fleet.airflow.request import parse_namespaces, refuse_unknown_settings
+    from pulsar_fleet.airflow.request import refuse_unknown_settings
     from pulsar_fleet.airflow.runbooks.sides import require_two_clusters
+    from pulsar_fleet.migration.waivers import Waiver
+    from pulsar_fleet.migration.windows import Calendar
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
-    names = parse_namespaces(params["namespaces"])
-    clusters = asyncio.run(require_two_clusters(params["blue"], params["green"], names))
+    Calendar.parse(params["change_windows"], params["freeze_windows"])
+    for found in params["waivers"]:
+        Waiver.parse(found)
+    clusters = asyncio.run(require_two_clusters(params["blue"], params["green"], ()))
     run = current_run(context)
+    names = asyncio.run(_selected(params, run))
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
     return {**clusters, "namespaces": [str(name) for name in names]}
 
 
+async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]:
+    """The namespaces of the wave that is continued, or of the selection without what was moved before."""
+    from pulsar_fleet.cluster.errors import Rejected
+    from pulsar_fleet.migration.scope import resolve
+    from pulsar_fleet.migration.wave_steps import moved_before, read_plan, wave_of
+    from pulsar_fleet.records.run import Run
+
+    if params["continues"]:
+        return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
+    if params["wave"] != 1:
+        raise Rejected(f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1.")
+    async with _sides(params).open() as (blue, _green):
+        names = await resolve(blue, params["namespaces"])
+        moved = await moved_before(blue, names, run.ledger)
+    if len(moved) == len(names):
+        raise Rejected(
+            f"All {len(names)} namespaces of the selection were moved by earlier runs: nothing is left to do."
+        )
+    for name in moved:
+        log.info("%s was moved by an earlier run: left out", name)
+    return [name for name in names if name not in moved]
+
+
 @task(multiple_outputs=True)
 def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
-    """Evaluate every gate at once; go on only without a blocker. Nothing has been changed by then."""
+    """Evaluate every gate at once; go on only without a blocker, with one wave. Nothing has been changed by then."""
     from pulsar_fleet.change.findings import count_line
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.migration.phases import Strategy
     from pulsar_fleet.migration.steps import check
+    from pulsar_fleet.migration.wave_steps import take_wave
+    from pulsar_fleet.migration.waves import Limits
+    from pulsar_fleet.records.run import Run
 
-    names = [NamespaceName.parse(text) for text in request["namespaces"]]
-    strategy = None if params["strategy"] == "auto" else Strategy(params["strategy"])
-    moves, findings = asyncio.run(check(_sides(params), current_run(get_current_context()), names, strategy))
-    return {"moves": moves.to_json(), "findings": count_line(findings)}
+    run = current_run(get_current_context())
+    moves, findings = asyncio.run(
+        check(
+            _sides(params),
+            run,
+            [NamespaceName.parse(text) for text in request["namespaces"]],
+            None if params["strategy"] == "auto" else Strategy(params["strategy"]),
+            expected=_expected(params),
+            waivers=_waivers(params),
+            limits=Limits(namespaces=params["wave_namespaces"], topics=params["wave_topics"]),
+        )
+    )
+    planned_by = Run.open(params["continues"]) if params["continues"] else run
+    taken = take_wave(run, moves, findings, planned_by=planned_by, number=params["wave"])
+    return {**taken.to_json(), "findings": count_line(findings)}
 
 
 @task
@@ -53,9 +104,20 @@ def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Create on green everything that blue's clients will need; only what is missing is created."""
     from pulsar_fleet.migration.preparation import prepare
 
-    if params["dry_run"]:
-        raise AirflowSkipException("Dry run: every gate was evaluated, nothing is changed.")
     return asyncio.run(prepare(_sides(params), current_run(get_current_context()), _moves(checked["moves"])))
+
+
+@task
+def check_again(params: dict[str, Any], checked: JsonObject) -> str:
+    """Evaluate every gate once more, now that green is ready: whatever got in the way since stops the run here."""
+    from pulsar_fleet.change.findings import count_line
+    from pulsar_fleet.migration.steps import check_again as evaluate
+
+    run = current_run(get_current_context())
+    moves = _moves(checked["moves"])
+    return count_line(
+        asyncio.run(evaluate(_sides(params), run, moves, expected=_expected(params), waivers=_waivers(params)))
+    )
 
 
 @task
@@ -121,15 +183,32 @@ def restore_blue(params: dict[str, Any]) -> list[str]:
 @task(trigger_rule="all_done")
 def write_report() -> str:
     """Say what happened, in the ledger's words; fail if anything did."""
+    from pulsar_fleet.airflow.approval import read_approval
     from pulsar_fleet.report.migration import migration_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    report = migration_report(run, failed)
+    report = migration_report(run, failed, read_approval(run))
     run.artefacts.write(run.id, "report.md", report.encode())
     finish_run(context, failed)
     return report
+
+
+@task(multiple_outputs=True)
+def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """The configuration of the run for the next wave; skipped after the last one, or when the conf says so."""
+    if checked["next"] is None:
+        raise AirflowSkipException("This was the last wave.")
+    if not params["next_waves"]:
+        raise AirflowSkipException(f"Wave {checked['next']} is left to be started by hand: set continues and wave.")
+    run = current_run(get_current_context())
+    first = params["continues"] or run.id
+    started = first.partition("/")[2]
+    return {
+        "run_id": f"{started}__wave-{checked['next']}",
+        "conf": {**params, "continues": first, "wave": checked["next"]},
+    }
 
 
 def _sides(params: dict[str, Any]) -> Sides:
@@ -151,3 +230,15 @@ def _frozen(reference: JsonObject) -> Frozen:
     from pulsar_fleet.records.artefacts import Artefacts, Reference
 
     return Frozen.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
+
+
+def _expected(params: dict[str, Any]) -> Expectations:
+    from pulsar_fleet.migration.surveyed import Expectations
+
+    return Expectations(drain_minutes=params["drain_timeout_minutes"])
+
+
+def _waivers(params: dict[str, Any]) -> list[Waiver]:
+    from pulsar_fleet.migration.waivers import Waiver
+
+    return [Waiver.parse(found) for found in params["waivers"]]
