@@ -103,7 +103,7 @@ def reach(sandbox: Sandbox, role: str = "admin") -> ClusterConnection:
 
 
 async def held(admin: AdminClient, names: Sequence[NamespaceName]) -> set[str]:
-    """All that a cluster holds of these; not its clients, nor topics that a broker makes for itself when it loads one."""
+    """All that a cluster holds of these, without clients and the topics that a broker makes when it loads others."""
     found = await collect(admin, Selection(namespaces=frozenset(names)), seal=SEAL)
     rows = [row for table in TABLES for row in getattr(found, table)]
     return {repr(row) for row in rows if getattr(row, "kind", "") not in ("client", SYSTEM_TOPIC)}

@@ -7,6 +7,7 @@ one for the clients of each topic on blue, one for each namespace's non-persiste
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
     :raises Denied: a cluster does not know us at all.
     :raises Transient: a cluster no longer answers.
     """
+    began, before = time.monotonic(), blue.calls + green.calls
     on_blue, on_green = await asyncio.gather(_cluster(blue, names, seal), _cluster(green, names, seal))
     ours, theirs = _Held.of(on_blue.snapshot), _Held.of(on_green.snapshot)
     namespaces = await asyncio.gather(*(_namespace(blue, green, name, ours, theirs) for name in names))
@@ -58,6 +60,8 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
         namespaces=tuple(namespaces),
         flagged=flagged,
         answers=answers,
+        calls=blue.calls + green.calls - before,
+        seconds=time.monotonic() - began,
     )
 
 
