@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pulsar
 import pytest
@@ -21,7 +22,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import Snapshot
+from pulsar_fleet.cluster.states import SYSTEM_TOPIC, TABLES
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.preparation import prepare
@@ -41,6 +42,42 @@ STRICT = Expectations(prepares_green=False)
 OFF = {"clusterMigrationCheckDurationSeconds": "0", "clusterMigrationAutoResourceCreation": "true"}
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
 MINUTES = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 100}
+SEEDED = (
+    "blocker abandoned-subscription persistent://T/idle/events archive",
+    "blocker auto-resource-creation-on broker {second} of wide",
+    "blocker client-cannot-follow T/clients",
+    "blocker flag-left-elsewhere T/elsewhere",
+    "blocker green-namespace-missing T/alone",
+    "blocker green-not-in-list T/foreign",
+    "blocker green-policies-differ T/far",
+    "blocker green-policies-differ T/rights",
+    "blocker green-schemas-missing T/paid",
+    "blocker green-tenant-differs tenant T",
+    "blocker green-topic-policies-differ T/rate",
+    "blocker migration-check-off broker {second} of wide",
+    "blocker namespace-migrated T/flagged",
+    "blocker namespace-missing T/absent",
+    "blocker not-readable T/foreign of green",
+    "blocker partitions-grow persistent://T/shape/events",
+    "blocker peer-address-missing cluster gone",
+    "blocker reader-stalls T/clients",
+    "blocker redirect-kind-missing cluster green",
+    "blocker redirect-not-green brokerServiceUrl {third}",
+    "blocker redirect-to-another-cluster cluster wide",
+    "blocker replicator-disconnected T/far",
+    "blocker retention-shorter-than-lag T/short",
+    "blocker role-missing-on-green T/rights",
+    "blocker schema-incompatible persistent://T/schema/events",
+    "blocker security-differs cluster green",
+    "blocker topic-publish-rate persistent://T/rate/events",
+    "blocker transactions-in-use persistent://T/paid/events",
+    "warning client-may-hang T/clients",
+    "warning client-may-hang T/idle",
+    "warning cluster-unknown-to-target cluster gone",
+    "warning non-durable-consumer T/clients",
+    "warning transactions-off cluster green",
+)
+"""All that is wrong with the namespaces of `Faults`, whose tenant is T; green has no TLS and no tokens besides."""
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +102,11 @@ def reach(sandbox: Sandbox, role: str = "admin") -> ClusterConnection:
     )
 
 
-async def held(admin: AdminClient, names: Sequence[NamespaceName]) -> Snapshot:
-    """What a cluster holds of these, without what differs from one reading to the next."""
+async def held(admin: AdminClient, names: Sequence[NamespaceName]) -> set[str]:
+    """All that a cluster holds of these, without clients and the topics that a broker makes when it loads others."""
     found = await collect(admin, Selection(namespaces=frozenset(names)), seal=SEAL)
-    known = tuple(one for one in found.inventory if one.kind != "client")
-    return replace(found, began="", ended="", calls=0, inventory=known)
+    rows = [row for table in TABLES for row in getattr(found, table)]
+    return {repr(row) for row in rows if getattr(row, "kind", "") not in ("client", SYSTEM_TOPIC)}
 
 
 def findings(run: Run) -> list[Finding]:
@@ -95,12 +132,13 @@ class Faults:
     async def seed(self) -> list[NamespaceName]:
         """Make all of it; the names that a run is asked to move, one of which is not there."""
         own, nobody = await self.green.cluster_name(), {"serviceUrl": "http://localhost:1"}
-        await self.blue.put_cluster("gone", {**nobody, "brokerServiceUrl": "pulsar://localhost:1"})
-        await self.green.put_cluster("wide", nobody)
+        for side, name in ((self.blue, "gone"), (self.green, "wide")):
+            if await side.cluster_data(name) is None:
+                await side.put_cluster(name, {**nobody, "brokerServiceUrl": "pulsar://localhost:1"})
         await self.blue.put(f"/tenants/{self.tenant}", {"adminRoles": [], "allowedClusters": ["wide", "gone"]})
         await self.green.put(f"/tenants/{self.tenant}", {"adminRoles": [], "allowedClusters": [own, "wide"]})
         both = ("shape", "schema", "rights", "short", "idle", "rate", "clients", "paid", "far")
-        for local in (*both, "alone", "flagged", "foreign"):
+        for local in (*both, "alone", "flagged", "foreign", "elsewhere"):
             await self.blue.put(f"/namespaces/{self.name(local).path}", {"replication_clusters": ["wide"]})
         for local in (*both, "flagged"):
             await self.green.put(f"/namespaces/{self.name(local).path}", {"replication_clusters": [own]})
@@ -129,7 +167,8 @@ class Faults:
             await side.post(f"/namespaces/{self.name('short').path}/retention", MINUTES)
             rate = {"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": -1}
             await side.post(f"/{self.topic('rate').path}/publishRate", rate)
-        await blue.post(f"/namespaces/{self.name('flagged').path}/migration", True)
+        for local in ("flagged", "elsewhere"):
+            await blue.post(f"/namespaces/{self.name(local).path}/migration", True)
         await blue.post(f"/namespaces/{self.name('far').path}/replication", ["wide", "gone"])
         third = {key: "pulsar://localhost:1" for key in ("brokerServiceUrl", "brokerServiceUrlTls")}
         third |= {"serviceUrl": "http://localhost:1", "serviceUrlTls": "https://localhost:1"}
@@ -164,14 +203,11 @@ async def clients(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         client.close()
 
 
-async def transact(faults: Faults) -> None:
+async def transact(wide: Sandbox, topic: TopicName) -> None:
     """A real Java client commits a transaction."""
-    await faults.blue.create_partitioned_topic(
-        TopicName(NamespaceName("pulsar", "system"), "transaction_coordinator_assign"), 1
-    )
-    where = faults.blue.connection
-    command = [find_java().path, "-cp", f"{jars_for('4.2.4')}/*", str(Path(__file__).with_name("Transact.java"))]
-    command += [where.require_service_url(), str(where.read_token()), str(faults.topic("paid"))]
+    cluster, program = wide["wide"], Path(__file__).with_name("Transact.java")
+    command = [find_java().path, "-cp", f"{jars_for(cluster.version)}/*", str(program), cluster.name]
+    command += [f"zk:127.0.0.1:{cluster.layout.zookeeper_port}", cluster.service_url, cluster.token(), str(topic)]
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, timeout=90)
 
 
@@ -189,16 +225,34 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
     async with AdminClient(reach(wide)) as on_wide:
         faults = Faults(new_namespace().tenant, on_wide, on_green)
         names = await faults.seed()
-        await transact(faults)
+        await transact(wide, faults.topic("paid"))
         async with clients(faults, monkeypatch):
             before = [await held(side, names) for side in (on_wide, on_green)]
             with pytest.raises(Refused, match="Nothing has been changed"):
                 await check(sides, run, names, Strategy.REDIRECT, expected=STRICT)
             after = [await held(side, names) for side in (on_wide, on_green)]
-    found = {(one.severity, one.id, one.resource) for one in findings(run)}
-    for each in sorted(found):
-        print(each)
-    assert after == before
+    said = {f"{one.severity} {one.id} {one.resource}".replace(faults.tenant, "T") for one in findings(run)}
+    second = urlsplit(wide["wide"].admin_urls[1]).netloc
+    assert said == {one.format(second=second, third=blue.service_url) for one in SEEDED}
+    assert [one ^ other for one, other in zip(before, after, strict=True)] == [set(), set()]
+
+
+async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_told(
+    wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    name = new_namespace()
+    async with AdminClient(reach(wide)) as on_wide:
+        rights = {"adminRoles": ["tenant-admin"], "allowedClusters": ["wide"]}
+        await on_wide.put(f"/tenants/{name.tenant}", rights)
+        await on_wide.put(f"/namespaces/{name.path}", {"replication_clusters": ["wide"]})
+    run = Run.open("migrate_namespaces/role")
+    limited = replace(reach(wide, "tenant-admin"), cluster_name="wide")
+    sides = Sides(limited, replace(on_green.connection, service_url="pulsar://localhost:1"))
+    with pytest.raises(Refused):
+        await check(sides, run, [name], None)
+    found = {f"{one.id} {one.resource}" for one in findings(run)}
+    assert {"superuser-needed cluster wide", "redirect-unreachable brokerServiceUrl pulsar://localhost:1"} <= found
+    assert {"redirect-unknown cluster wide", "flags-unknown cluster wide"} <= found
 
 
 async def test_clean_estates_of_twenty_shapes_give_no_alarm(

@@ -321,3 +321,10 @@ def test_the_page_names_every_gate_as_the_code_has_it() -> None:
     page = (Path(__file__).parents[2] / "docs" / "migrate_namespaces.md").read_text()
     assert with_gates(page) == page
     assert all(f"| `{id_}` |" in page for id_ in GATES)
+
+
+def test_the_headline_says_what_was_compared() -> None:
+    seen = replace(view().survey, calls=61, seconds=4.2)
+    assert seen.headline() == (
+        "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespaces, 2 topics compared in 4 s, 61 calls"
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.migration.redirect import redirect_to
+from pulsar_fleet.migration.redirect import Redirect, redirect_to
+from pulsar_fleet.migration.surveyed import AddressProbe, Redirecting
 
 KEYS = {"serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls"}
 
@@ -27,3 +28,21 @@ def test_no_address_is_ever_empty() -> None:
     document = redirect_to(green).document
     assert set(document) == KEYS
     assert all(document.values())
+
+
+def test_a_kind_that_green_offers_and_the_connection_does_not_name_is_taken_from_its_brokers() -> None:
+    green = ClusterConnection(name="green", admin_url="http://green:8080", service_url="pulsar://green:6650")
+    offered = {"brokerServiceUrl": "pulsar://broker-0:6650", "brokerServiceUrlTls": "pulsar+ssl://broker-0:16651"}
+    redirect = redirect_to(green, offered)
+    assert redirect.document["brokerServiceUrl"] == "pulsar://green:6650"
+    assert redirect.document["brokerServiceUrlTls"] == "pulsar+ssl://broker-0:16651"
+    assert redirect.placeholders == ("serviceUrlTls",)
+
+
+def test_what_was_proven_is_what_is_stored() -> None:
+    redirect = redirect_to(ClusterConnection(name="green", admin_url="http://green:8080", service_url="pulsar://g:1"))
+    probes = tuple(
+        AddressProbe(key=key, url=url, placeholder=key in redirect.placeholders)
+        for key, url in redirect.document.items()
+    )
+    assert Redirect.from_json(Redirecting(document=redirect.document, probes=probes).to_json()) == redirect

@@ -251,7 +251,9 @@ def _replicated(moves: Moves) -> list[Move]:
 
 async def _survey(sides: Sides, names: Sequence[NamespaceName]) -> Survey:
     async with sides.open() as (blue, green):
-        return await survey(blue, green, names, seal=open_seal())
+        seen = await survey(blue, green, names, seal=open_seal())
+    log.info("%s", seen.headline())
+    return seen
 
 
 def _strategies(moves: Iterable[Move]) -> dict[NamespaceName, Strategy]:

@@ -7,6 +7,7 @@ one for the clients of each topic on blue, one for each namespace's non-persiste
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +38,10 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
     :raises Denied: a cluster does not know us at all.
     :raises Transient: a cluster no longer answers.
     """
+    began, before = time.monotonic(), blue.calls + green.calls
     on_blue, on_green = await asyncio.gather(_cluster(blue, names, seal), _cluster(green, names, seal))
     ours, theirs = _Held.of(on_blue.snapshot), _Held.of(on_green.snapshot)
-    namespaces = await asyncio.gather(*(_namespace(blue, name, ours, theirs) for name in names))
+    namespaces = await asyncio.gather(*(_namespace(blue, green, name, ours, theirs) for name in names))
     attempts = Attempts()
     advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
     redirect = redirect_to(green.connection, next(iter(advertised.values()), {}))
@@ -58,6 +60,8 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
         namespaces=tuple(namespaces),
         flagged=flagged,
         answers=answers,
+        calls=blue.calls + green.calls - before,
+        seconds=time.monotonic() - began,
     )
 
 
@@ -101,6 +105,7 @@ class _Held:
     lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
     runs: Mapping[str, Sequence[str]]
     clients: Mapping[str, Mapping[str, int]]
+    unread: frozenset[str]
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> _Held:
@@ -123,11 +128,14 @@ class _Held:
                 runs[found.namespace].append(f"{found.kind} {found.name!r}")
             elif found.kind == "client":
                 clients[found.namespace][found.name] = sum(int(count) for count in found.detail.values())
+        unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {one.name: one.policies for one in snapshot.namespaces}
-        return cls(snapshot.cluster, policies, topics, rates, lists, runs, clients)
+        return cls(snapshot.cluster, policies, topics, rates, lists, runs, clients, unread)
 
 
-async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held) -> NamespaceFacts:
+async def _namespace(
+    blue: AdminClient, green: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held
+) -> NamespaceFacts:
     text, attempts = str(name), Attempts()
     document, topics = ours.policies.get(text), dict(ours.topics.get(text, {}))
     if document is not None:
@@ -135,10 +143,14 @@ async def _namespace(blue: AdminClient, name: NamespaceName, ours: _Held, theirs
     listed, own = frozenset((document or {}).get("replication_clusters") or ()), ours.lists.get(text, {})
     links = {topic: own.get(topic, listed) - {ours.cluster} for topic in topics if topic.persistent}
     partitions, unread = await read_partitions(blue, topics, links)
+    there = theirs.policies.get(text)
+    if there is None and text in theirs.unread:
+        # A cluster that its own list does not name answers 412 to all about a namespace but the document itself.
+        there = await attempts.read(text, green.namespace(name))
     return NamespaceFacts(
         namespace=name,
         blue=document,
-        green=theirs.policies.get(text),
+        green=there,
         topics=topics,
         green_topics=theirs.topics.get(text, {}),
         partitions=partitions,

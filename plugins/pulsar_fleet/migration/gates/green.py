@@ -86,7 +86,13 @@ def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
     plan = plan_changes(blue, green, accept_incomplete=unread)
     lasting = _lasting(plan.changes)
     missing = {str(change.namespace) for change in lasting if _makes_namespace(change)}
-    moving = {str(facts.namespace): view.replicates(facts.namespace) for facts in view.moving}
+    read = {one.name for one in green.namespaces}
+    moving = {
+        str(facts.namespace): view.replicates(facts.namespace)
+        for facts in view.moving
+        # One that is there and could not be read is told as that.
+        if facts.green is None or str(facts.namespace) in read
+    }
     found: dict[tuple[str, str], list[Change]] = defaultdict(list)
     for change in lasting:
         gate = _BY_RESOURCE.get(change.resource)
@@ -94,6 +100,8 @@ def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
         within = change.namespace is not None
         if gate is None or (within and name not in moving) or (name in missing and not _makes_namespace(change)):
             continue
+        if change.action is Action.GROW:
+            continue  # The checks that all procedures share tell it.
         if change.resource is Resource.SUBSCRIPTION and moving[name]:
             continue  # Placed by position at the switch: one that waits there already would get everything twice.
         found[gate.id, name].append(change)
