@@ -111,9 +111,7 @@ async def make(blue: ClusterConnection, green: ClusterConnection, name: Namespac
         await admin.post(f"/namespaces/{name.path}/publishRate", RATE)
         await admin.post(f"/{TopicName(name, EVENTS).path}/publishRate", TOPIC_RATE)
         await admin.post(f"/{TopicName(name, AUDIT).path}/inactiveTopicPolicies", INACTIVE)
-    publish(
-        blue, TopicName(name, LATE), [NumberedMessage(LATE, "key", number, 1).to_bytes() for number in range(UNREAD)]
-    )
+    publish(blue, TopicName(name, LATE), [NumberedMessage(LATE, "key", number, 1) for number in range(UNREAD)])
 
 
 def publish(connection: ClusterConnection, topic: TopicName, messages: Sequence[NumberedMessage]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_backlogs_are_summed_by_topic_and_subscription_the_largest_first(first: 
 
 def test_the_line_of_a_wave_says_how_much_is_left_and_until_when() -> None:
     drain = forecast([Sample(float(at), 1000 - 100 * at) for at in range(5)])
-    line = summary([state(stats(billing=(600, ["c-1"])), BEFORE)], drain)
+    line = summary([replace(state(stats(billing=(600, ["c-1"])), BEFORE), forecast=drain)])
     assert line.startswith("0 of 1 namespaces done; 600 entries left on blue, 100/s, done in about 6 s")
 
 
@@ -153,7 +154,8 @@ def test_what_a_watch_knows_survives_the_process_that_looks() -> None:
     one.places[FIRST] = ("b:1", "0x0_0x1")
     one.closed.add(SECOND)
     for at in range(4):
-        one.note(100 - at, float(at))
+        one.note(100 - at, float(at), {"billing": 100 - 2 * at})
+    assert one.rates == {"billing": 2.0}
     watch = WatchState(namespaces={"acme/orders": one}, silent={"blue b:1": 3.0}, restarted={"b:2"})
     assert WatchState.from_json(watch.to_json()) == watch
 

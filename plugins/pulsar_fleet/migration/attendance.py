@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
@@ -64,7 +64,9 @@ async def attend(sides: Sides, run: Run, moves: Moves) -> Attended:
     async with _watching(sides, run, moves, probing=True) as watch:
         found = await _look(watch, run)
         for incident in found.waiting:
-            await _treat(watch, incident, _before(run), run)
+            # A remedy must not be given up as early as a look.
+            async with sides.open() as (blue, green):
+                await _treat(watch, replace(watch, blue=blue, green=green), incident, run)
         if found.is_done:
             _record_end(watch, run)
         return found
@@ -119,15 +121,16 @@ async def _look(watch: Watch, run: Run) -> Attended:
     return Attended(look=found, waiting=tuple(one for one in found.incidents if may_treat(one, tried, now)))
 
 
-async def _treat(watch: Watch, incident: Incident, before: Frozen, run: Run) -> None:
+async def _treat(watch: Watch, patient: Watch, incident: Incident, run: Run) -> None:
     move = next(move for move in watch.moves if str(move.namespace) == incident.namespace)
-    ward = Ward(blue=watch.blue, green=watch.green, move=move, redirect=watch.redirect, before=before)
+    ward = Ward(blue=patient.blue, green=patient.green, move=move, redirect=watch.redirect, before=_before(run))
     done = await treat(incident, ward, run)
     one = watch.state.namespaces[incident.namespace]
-    one.incidents[incident.id]["treated"] = done.text if done else "the remedy failed; the ledger says why"
+    one.incidents[incident.id]["treated"] = done.text if done else "The remedy failed; the ledger says why."
     if done is not None:
         one.blue.begin_again(move.partitions, time.time())
         one.green.begin_again((), time.time())
+        one.closed.clear()
 
 
 def _record_end(watch: Watch, run: Run) -> None:

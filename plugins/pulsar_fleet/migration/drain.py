@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
@@ -16,15 +17,25 @@ from pulsar_fleet.migration.phases import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What one subscription still has to read on blue: entries over all partitions of the topic."""
+    """What one subscription still has to read on blue.
+
+    :param left: entries over all partitions of the topic.
+    :param rate: entries per second since it was first seen, None where that is not known yet.
+    """
 
     topic: str
     subscription: str
     left: int
+    rate: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What names it among the others."""
+        return f"{self.topic} · {self.subscription}"
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"topic": self.topic, "subscription": self.subscription, "left": self.left}
+        return {"topic": self.topic, "subscription": self.subscription, "left": self.left, "rate": self.rate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +112,17 @@ class Progress:
 
 
 def progress(
-    move: Move, blue: Side, green: Side, confirmed: Collection[TopicName], forecast: Forecast | None = None
+    move: Move,
+    blue: Side,
+    green: Side,
+    confirmed: Collection[TopicName],
+    *,
+    forecast: Forecast | None = None,
+    rates: Mapping[str, float] = MappingProxyType({}),
 ) -> Progress:
     """Judge a namespace by what both sides showed last; a partition that was never seen is never taken for done.
 
+    :param rates: `Backlog.key` → entries per second.
     :param confirmed: partitions that `is_drained` and `has_arrived` were true for, each asked by itself.
     """
     known = {topic: state for topic, state in blue.items() if topic in move.partitions}
@@ -114,7 +132,7 @@ def progress(
     return Progress(
         namespace=str(move.namespace),
         remaining=sum(_remaining(move, topic, state) for topic, state in known.items()),
-        backlogs=_backlogs(move, known),
+        backlogs=tuple(replace(one, rate=rates.get(one.key)) for one in _backlogs(move, known)),
         producers=(move.producers - late_producers, move.producers),
         consumers=(move.consumers - late_consumers, move.consumers),
         missing=tuple(text for found in gaps.values() for _, _, text in found),
@@ -180,12 +198,21 @@ def _backlogs(move: Move, blue: Side) -> tuple[Backlog, ...]:
     return tuple(Backlog(topic, name, left) for (topic, name), left in ordered)
 
 
-def summary(found: Collection[Progress], forecast: Forecast | None = None) -> str:
+def summary(found: Collection[Progress]) -> str:
     """One line for the whole wave."""
     done = sum(state.is_done for state in found)
     left = sum(state.remaining for state in found)
-    outlook = f", {forecast.rate:,.0f}/s, done in about {duration(forecast.seconds)}" if forecast and left else ""
     stragglers = [client for state in found for client in state.stragglers]
     late = f"; {len(stragglers)} clients still on blue: {stragglers[0]}" if stragglers else ""
-    first = f"{done} of {len(found)} namespaces done; {left:,} entries left on blue{outlook}{late}"
+    first = f"{done} of {len(found)} namespaces done; {left:,} entries left on blue{_wave_outlook(found)}{late}"
     return " · ".join([first, *(state.line() for state in list(found)[:3] if not state.is_done)])
+
+
+def _wave_outlook(found: Collection[Progress]) -> str:
+    """The wave ends with its last namespace; one that cannot be forecast leaves the end open."""
+    draining = [state for state in found if state.remaining]
+    known = [state.forecast for state in draining if state.forecast is not None]
+    if not known or len(known) < len(draining):
+        return ""
+    rate, last = sum(one.rate for one in known), max(one.seconds for one in known)
+    return f", {rate:,.0f}/s, done in about {duration(last)}"

@@ -19,8 +19,8 @@ _LOADED_SECONDS = 20.0
 
 async def hand_to_looking_brokers(
     blue: AdminClient, move: Move, topics: Sequence[TopicName], periods: Mapping[str, float]
-) -> bool:
-    """Give the bundles of these partitions to a broker that looks at the flag; False if there is no such broker.
+) -> tuple[str, ...]:
+    """Give the bundles of these partitions to a broker that looks at the flag; none if there is no such broker.
 
     The flag is off meanwhile, since a bundle that moves under it strands its topics, and set again at the end. Writers
     must be quiet. What was closed before does not mind (observed: 4–7 duplicates for each topic that moved, 0 lost).
@@ -28,7 +28,7 @@ async def hand_to_looking_brokers(
     looking = sorted(broker for broker, seconds in periods.items() if seconds > 0)
     blind = sorted(broker for broker, seconds in periods.items() if seconds <= 0)
     if not looking or not blind:
-        return False
+        return ()
     bundles = sorted({await bundle_of(blue, topic) for topic in topics})
     log.warning("%s: bundles %s do not look at the flag on %s; moved to %s", move.namespace, bundles, blind, looking[0])
     await set_flag(blue, move.namespace, migrated=False)
@@ -38,7 +38,7 @@ async def hand_to_looking_brokers(
         await load_all(blue, topics)
     finally:
         await set_flag(blue, move.namespace, migrated=True)
-    return True
+    return tuple(bundles)
 
 
 async def bundle_of(admin: AdminClient, topic: TopicName) -> str:

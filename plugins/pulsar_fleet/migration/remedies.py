@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -58,6 +58,23 @@ async def treat(incident: Incident, ward: Ward, run: Run) -> Done | None:
     log.info("%s %s", incident.sentence, done.text)
     _record(run, ward, incident, done, outcome="applied")
     return done
+
+
+def record_moved(run: Run, blue: str, namespace: str, bundles: Sequence[str]) -> None:
+    """Keep that a switch had to give bundles to another broker, as the remedy that it is."""
+    text = f"{', '.join(bundles)} did not look at the flag; moved to a broker that does, with the flag off meanwhile."
+    change = NewChange(
+        change_id=f"{PREFIX}{Kind.NOT_HANDED_OVER}:{namespace}",
+        cluster=blue,
+        resource=namespace,
+        action="move bundles",
+        hazard="reversible",
+        before=list(bundles),
+        after=None,
+        outcome="applied",
+        detail=text,
+    )
+    run.ledger.record(run.id, made=(change,))
 
 
 def treated(run: Run) -> tuple[Treated, ...]:

@@ -22,6 +22,7 @@ from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Fr
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import Redirect, redirect_to
+from pulsar_fleet.migration.remedies import record_moved
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
 from pulsar_fleet.migration.rosters import remember_roster
 from pulsar_fleet.migration.survey import survey, survey_partitions
@@ -195,6 +196,8 @@ async def switch_over(
             result = await switch(
                 blue, green, move, redirect=redirect, before=before, counted=counted, quiet_seconds=quiet_seconds
             )
+            if result.moved:
+                record_moved(run, moves.blue, name, result.moved)
             done[name] = result.to_json()
             known = run.artefacts.write_json(run.id, SWITCHED, done)
             run.ledger.enter_phase(run.id, name, Phase.SWITCHED, result.to_json())

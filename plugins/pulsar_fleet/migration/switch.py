@@ -44,12 +44,14 @@ class Switched:
     :param window: partition → messages written on blue after the subscriptions were placed: each subscription with
         consumers gets them twice, once from each side.
     :param throttled_seconds: how long writers were held to 1 message/s per partition.
+    :param moved: bundles that were given to another broker, because theirs never looks at the flag.
     """
 
     namespace: str
     placed: tuple[Placed, ...]
     window: Mapping[str, int]
     throttled_seconds: float
+    moved: tuple[str, ...] = ()
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -59,6 +61,7 @@ class Switched:
             "placed": [placed.to_json() for placed in self.placed],
             "window": dict(self.window),
             "throttled_seconds": self.throttled_seconds,
+            "moved": list(self.moved),
         }
 
 
@@ -94,14 +97,20 @@ async def switch(
             await asyncio.sleep(quiet_seconds)
             placed, written = await _place(blue, green, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
-        await _confirm(blue, move)
+        moved = await _confirm(blue, move)
     finally:
         await lift(blue, move.namespace, before)
     seconds = loop.time() - began
     after = await _written(blue, list(written))
     window = {str(topic): after[topic] - written[topic] for topic in written if after[topic] > written[topic]}
     log.info("%s: handed over after %.1f s, %d messages in the window", move.namespace, seconds, sum(window.values()))
-    return Switched(namespace=str(move.namespace), placed=placed, window=window, throttled_seconds=round(seconds, 2))
+    return Switched(
+        namespace=str(move.namespace),
+        placed=placed,
+        window=window,
+        throttled_seconds=round(seconds, 2),
+        moved=moved,
+    )
 
 
 async def _place(
@@ -130,12 +139,16 @@ async def _written(blue: AdminClient, topics: Sequence[TopicName]) -> dict[Topic
     return {topic: int(stats["msgInCounter"]) for topic, stats in zip(topics, documents, strict=True)}
 
 
-async def _confirm(blue: AdminClient, move: Move) -> None:
-    """Every partition is closed within two check periods, if need be after its bundle was given to another broker."""
+async def _confirm(blue: AdminClient, move: Move) -> tuple[str, ...]:
+    """Every partition is closed within two check periods, if need be after its bundle was given to another broker.
+
+    Returns the bundles that were.
+    """
     periods = await check_periods(blue)
     seconds = 2 * max(periods.values()) + _SLACK_SECONDS
     waiting = await wait_terminated(blue, move, seconds)
-    if waiting and await hand_to_looking_brokers(blue, move, waiting, periods):
+    moved = await hand_to_looking_brokers(blue, move, waiting, periods) if waiting else ()
+    if moved:
         waiting = await wait_terminated(blue, move, seconds)
     if waiting:
         raise Refused(
@@ -144,3 +157,4 @@ async def _confirm(blue: AdminClient, move: Move) -> None:
             "loaded, and its producers may write to blue and green. The flag is set; clear it to undo what was not "
             "handed over, or fix that broker and run again."
         )
+    return moved

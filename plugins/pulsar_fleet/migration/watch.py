@@ -142,7 +142,8 @@ class Watch:
     async def _judge(self, move: Move, now: float, live: Collection[str]) -> tuple[Incident, ...]:
         one = self.state.namespaces[str(move.namespace)]
         if any(state.at == now for state in one.blue.known.values()):
-            one.note(self._progress(move).remaining, now)
+            found = self._progress(move)
+            one.note(found.remaining, now, {backlog.key: backlog.left for backlog in found.backlogs})
         if len(one.blue.confirmed) == len(one.green.confirmed) == len(move.partitions):
             one.ended = now
         if self.probing and (suspects := self._suspects(move, now)):
@@ -198,7 +199,9 @@ class Watch:
     def _progress(self, move: Move) -> Progress:
         one = self.state.namespaces[str(move.namespace)]
         confirmed = one.blue.confirmed & one.green.confirmed
-        return progress(move, one.blue.known, one.green.known, confirmed, forecast(one.samples))
+        return progress(
+            move, one.blue.known, one.green.known, confirmed, forecast=forecast(one.samples), rates=one.rates
+        )
 
 
 async def _ask_due(admin: AdminClient, side: SideWatch, move: Move, now: float, holds: Holds) -> None:

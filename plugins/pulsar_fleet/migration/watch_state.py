@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
@@ -101,6 +102,7 @@ class NamespaceWatch:
 
     :param switched: when the watch began, seconds since 1970; `ended`: when it was found done.
     :param checked: when flag, address and rights were last looked at.
+    :param begun: `Backlog.key` → what was left when it was first seen; `latest`: when it was seen last.
     :param probed: when a fresh producer was last tried on topics whose producers are missing, and `closed`: those that
         it did not get into.
     :param places: partition → (broker, bundle) where blue served it first.
@@ -114,6 +116,8 @@ class NamespaceWatch:
     forecasts: tuple[Forecast, ...] = ()
     places: dict[TopicName, tuple[str, str]] = field(default_factory=dict)
     incidents: dict[str, JsonObject] = field(default_factory=dict)
+    begun: dict[str, Sample] = field(default_factory=dict)
+    latest: dict[str, Sample] = field(default_factory=dict)
     checked: float = 0.0
     probed: float = 0.0
     closed: set[TopicName] = field(default_factory=set)
@@ -124,8 +128,11 @@ class NamespaceWatch:
         """Nothing seen yet."""
         return cls(switched=now, blue=SideWatch(base=now), green=SideWatch(base=now))
 
-    def note(self, left: int, now: float) -> Forecast | None:
-        """Keep what is left on blue, and what that forecasts."""
+    def note(self, left: int, now: float, backlogs: Mapping[str, int] = MappingProxyType({})) -> Forecast | None:
+        """Keep what is left on blue, as a whole and of each subscription, and what that forecasts."""
+        for key, unread in backlogs.items():
+            self.begun.setdefault(key, Sample(now, unread))
+        self.latest = {key: Sample(now, unread) for key, unread in backlogs.items()}
         self.samples = keep(self.samples, Sample(now, left))
         found = forecast(self.samples)
         if found is not None:
@@ -141,6 +148,12 @@ class NamespaceWatch:
         for id_, incident in met.items():
             first = self.incidents.get(id_, {}).get("first", now)
             self.incidents[id_] = {**incident.to_json(), "first": first, "last": now, "outcome": "open"}
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """`Backlog.key` → entries per second since it was first seen."""
+        spans = {key: (self.begun[key], last) for key, last in self.latest.items() if last.at > self.begun[key].at}
+        return {key: (first.left - last.left) / (last.at - first.at) for key, (first, last) in spans.items()}
 
     @property
     def error(self) -> ForecastError | None:
@@ -159,6 +172,8 @@ class NamespaceWatch:
             "forecast_error": self.error.to_json() if self.error else None,
             "places": {str(topic): list(place) for topic, place in self.places.items()},
             "incidents": self.incidents,
+            "begun": {key: sample.to_json() for key, sample in self.begun.items()},
+            "latest": {key: sample.to_json() for key, sample in self.latest.items()},
             "checked": self.checked,
             "probed": self.probed,
             "closed": sorted(map(str, self.closed)),
@@ -176,6 +191,8 @@ class NamespaceWatch:
             forecasts=tuple(Forecast.from_json(one) for one in found["forecasts"]),
             places={TopicName.parse(topic): (place[0], place[1]) for topic, place in found["places"].items()},
             incidents=dict(found["incidents"]),
+            begun={key: Sample.from_json(sample) for key, sample in found["begun"].items()},
+            latest={key: Sample.from_json(sample) for key, sample in found["latest"].items()},
             checked=float(found["checked"]),
             probed=float(found["probed"]),
             closed={TopicName.parse(topic) for topic in found["closed"]},
