@@ -10,10 +10,20 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, is_reversible
-from pulsar_fleet.migration.steps import FINDINGS, SWITCHED
+from pulsar_fleet.migration.steps import (
+    BEFORE,
+    FINDINGS,
+    FINDINGS_AGAIN,
+    REDIRECT,
+    SWITCHED,
+    WAIVERS,
+    WAVES,
+)
 from pulsar_fleet.migration.wave_steps import WAVE_MOVES
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.report.migration_picture import migration_picture
+from pulsar_fleet.report.page import keep_report
 
 
 def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
@@ -36,6 +46,46 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def keep_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
+    """Write report, picture and evidence into the run's artefacts, and return the report; again replaces them."""
+    report = migration_report(run, failed, approval)
+    state = _document(run, STATE) or {}
+    watched = {name: one["samples"] for name, one in (state.get("namespaces") or {}).items()}
+    phases = run.ledger.phases(run.id)
+    picture = migration_picture(phases, watched)
+    if picture:
+        run.artefacts.write(run.id, "migration.svg", picture)
+    keep_report(run, report, picture=picture)
+    run.artefacts.write_json(
+        run.id,
+        "evidence.json",
+        {
+            "schema_version": 1,
+            "run": run.id,
+            "failed": list(failed),
+            "approval": approval,
+            "phases": [[one.namespace, one.phase, one.at.isoformat(), one.detail] for one in phases],
+            "verdicts": [[one.scope, one.verdict, one.messages, one.summary] for one in run.ledger.verdicts(run.id)],
+            **{name: _document(run, document) for name, document in _EVIDENCE.items()},
+        },
+    )
+    return report
+
+
+_EVIDENCE = {
+    "moves": WAVE_MOVES,
+    "waves": WAVES,
+    "findings": FINDINGS,
+    "waivers": WAIVERS,
+    "findings_before_the_switch": FINDINGS_AGAIN,
+    "redirect": REDIRECT,
+    "blue_before": BEFORE,
+    "switched": SWITCHED,
+    "watched": STATE,
+}
+"""Part of the evidence → artefact of the run."""
 
 
 def _headline(

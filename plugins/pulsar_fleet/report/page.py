@@ -13,20 +13,25 @@ _PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1c2430; }}
 h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 table {{ border-collapse: collapse; width: 100%; }} th, td {{ border-bottom: 1px solid #d6dbe3; padding: .3rem .6rem; }}
+figure {{ margin: 2rem 0; }} svg {{ max-width: 100%; height: auto; }}
 th {{ text-align: left; }} code {{ font-size: .9em; overflow-wrap: anywhere; }}
 </style></head><body>
 {body}</body></html>
 """
 
 
-def keep_report(run: Run, markdown: str) -> None:
-    """Write `report.md` and `report.html` into the run's artefacts; again replaces both."""
+def keep_report(run: Run, markdown: str, *, picture: bytes | None = None) -> None:
+    """Write `report.md` and `report.html` into the run's artefacts; again replaces both.
+
+    :param picture: an SVG of our own making, for the end of the page.
+    """
     run.artefacts.write(run.id, "report.md", markdown.encode())
-    run.artefacts.write(run.id, "report.html", as_page(markdown).encode())
+    run.artefacts.write(run.id, "report.html", as_page(markdown, picture=picture).encode())
 
 
-def as_page(markdown: str) -> str:
+def as_page(markdown: str, *, picture: bytes | None = None) -> str:
     """One HTML page; HTML in the text is shown, not obeyed, because names of resources come from elsewhere."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     title = markdown.lstrip("# ").partition("\n")[0]
-    return _PAGE.format(title=parser.renderInline(title), body=parser.render(markdown))
+    drawn = f"<figure>{picture.decode().partition('?>')[2]}</figure>\n" if picture else ""
+    return _PAGE.format(title=parser.renderInline(title), body=parser.render(markdown) + drawn)

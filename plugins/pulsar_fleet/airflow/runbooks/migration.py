@@ -184,13 +184,12 @@ def restore_blue(params: dict[str, Any]) -> list[str]:
 def write_report() -> str:
     """Say what happened, in the ledger's words; fail if anything did."""
     from pulsar_fleet.airflow.approval import read_approval
-    from pulsar_fleet.report.migration import migration_report
+    from pulsar_fleet.report.migration import keep_migration_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    report = migration_report(run, failed, read_approval(run))
-    run.artefacts.write(run.id, "report.md", report.encode())
+    report = keep_migration_report(run, failed, read_approval(run))
     finish_run(context, failed)
     return report
 
