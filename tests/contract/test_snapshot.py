@@ -156,6 +156,16 @@ async def test_a_selected_namespace_that_is_not_there_is_named(on_blue: AdminCli
         await read(on_blue, NamespaceName.parse("nobody/nothing"))
 
 
+async def test_the_tenant_of_a_namespace_that_is_not_there_yet_is_read(
+    on_blue: AdminClient, new_namespace: NewNamespace
+) -> None:
+    name = new_namespace()
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": ["owner"], "allowedClusters": ["blue"]})
+    found = await collect(on_blue, Selection(namespaces=frozenset({name})), seal=SEAL)
+    assert [(one.name, one.admin_roles) for one in found.tenants] == [(name.tenant, ("owner",))]
+    assert found.namespaces == ()
+
+
 async def test_the_brokers_own_namespaces_are_left_out(blue: ClusterConnection) -> None:
     # Other tests leave topics that cannot be read: they are not tried for long.
     async with AdminClient(blue, retry_seconds=0.5) as admin:

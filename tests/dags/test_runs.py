@@ -64,7 +64,9 @@ def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: Namespace
     assert report(onboarded).startswith("# Equal")
 
     moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True)
-    assert set(states(moved).values()) == {"success"}
+    last = ("plan_next_run", "start_next_wave")
+    assert {state for task, state in states(moved).items() if task not in last} == {"success"}
+    assert [states(moved)[task] for task in last] == ["skipped", "skipped"]
     assert report(moved).startswith("## Migrated 1 namespaces, 2 topics, from blue to green")
     (verdict,) = Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")
     assert (verdict.verdict, verdict.messages) == ("equal", 120)

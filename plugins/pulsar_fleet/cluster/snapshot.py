@@ -160,7 +160,10 @@ class _Collector:
             return None, []
         listed = await self._attempts.read(f"namespaces of {name}", self._admin.namespaces(name)) or ()
         chosen = [namespace for namespace in listed if self._selection.has(namespace)]
-        meant = name in self._selection.tenants or (self._selection.everything and name != _BROKERS_TENANT)
+        # Also the tenant of a named namespace that is not there yet: who makes it must know that its tenant is.
+        meant = name in (self._selection.named_tenants or ()) or (
+            self._selection.everything and name != _BROKERS_TENANT
+        )
         if not chosen and not meant:
             return None, []
         roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()

@@ -58,10 +58,7 @@ def _spans(phases: Sequence[RecordedPhase]) -> dict[str, list[_Span]]:
     for entry in phases:
         if entry.phase in known:
             entered.setdefault(entry.namespace, []).append((Phase(entry.phase), _utc(entry.at)))
-    spans = {
-        name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(found)]
-        for name, found in entered.items()
-    }
+    spans = {name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(found)] for name, found in entered.items()}
     return {name: found for name, found in spans.items() if found}
 
 
