@@ -227,10 +227,10 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
         names = await faults.seed()
         await transact(wide, faults.topic("paid"))
         async with clients(faults, monkeypatch):
-            before = [await held(side, names) for side in (on_wide, on_green)]
+            before = await asyncio.gather(held(on_wide, names), held(on_green, names))
             with pytest.raises(Refused, match="Nothing has been changed"):
                 await check(sides, run, names, Strategy.REDIRECT, expected=STRICT)
-            after = [await held(side, names) for side in (on_wide, on_green)]
+            after = await asyncio.gather(held(on_wide, names), held(on_green, names))
     said = {f"{one.severity} {one.id} {one.resource}".replace(faults.tenant, "T") for one in findings(run)}
     second = urlsplit(wide["wide"].admin_urls[1]).netloc
     assert said == {one.format(second=second, third=blue.service_url) for one in SEEDED}
@@ -267,7 +267,7 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
         live=str(live),
         tenants=5,
         namespaces_per_tenant=4,
-        topics_per_namespace=3,
+        topics_per_namespace=2,
         messages_per_topic=0,
         history=0,
         prefix=f"{live.tenant}-",
