@@ -19,7 +19,7 @@ from airflow.sdk import Param, dag
 
 from pulsar_fleet.airflow.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.equality import ProveEqualOperator
-from pulsar_fleet.airflow.params import connection_param
+from pulsar_fleet.airflow.params import approval_params, connection_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import onboarding
 
@@ -56,17 +56,7 @@ PARAMS = {
         title="Allowed changes",
         description="Ids of the irreversible or destructive changes of the plan that may be made, from a dry run.",
     ),
-    "auto_approve": Param(
-        False, type="boolean", title="Approve automatically", description="Ask nobody before the plan is applied."
-    ),
-    "approval_hours": Param(
-        24,
-        type="integer",
-        minimum=1,
-        maximum=720,
-        title="Time to approve, hours",
-        description="After that long without an answer the plan is rejected.",
-    ),
+    **approval_params("the plan is applied"),
     "compare_in_spark": Param(
         "auto",
         type="string",

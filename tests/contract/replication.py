@@ -45,3 +45,16 @@ async def wait_linked(source: AdminClient, topics: Iterable[TopicName], target: 
         for topic in topics:
             while not ((await source.stats(topic))["replication"].get(target) or {}).get("connected"):
                 await asyncio.sleep(0.1)
+
+
+async def make_replicated(source: AdminClient, target: AdminClient, topic: TopicName) -> TopicName:
+    """Make an empty topic in a namespace that both have, keep all of it, and replicate it; waits for the link."""
+    await know_each_other(source, target)
+    names = [await source.cluster_name(), await target.cluster_name()]
+    for admin in (source, target):
+        await admin.post(f"/tenants/{topic.namespace.tenant}", {"adminRoles": [], "allowedClusters": names})
+        await admin.post(f"/namespaces/{topic.namespace.path}/retention", FOREVER)
+        await admin.create_topic(topic)
+    await source.post(f"/namespaces/{topic.namespace.path}/replication", names)
+    await wait_linked(source, [topic], names[1])
+    return topic

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.contract.replication import FOREVER, make_replicated, wait_linked
 from tests.contract.submitting import submit
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -29,8 +30,6 @@ from pulsar_fleet.verification.steps import conclude, freeze_bounds, hand_over, 
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "verify_messages.py"
-# Without a subscription and without retention a broker removes messages as it likes.
-FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 COUNT = 60
 AT = 40
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
@@ -291,33 +290,9 @@ def test_a_job_without_its_request_fails_and_leaves_no_result(
 
 
 @pytest.fixture
-async def replicated(
-    on_blue: AdminClient,
-    on_green: AdminClient,
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    namespace: NamespaceName,
-) -> TopicName:
+async def replicated(on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName) -> TopicName:
     """An empty topic whose namespace replicates from blue to green."""
-    topic = TopicName(namespace, "events")
-    for admin, other, there in ((on_blue, "green", green), (on_green, "blue", blue)):
-        if other not in await admin.clusters():
-            await admin.put_cluster(other, {"serviceUrl": there.admin_url, "brokerServiceUrl": there.service_url})
-        await admin.post(
-            f"/tenants/{namespace.tenant}", {"adminRoles": ["owner"], "allowedClusters": ["blue", "green"]}
-        )
-        await admin.post(f"/namespaces/{namespace.path}/retention", FOREVER)
-        await admin.create_topic(topic)
-    await on_blue.post(f"/namespaces/{namespace.path}/replication", ["blue", "green"])
-    async with asyncio.timeout(30):
-        while not await _connected(on_blue, topic):
-            await asyncio.sleep(0.1)
-    return topic
-
-
-async def _connected(admin: AdminClient, topic: TopicName) -> bool:
-    replication = (await admin.stats(topic))["replication"]
-    return bool(replication and replication["green"]["connected"])
+    return await make_replicated(on_blue, on_green, TopicName(namespace, "events"))
 
 
 async def test_a_replicated_topic_is_equal_although_green_goes_on(
@@ -363,9 +338,7 @@ async def test_a_message_that_was_never_replicated_is_missing(
     await _without_replicator(on_blue, replicated)
     write(writers[0], replicated, [TARGETED], batch=1)
     await on_blue.post(f"/namespaces/{replicated.namespace.path}/replication", ["blue", "green"])
-    async with asyncio.timeout(30):
-        while not await _connected(on_blue, replicated):
-            await asyncio.sleep(0.1)
+    await wait_linked(on_blue, [replicated], "green")
     write(writers[0], replicated, MESSAGES[:3], batch=1)
     for engine in (EngineChoice.CLIENT, EngineChoice.ENTRY):
         request = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=engine)

@@ -19,6 +19,7 @@ import pulsar
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.contract.replication import FOREVER, make_replicated
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -35,7 +36,6 @@ from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification
 
-FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 Writers = tuple[pulsar.Client, pulsar.Client]
 CHUNKED = 6_000_000
@@ -67,25 +67,9 @@ def writers(blue: ClusterConnection, green: ClusterConnection) -> Iterator[Write
 
 
 @pytest.fixture
-async def replicated(
-    on_blue: AdminClient,
-    on_green: AdminClient,
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    namespace: NamespaceName,
-) -> TopicName:
+async def replicated(on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName) -> TopicName:
     """An empty topic whose namespace replicates from blue to green."""
-    topic = TopicName(namespace, "events")
-    for admin, other, there in ((on_blue, "green", green), (on_green, "blue", blue)):
-        if other not in await admin.clusters():
-            await admin.put_cluster(other, {"serviceUrl": there.admin_url, "brokerServiceUrl": there.service_url})
-        await admin.post(f"/tenants/{namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
-        await admin.create_topic(topic)
-    await on_blue.post(f"/namespaces/{namespace.path}/replication", ["blue", "green"])
-    async with asyncio.timeout(30):
-        while not ((await on_blue.stats(topic))["replication"].get("green") or {}).get("connected"):
-            await asyncio.sleep(0.1)
-    return topic
+    return await make_replicated(on_blue, on_green, TopicName(namespace, "events"))
 
 
 def send(client: pulsar.Client, topic: TopicName, payloads: Sequence[bytes], **options: object) -> None:

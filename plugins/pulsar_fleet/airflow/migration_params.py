@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params import connection_param
+from pulsar_fleet.airflow.params import approval_params, connection_param
 
 TEXTS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
@@ -67,17 +67,7 @@ PARAMS = {
         title="Waivers",
         description='Blockers that somebody takes on: {"id": …, "resource": …, "who": …, "why": …}.',
     ),
-    "auto_approve": Param(
-        False, type="boolean", title="Approve automatically", description="Ask nobody before a wave."
-    ),
-    "approval_hours": Param(
-        24,
-        type="integer",
-        minimum=1,
-        maximum=720,
-        title="Time to approve, hours",
-        description="After that long without an answer the wave is rejected.",
-    ),
+    **approval_params("a wave"),
     "quiet_seconds": Param(
         1.0,
         type="number",

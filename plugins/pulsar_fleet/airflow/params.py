@@ -22,3 +22,20 @@ def namespaces_param(description: str) -> Param:
         title="Namespaces",
         description=description,
     )
+
+
+def approval_params(what: str) -> dict[str, Param]:
+    """Whether a person is asked before `what`, such as "a wave", and how long an answer may take."""
+    return {
+        "auto_approve": Param(
+            False, type="boolean", title="Approve automatically", description=f"Ask nobody before {what}."
+        ),
+        "approval_hours": Param(
+            24,
+            type="integer",
+            minimum=1,
+            maximum=720,
+            title="Time to approve, hours",
+            description="After that long without an answer it is rejected.",
+        ),
+    }

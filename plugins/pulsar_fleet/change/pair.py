@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from pulsar_fleet.change.findings import Finding, Severity
 from pulsar_fleet.cluster.call import Call
@@ -113,7 +114,8 @@ def dynamic_call(cluster: str, key: str, value: str) -> str:
     return call_text(cluster, Call("POST", f"/brokers/configuration/{key}/{value}"))
 
 
-def blocker(
+def _finding(
+    severity: Severity,
     id_: str,
     resource: str,
     evidence: str,
@@ -123,10 +125,9 @@ def blocker(
     call: str = "",
     values: tuple[Json, Json] = (None, None),
 ) -> Finding:
-    """A finding that stops the run."""
     return Finding(
         id=id_,
-        severity=Severity.BLOCKER,
+        severity=severity,
         resource=resource,
         evidence=evidence,
         consequence=consequence,
@@ -137,28 +138,11 @@ def blocker(
     )
 
 
-def warning(
-    id_: str,
-    resource: str,
-    evidence: str,
-    consequence: str,
-    remedy: str,
-    *,
-    call: str = "",
-    values: tuple[Json, Json] = (None, None),
-) -> Finding:
-    """A finding that a person should know."""
-    return Finding(
-        id=id_,
-        severity=Severity.WARNING,
-        resource=resource,
-        evidence=evidence,
-        consequence=consequence,
-        remedy=remedy,
-        call=call,
-        source=values[0],
-        target=values[1],
-    )
+blocker = partial(_finding, Severity.BLOCKER)
+"""A finding that stops the run."""
+
+warning = partial(_finding, Severity.WARNING)
+"""A finding that a person should know."""
 
 
 def _text(call: Call) -> str:
