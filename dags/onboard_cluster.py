@@ -72,7 +72,7 @@ PARAMS = {
         type="string",
         enum=["auto", "always", "never"],
         title="Compare in Spark",
-        description="auto takes Spark from 50,000 rows on: starting it takes half a minute.",
+        description="auto takes Spark from 2,000,000 rows on: fewer are compared here before Spark has started.",
     ),
     "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan, change nothing."),
 }

@@ -120,6 +120,9 @@ def _rarely(draw: st.DrawFn) -> bool:
 
 
 def _copy(draw: st.DrawFn, topic: Topic) -> Topic:
+    if _rarely(draw):
+        renamed = {"s": "t", "t": "s"}
+        topic = replace(topic, subscriptions={renamed[name]: held for name, held in topic.subscriptions.items()})
     return replace(topic, **{part: draw(values) for part, values in PARTS.items() if _rarely(draw)})
 
 

@@ -81,9 +81,12 @@ class Planner:
 
     def ordered(self) -> tuple[Change, ...]:
         """What belongs to the cluster, then namespace by namespace what it needs, each after what it depends on."""
-        shared = [change for change in self._changes if change.namespace is None]
-        names = sorted({str(change.namespace) for change in self._changes if change.namespace})
-        ordered = (*shared, *(change for name in names for change in self._of_namespace(name)))
+        shared: list[Change] = []
+        within: dict[str, list[Change]] = {}
+        for change in self._changes:
+            namespace = change.namespace
+            (shared if namespace is None else within.setdefault(str(namespace), [])).append(change)
+        ordered = (*shared, *(change for name in sorted(within) for change in self._of_namespace(name, within[name])))
         created = {change.name for change in ordered if change.action is Action.CREATE and not change.field}
         return tuple(self._marked(change, new=change.name in created) for change in ordered)
 
@@ -153,8 +156,7 @@ class Planner:
         rest = {section: entries for section, entries in found.source.items() if section != TOPIC_GRANTS}
         return replace(found, source={**rest, TOPIC_GRANTS: kept} if kept else rest)
 
-    def _of_namespace(self, name: str) -> Iterable[Change]:
-        mine = [change for change in self._changes if str(change.namespace) == name]
+    def _of_namespace(self, name: str, mine: list[Change]) -> Iterable[Change]:
         by_kind = {kind: [change for change in mine if change.resource is kind] for kind in Resource}
         policies = _in_setting_order(by_kind[Resource.POLICY])
         schemas = by_kind[Resource.SCHEMA]
