@@ -19,7 +19,7 @@ import pulsar
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.contract.replication import FOREVER, make_replicated
+from tests.contract.replication import FOREVER, make_alone, make_replicated
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -33,6 +33,7 @@ from pulsar_fleet.verification.differences import Kind
 from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.package import job_environment
 from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.shadows import ReadFrom
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification
 
@@ -344,6 +345,29 @@ async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
     by_message = await run(4, since, EngineChoice.CLIENT)
     assert (by_message.verdict, by_message.source_messages) == (Verdict.EQUAL, 60)
     assert by_message.notes == ("compared as a whole: no earlier run proved it equal with engine 'client'",)
+
+
+async def test_the_source_can_be_read_from_shadow_topics(
+    on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
+) -> None:
+    send(writers[0], replicated, numbered(80))
+    shadow = TopicName(NamespaceName(replicated.namespace.tenant, "shadows"), "events")
+    without = await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
+    assert (without.verdict, "it has no shadow topic on blue" in only_topic(without).reason) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
+    await make_alone(on_blue, shadow.namespace)
+    await on_blue.create_topic(shadow, {"PULSAR.SHADOW_SOURCE": str(replicated)})
+    await on_blue.put(f"/{replicated.path}/shadowTopics", [str(shadow)])
+    before = await delivered(on_blue, replicated)
+    async with asyncio.timeout(30):
+        while (
+            found := await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
+        ).verdict is not (Verdict.EQUAL):
+            assert "verify again" in only_topic(found).reason
+    assert (found.messages, f"read from its shadow topic {shadow}" in only_topic(found).notes) == (80, True)
+    assert (await delivered(on_blue, replicated), await delivered(on_blue, shadow)) == (before, 80)
 
 
 async def test_keyed_digests_depend_on_the_key_and_find_the_same(

@@ -73,6 +73,14 @@ PARAMS = {
         description="entry reads whole entries of replicated topics, client messages; auto takes what costs less. "
         "Windows and compacted topics are always read by client.",
     ),
+    "read_from": Param(
+        "serving",
+        type="string",
+        enum=["serving", "shadow"],
+        title="Read from",
+        description="serving reads the source's topics themselves; shadow reads a shadow topic of each, which spares "
+        "the brokers that applications use.",
+    ),
     "keyed_digests": Param(
         False,
         type="boolean",

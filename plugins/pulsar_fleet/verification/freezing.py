@@ -15,6 +15,7 @@ from pulsar_fleet.verification.bounding import Bounder, Scope, Unprovable
 from pulsar_fleet.verification.coverage import Coverage
 from pulsar_fleet.verification.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.shadows import ReadFrom, through_shadow
 
 TOPICS_AT_ONCE = 8
 FOREVER = -1
@@ -27,6 +28,7 @@ class Freezer:
 
     :param engine: who reads, or `auto` to measure it for each topic.
     :param keyed: hash messages with the key in the environment.
+    :param read_from: where the source's messages are read.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     :param earlier: for mode `incremental`: what was proven before, by namespace and names of the clusters.
     """
@@ -41,6 +43,7 @@ class Freezer:
         earlier: EarlierProofs | None = None,
         engine: EngineChoice = EngineChoice.AUTO,
         keyed: bool = False,
+        read_from: ReadFrom = ReadFrom.SERVING,
         catch_up_seconds: float = 30.0,
     ) -> None:
         self._source = source
@@ -50,6 +53,7 @@ class Freezer:
         self._earlier = earlier
         self._engine = engine
         self._keyed = keyed
+        self._read_from = read_from
         self._catch_up_seconds = catch_up_seconds
         self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
@@ -117,7 +121,8 @@ class Freezer:
             try:
                 await self._refuse_open_transactions(topic)
                 pair = replace(await bounder.pair(scope, topic), keyed=self._keyed)
-                return await choose_engine(self._source, pair, self._engine, self._coverage.mode)
+                chosen = await choose_engine(self._source, pair, self._engine, self._coverage.mode)
+                return await through_shadow(self._source, chosen) if self._read_from is ReadFrom.SHADOW else chosen
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)
 

@@ -22,6 +22,7 @@ from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
 from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.rechecking import recheck
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
+from pulsar_fleet.verification.shadows import ReadFrom
 from pulsar_fleet.verification.tables import verdict_tables
 from pulsar_fleet.verification.text import namespace_summary
 from pulsar_fleet.verification.verdict import Verdict, Verification
@@ -42,6 +43,7 @@ async def freeze_bounds(
     examples: int = 20,
     engine: EngineChoice = EngineChoice.AUTO,
     keyed: bool = False,
+    read_from: ReadFrom = ReadFrom.SERVING,
     max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
     """Decide what is compared: the source's end now, and on the target what came from there.
@@ -51,6 +53,7 @@ async def freeze_bounds(
     :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
     :param engine: who reads, where the mode leaves a choice.
     :param keyed: hash messages with BLAKE2b and the key in the environment, which `Rejected` misses.
+    :param read_from: where the source's messages are read.
     """
     if keyed:
         digest_key()
@@ -59,7 +62,16 @@ async def freeze_bounds(
         if run is None:
             raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
-    freezer = Freezer(source, target, mapping=mapping, coverage=coverage, earlier=earlier, engine=engine, keyed=keyed)
+    freezer = Freezer(
+        source,
+        target,
+        mapping=mapping,
+        coverage=coverage,
+        earlier=earlier,
+        engine=engine,
+        keyed=keyed,
+        read_from=read_from,
+    )
     request = await freezer.freeze(namespaces)
     return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
 

@@ -44,6 +44,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.verification.coverage import coverage_of
     from pulsar_fleet.verification.engine_choice import EngineChoice
     from pulsar_fleet.verification.request import Mapping
+    from pulsar_fleet.verification.shadows import ReadFrom
 
     async def freeze() -> JsonObject:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
@@ -60,6 +61,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
                 examples=params["examples"],
                 engine=EngineChoice(params["engine"]),
                 keyed=params["keyed_digests"],
+                read_from=ReadFrom(params["read_from"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
         wanted, result = steps.hand_over(run, frozen)
