@@ -19,11 +19,12 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading import client
 from pulsar_fleet.reading.client import open_client
+from pulsar_fleet.reading.digest_rows import digest_row
 from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.passes import sum_up
 from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, cut
-from pulsar_fleet.reading.ranges_source import RangeGroup, RangesReader, digest_row
+from pulsar_fleet.reading.ranges_source import RangeGroup, RangesReader
 from pulsar_fleet.verification.engine_choice import messages_per_entry
 
 COUNT = 2400

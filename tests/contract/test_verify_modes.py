@@ -360,14 +360,16 @@ async def test_the_source_can_be_read_from_shadow_topics(
     await make_alone(on_blue, shadow.namespace)
     await on_blue.create_topic(shadow, {"PULSAR.SHADOW_SOURCE": str(replicated)})
     await on_blue.put(f"/{replicated.path}/shadowTopics", [str(shadow)])
-    before = await delivered(on_blue, replicated)
-    async with asyncio.timeout(30):
-        while (
-            found := await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
-        ).verdict is not (Verdict.EQUAL):
-            assert "verify again" in only_topic(found).reason
-    assert (found.messages, f"read from its shadow topic {shadow}" in only_topic(found).notes) == (80, True)
-    assert (await delivered(on_blue, replicated), await delivered(on_blue, shadow)) == (before, 80)
+    before, found = await delivered(on_blue, replicated), without
+    async with asyncio.timeout(60):
+        while found.verdict is not Verdict.EQUAL:
+            # A shadow may learn of an open ledger's last entry only with the next one.
+            send(writers[0], replicated, [b"next"])
+            found = await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
+            assert found.verdict is Verdict.EQUAL or "verify again" in only_topic(found).reason
+    assert f"read from its shadow topic {shadow}" in only_topic(found).notes
+    assert found.messages > 80
+    assert (await delivered(on_blue, replicated), await delivered(on_blue, shadow)) == (before, found.messages)
 
 
 async def test_keyed_digests_depend_on_the_key_and_find_the_same(
