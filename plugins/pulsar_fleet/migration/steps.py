@@ -177,8 +177,7 @@ async def switch_over(
 
     :param quiet_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
     """
-    proven = run.artefacts.find(run.id, REDIRECT)
-    redirect = Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
+    redirect = redirect_of(sides, run)
     if redirect.placeholders:
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     known = run.artefacts.find(run.id, SWITCHED)
@@ -246,6 +245,12 @@ async def _handed_over(blue: AdminClient, run: Run, before: Frozen) -> frozenset
         if isinstance(found, BaseException) or (found or {}).get("migrated")
     }
     return frozenset(by_ledger | flagged)
+
+
+def redirect_of(sides: Sides, run: Run) -> Redirect:
+    """Where the run sends blue's clients: the addresses that its gates proved, or those of the connection."""
+    proven = run.artefacts.find(run.id, REDIRECT)
+    return Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
 
 
 def _replicated(moves: Moves) -> list[Move]:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pulsar
 
@@ -23,6 +22,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
+from pulsar_fleet.reading.closing import Closing
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.message_ids import is_last, position_of
 from pulsar_fleet.reading.ranges import EngineName, Range, unread_entries
@@ -46,7 +46,7 @@ _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
 )
 
 
-class ClientEngine:
+class ClientEngine(Closing):
     """Reads ranges of one cluster; one connection for all its topics, opened at the first read.
 
     Not for several threads at once. Close it, or let the process end.
@@ -67,14 +67,6 @@ class ClientEngine:
         self._client: pulsar.Client | None = None
         self._sees_chunks = True
         self._opening = Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connection; a second call does nothing, a later read opens it again."""
