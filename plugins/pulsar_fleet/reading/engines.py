@@ -27,6 +27,10 @@ class Engines(Closing):
         self._client.close()
         self._entry.close()
 
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Make ready for the ranges that are read next, where their engine can."""
+        self._client.expect([each for each in ranges if each.engine is EngineName.CLIENT])
+
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """What lies within the range, as its engine gives it."""
         return self._entry.read(wanted) if wanted.engine is EngineName.ENTRY else self._client.read(wanted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Transient
@@ -59,6 +59,9 @@ class EntryEngine(Closing):
         brokers, self._brokers = self._brokers, None
         if brokers is not None:
             brokers.close()
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Nothing: the next range is read on the same connection."""
 
     def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
         """Every entry that lies within the range, in order and each once, in lists of up to 64 and about 1 MiB.

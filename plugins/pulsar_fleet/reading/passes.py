@@ -27,6 +27,10 @@ Kept = TypeVar("Kept")
 class Engine(Protocol):
     """A way to read what is stored."""
 
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """A hint that these ranges are read next, in this order; it may be given again."""
+        ...
+
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """All of the range in order, in lists: messages, or for a range of `EngineName.ENTRY` entries.
 
