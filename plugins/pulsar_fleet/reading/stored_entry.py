@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 import google_crc32c
+import numpy as np
 import xxhash
 
 from pulsar_fleet.reading.wire_frames import read_varint
@@ -68,26 +69,27 @@ def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
     try:
         body = _checked(content)
         end = 4 + _WORD(body, 0)[0]
-        publish_time, messages, canonical = _metadata(body, 4, end)
+        publish_time, messages, canonical = _metadata(bytes(body[:end]), 4, end)
     except (IndexError, struct.error) as error:
         raise Corrupt("its metadata cannot be read") from error
     if canonical is None:
         return StoredEntry(ledger, entry, publish_time, messages, len(body), b"")
     digester = xxhash.xxh3_128(canonical)
-    digester.update(memoryview(body)[end:])
+    digester.update(body[end:])
     return StoredEntry(ledger, entry, publish_time, messages, len(body), digester.digest())
 
 
-def _checked(content: memoryview) -> bytes:
+def _checked(content: memoryview) -> memoryview:
     """The entry from the size of its metadata on, without what the broker put in front of it."""
     magic = content[:2]
     if magic == _BROKER_METADATA:
         content = content[6 + _WORD(content, 2)[0] :]
         magic = content[:2]
     if magic != _CHECKSUM:
-        return bytes(content)
-    body = bytes(content[6:])  # the only copy: the checksum takes nothing but bytes
-    if google_crc32c.value(body) != _WORD(content, 2)[0]:
+        return content
+    body = content[6:]
+    # The checksum takes no view of a buffer that can change, but an array of one: a copy would cost as much as it.
+    if google_crc32c.value(np.frombuffer(body, np.uint8)) != _WORD(content, 2)[0]:
         raise Corrupt("its checksum is wrong")
     return body
 
