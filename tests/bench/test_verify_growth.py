@@ -25,9 +25,9 @@ from tests.contract.submitting import submit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.steps import freeze_bounds, hand_over
 from pulsar_fleet.verification.verdict import Verdict, Verification

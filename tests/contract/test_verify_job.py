@@ -17,8 +17,8 @@ from tests.contract.submitting import submit
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.differences import Difference, Kind
