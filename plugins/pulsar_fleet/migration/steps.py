@@ -15,16 +15,20 @@ from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration import gates
+from pulsar_fleet.migration.basis import require_fresh
 from pulsar_fleet.migration.clients import Roster
 from pulsar_fleet.migration.finish import finish
 from pulsar_fleet.migration.freeze import freeze, remember, thaw
 from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
+from pulsar_fleet.migration.placed import PlacedTopics, known_placed, remember_placed
 from pulsar_fleet.migration.redirect import redirect_to
 from pulsar_fleet.migration.remedies import record_moved
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
-from pulsar_fleet.migration.rosters import remember_roster
+from pulsar_fleet.migration.reserving import reserve
+from pulsar_fleet.migration.rosters import known_rosters, remember_roster, with_roster
+from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
 from pulsar_fleet.migration.switch import QUIET_SECONDS, switch
 from pulsar_fleet.migration.termination import open_partitions
@@ -107,11 +111,12 @@ async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
 async def start_replication(sides: Sides, moves: Moves) -> int:
     """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many."""
     replicated = _replicated(moves)
-    async with sides.open() as (blue, _green):
+    async with sides.open() as (blue, green):
         if replicated:
             await introduce(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
+            await asyncio.gather(*(reserve(blue, green, topic) for topic in move.partitions))
             await set_replication(blue, moves.blue, move.namespace, [moves.blue, moves.green])
             # A replicator starts when its topic is loaded.
             await survey_partitions(blue, move.partitions)
@@ -133,11 +138,20 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
 
 
 async def switch_over(
-    sides: Sides, run: Run, moves: Moves, before: Frozen, *, quiet_seconds: float = QUIET_SECONDS
+    sides: Sides,
+    run: Run,
+    moves: Moves,
+    before: Frozen,
+    *,
+    quiet_seconds: float = QUIET_SECONDS,
+    singles: Singles = Singles.CARRY,
+    proof_max_age_minutes: float | None = None,
 ) -> Reference:
     """Switch one namespace after the other; what is done already is only confirmed, by the cluster's own word.
 
     :param quiet_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
+    :param singles: what becomes of messages that were acknowledged one by one in what was replicated.
+    :param proof_max_age_minutes: refuse a namespace whose proof is older, or does not hold any more; None does not ask.
     """
     redirect = redirect_to(sides.green)
     if redirect.placeholders:
@@ -147,15 +161,30 @@ async def switch_over(
     async with sides.open() as (blue, green):
         for move in moves.moves:
             name = str(move.namespace)
-            if name in done and not await open_partitions(blue, move):
+            open_ = await open_partitions(blue, move)
+            if name in done and not open_:
                 continue
+            if proof_max_age_minutes is not None and len(open_) == len(move.partitions):
+                await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
 
             def counted(roster: Roster, name: str = name) -> None:
                 remember_roster(run, name, roster)
 
+            def noted(placed: PlacedTopics, name: str = name) -> None:
+                remember_placed(run, name, placed)
+
             result = await switch(
-                blue, green, move, redirect=redirect, before=before, counted=counted, quiet_seconds=quiet_seconds
+                blue,
+                green,
+                with_roster(move, known_rosters(run, moves)),
+                redirect=redirect,
+                before=before,
+                counted=counted,
+                noted=noted,
+                placed=known_placed(run, name),
+                quiet_seconds=quiet_seconds,
+                singles=singles,
             )
             if result.moved:
                 record_moved(run, moves.blue, name, result.moved)
@@ -167,21 +196,28 @@ async def switch_over(
     return known
 
 
-async def clean_up(sides: Sides, run: Run, moves: Moves, before: Frozen) -> int:
-    """End replication and remove carried subscriptions on blue; only after the verdict. Returns how many it removed."""
-    removed = 0
+async def clean_up(
+    sides: Sides, run: Run, moves: Moves, before: Frozen, *, remove_topics: bool = False
+) -> dict[str, JsonObject]:
+    """End replication and remove from blue what continues on green; only after the verdict. By namespace.
+
+    A namespace is finished when nothing of it lives on blue any more, else only cleaned; the ledger says what is left.
+
+    :param remove_topics: remove its closed topics too; see `finish`.
+    """
+    done: dict[str, JsonObject] = {}
     async with sides.open() as (blue, _green):
         for move in moves.moves:
-            removed += await finish(
-                blue,
-                move,
-                own=moves.blue,
-                replication=before.replication[str(move.namespace)],
-                ledger=run.ledger,
-                run=run.id,
+            name = str(move.namespace)
+            replication = before.replication[name]
+            cleaned = await finish(
+                blue, move, run, own=moves.blue, replication=replication, remove_topics=remove_topics
             )
-            run.ledger.enter_phase(run.id, str(move.namespace), Phase.FINISHED)
-    return removed
+            done[name] = {**cleaned.to_json(), "text": cleaned.left.text(moves.blue)}
+            log.info("%s", done[name]["text"])
+            phase = Phase.FINISHED if cleaned.left.nothing_lives else Phase.CLEANED
+            run.ledger.enter_phase(run.id, name, phase, done[name])
+    return done
 
 
 async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool) -> tuple[str, ...]:

@@ -95,12 +95,13 @@ def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 
 @task
-def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> int:
-    """End replication and remove from blue the subscriptions that continue on green."""
+def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+    """End replication and remove from blue what continues on green; say whether anything still lives there."""
     from pulsar_fleet.migration.steps import clean_up
 
-    run = current_run(get_current_context())
-    return asyncio.run(clean_up(_sides(params), run, _moves(checked["moves"]), _frozen(before)))
+    run, moves = current_run(get_current_context()), _moves(checked["moves"])
+    removing = bool(params["remove_topics_on_blue"])
+    return asyncio.run(clean_up(_sides(params), run, moves, _frozen(before), remove_topics=removing))
 
 
 @task(trigger_rule="all_done")
