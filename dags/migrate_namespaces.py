@@ -41,6 +41,22 @@ PARAMS = {
         title="Quiet before the switch, seconds",
         description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
     ),
+    "acknowledged_singly": Param(
+        "carry",
+        type="string",
+        enum=["carry", "redeliver"],
+        title="Messages acknowledged one by one",
+        description="With replicate_then_switch, behind a message that is not acknowledged: carry acknowledges them on "
+        "green too, redeliver lets them come again; the plan says how many.",
+    ),
+    "proof_max_age_minutes": Param(
+        240,
+        type="integer",
+        minimum=1,
+        maximum=10080,
+        title="Age of the proof, minutes",
+        description="The switch refuses when what it relies on was proven longer ago, or anything changed since.",
+    ),
     "drain_timeout_minutes": Param(
         60,
         type="integer",
@@ -55,6 +71,13 @@ PARAMS = {
         title="Let blue delete inactive topics again",
         description="Leave off while consumers that subscribe by pattern have not been restarted against green: "
         "they lose a topic on green when blue deletes it.",
+    ),
+    "remove_topics_on_blue": Param(
+        False,
+        type="boolean",
+        title="Remove topics on blue",
+        description="At the end, remove the closed topics on blue. Leave off until every application names green: "
+        "consumers by pattern lose a topic with it, and nobody comes to a partitioned one through blue any more.",
     ),
     "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every gate, change nothing."),
 }
@@ -80,12 +103,14 @@ def migrate_namespaces():
     before = migration.hold_blue_still(checked=checked)
     replicating = migration.start_replication(checked=checked)
     replicated = MigrationSensor(task_id="wait_replicated", awaited=Awaited.REPLICATED, moves=checked["moves"], **WAIT)
+    proven = migration.prove_copy(checked=checked)
     switched = migration.switch_over(checked=checked, before=before)
+    compared = migration.compare_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", awaited=Awaited.DRAINED, moves=checked["moves"], **WAIT)
     verified = migration.verify_equal(checked=checked)
     cleaned = migration.clean_up_blue(checked=checked, before=before)
 
-    prepared >> before >> replicating >> replicated >> switched >> drained >> verified >> cleaned
+    prepared >> before >> replicating >> replicated >> proven >> switched >> [compared, drained] >> verified >> cleaned
     cleaned >> migration.restore_blue() >> migration.write_report()
 
 

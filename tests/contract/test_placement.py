@@ -99,7 +99,7 @@ class Carried:
 
     async def replicate(self) -> None:
         await hold_still(self.sides, self.run, self.moves)
-        await start_replication(self.sides, self.moves)
+        await start_replication(self.sides, self.run, self.moves)
         while not (await replication_progress(self.sides, self.moves))[0]:
             await asyncio.sleep(0.2)
 

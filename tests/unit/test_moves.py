@@ -9,7 +9,7 @@ import pytest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
 from pulsar_fleet.migration.moves import Moves, plan_move
-from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
+from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible, still_reversible
 from pulsar_fleet.migration.replicate import lag_of
 
 ORDERS = NamespaceName("acme", "orders")
@@ -85,4 +85,5 @@ def test_an_inbound_link_is_not_taken_for_an_outgoing_one() -> None:
 @pytest.mark.parametrize("phase", list(Phase))
 def test_going_back_is_free_only_before_the_switch(phase: Phase) -> None:
     before = list(Phase).index(phase) < list(Phase).index(Phase.SWITCHED)
-    assert is_reversible(phase) is before
+    assert is_reversible(phase) is (before or phase is Phase.UNDONE)
+    assert ("only a second migration" in still_reversible(phase)) is not is_reversible(phase)

@@ -26,7 +26,7 @@ from pulsar_fleet.migration.placed import PlacedTopics, known_placed, remember_p
 from pulsar_fleet.migration.redirect import redirect_to
 from pulsar_fleet.migration.remedies import record_moved
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
-from pulsar_fleet.migration.reserving import reserve
+from pulsar_fleet.migration.reserving import remember_reserved, reserve
 from pulsar_fleet.migration.rosters import known_rosters, remember_roster, with_roster
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
@@ -108,15 +108,19 @@ async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
     return known
 
 
-async def start_replication(sides: Sides, moves: Moves) -> int:
-    """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many."""
+async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
+    """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many.
+
+    Green first gets the subscriptions without which it would remove what it is sent.
+    """
     replicated = _replicated(moves)
     async with sides.open() as (blue, green):
         if replicated:
             await introduce(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
-            await asyncio.gather(*(reserve(blue, green, topic) for topic in move.partitions))
+            names = await asyncio.gather(*(reserve(blue, green, topic) for topic in move.partitions))
+            remember_reserved(run, dict(zip(move.partitions, names, strict=True)))
             await set_replication(blue, moves.blue, move.namespace, [moves.blue, moves.green])
             # A replicator starts when its topic is loaded.
             await survey_partitions(blue, move.partitions)
