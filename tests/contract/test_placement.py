@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pulsar
+import pytest
 
+from pulsar_fleet.airflow.runbooks.proof import prove as prove_messages
+from pulsar_fleet.airflow.runbooks.proof import prove_placements
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
@@ -22,6 +26,7 @@ from pulsar_fleet.migration.placement import Placement
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.steps import (
     Sides,
+    clean_up,
     hold_still,
     release,
     replication_progress,
@@ -112,7 +117,14 @@ class Carried:
 
 
 async def make(
-    blue: ClusterConnection, green: ClusterConnection, name: NamespaceName, folder: Path, messages: int, topic: str
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    name: NamespaceName,
+    folder: Path,
+    messages: int,
+    topic: str,
+    *,
+    retention: dict[str, int] | None = FOREVER,
 ) -> Carried:
     """A topic with retained messages in batches, two ledgers, and its subscriptions."""
     where = TopicName(name, topic)
@@ -120,7 +132,7 @@ async def make(
         async with AdminClient(connection) as admin:
             own = await admin.cluster_name()
             await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
-            await admin.put_namespace(name, {"replication_clusters": [own], "retention_policies": FOREVER})
+            await admin.put_namespace(name, {"replication_clusters": [own], "retention_policies": retention})
             await admin.create_topic(where)
     entries = messages // BATCH
     placed = readers(entries)
@@ -243,17 +255,36 @@ async def test_every_subscription_continues_on_green_where_it_was(
 
 
 async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_as_stated(
-    blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    tmp_path: Path,
 ) -> None:
-    carried = await make(blue, green, new_namespace(), tmp_path, 900, "history")
+    carried = await make(blue, green, new_namespace(), tmp_path, 900, "history", retention=None)
     ((topic, (entries, placed)),) = carried.held.items()
     await carried.replicate()
+    await on_green.put(f"/{topic.path}/unload")  # green would remove a closed ledger that nobody has left to read
     (stated,) = [one for one in await carried.switch(Singles.REDELIVER) if one["subscription"] == "holes+é"]
     reader = placed["holes+é"]
     assert (stated["redelivered"], stated["carried"]) == (len(reader.alone), 0)
+    await prove_placements(carried.sides, carried.run, carried.moves)
     await release(carried.sides, carried.run, carried.before, delete_topics=True)
     got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
     assert got - messages_in(reader.unread(entries)) == messages_in(reader.alone)
+
+    with pytest.raises(Refused, match="nothing is removed"):
+        await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    left = (await on_blue.stats(topic))["subscriptions"].keys()
+    assert left == placed.keys() - {"end"}  # the broker itself removes one that has read everything
+    await prove_messages(carried.sides, carried.run, carried.moves)
+    cleaned = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    (found,) = cleaned.values()
+    assert (found["subscriptions"], found["topics"], found["left"]["topics"]) == (len(placed) - 1, 1, 0)
+    assert topic not in await on_blue.topics(topic.namespace)
+    again = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    assert [each["topics"] for each in again.values()] == [0]
 
 
 async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_twice_changes_nothing(

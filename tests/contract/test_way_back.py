@@ -12,7 +12,7 @@ from typing import Any
 import pulsar
 import pytest
 from tests.contract.cursors import Entry, Side
-from tests.contract.migrating import LATE, Migration, make, migration, overridden
+from tests.contract.migrating import LATE, Migration, make, migration, overridden, publish
 
 from pulsar_fleet.airflow.runbooks.proof import prove, prove_copy, prove_placements
 from pulsar_fleet.cluster.admin import AdminClient
@@ -34,9 +34,13 @@ from pulsar_fleet.migration.steps import (
     start_replication,
     switch_over,
 )
+from pulsar_fleet.migration.undoing import undo_before_switch
 from pulsar_fleet.migration.way_back import check_interlocks, reopen
+from pulsar_fleet.records.artefacts import Artefacts
+from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.sandbox.workload import Traffic, drain_subscription
+from pulsar_fleet.sandbox.workload.live import NumberedMessage
 
 NewNamespace = Callable[[], NamespaceName]
 ARCHIVE = "archive"
@@ -168,6 +172,47 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     assert policies == [False, True]
     phases = [one.phase for one in home.run.ledger.phases(home.run.id) if one.namespace == str(name)]
     assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
+
+
+async def test_a_stop_before_the_switch_takes_everything_back(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: NewNamespace,
+    tmp_path: Path,
+) -> None:
+    archive = TopicName(new_namespace(), ARCHIVE)
+    await on_blue.put(f"/tenants/{archive.namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    kept = {"replication_clusters": ["blue"], "retention_policies": FOREVER}
+    await on_blue.put_namespace(archive.namespace, kept)
+    await on_blue.create_topic(archive)
+    await leave_an_archive(blue, archive)
+    before = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
+    run = Run("stopped", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "kept")))
+    sides = Sides(blue, green, 5.0)
+    reference, _ = await check(sides, run, [archive.namespace], None)
+    way = Way(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
+    await prepare(sides, run, way.moves)
+    await hold_still(sides, run, way.moves)
+    await start_replication(sides, run, way.moves)
+    while not (await replication_progress(sides, way.moves))[0]:
+        await asyncio.sleep(0.2)
+    with pytest.raises(Refused, match="never-proven"):
+        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    await prove_copy(sides, run, way.moves)
+    publish(green, archive, [NumberedMessage("stranger", "key", number, 1) for number in range(KEPT)])
+    await on_blue.post(f"/namespaces/{archive.namespace.path}/messageTTL", 3600)
+    with pytest.raises(Refused, match=r"settings-changed[\s\S]*green-written-to"):
+        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    await on_blue.delete(f"/namespaces/{archive.namespace.path}/messageTTL")
+
+    undone = await undo_before_switch(sides, run, way.moves)
+    assert (undone.replication, undone.kept) == ((str(archive.namespace),), ())
+    assert await on_green.tenant(archive.namespace.tenant) is None
+    after = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
+    assert after == before
+    assert (await undo_before_switch(sides, run, way.moves)).removed == ()
 
 
 def incidents(way: Way) -> set[str]:

@@ -90,6 +90,11 @@ def test_a_subscription_must_continue_exactly_as_stated(found: Compared, words: 
     assert all(words in one for one in wrong)
 
 
+def test_one_that_blue_removed_must_have_read_everything() -> None:
+    assert misplaced([replace(PLACED, unread=0, redelivered=0)], {}, set()) == ((), ())
+    assert len(misplaced([PLACED], {}, set())[0]) == 1
+
+
 def test_one_that_is_consumed_already_is_named_and_not_judged() -> None:
     wrong, moved = misplaced([PLACED], {NAME: Compared(redelivered=0, skipped=9)}, {NAME})
     assert (wrong, len(moved)) == ((), 1)

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pulsar_fleet.change.findings import count_line
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
-from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 from pulsar_fleet.migration.freshness import Basis, Growth, stale
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.survey import topics_of
 from pulsar_fleet.reading.source_positions import Ledgers
 from pulsar_fleet.reading.unread import EntryNumbers
@@ -28,19 +29,13 @@ _THE_RUNS_OWN = frozenset({"migrated", "bundles"})
 
 
 async def take_basis(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
-    """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer."""
-    settings = [await _settings(admin, move.namespace) for admin in (blue, green)]
-    topics = await topics_of(blue, move.namespace)
-    ends = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
-    return Basis(
-        namespace=str(move.namespace),
-        at=time.time(),
-        verdict="",
-        blue=settings[0],
-        green=settings[1],
-        topics={str(topic): count for topic, count in topics.items()},
-        ends={str(topic): end for topic, end in zip(move.partitions, ends, strict=True)},
-    )
+    """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer.
+
+    A call for each partition of green, and of blue where it is copied; one for each topic.
+    """
+    ends = await asyncio.gather(*(_ends(blue, green, topic, move.strategy) for topic in move.partitions))
+    kept = {str(topic): end for topic, end in zip(move.partitions, ends, strict=True)}
+    return replace(await _without_ends(blue, green, move), ends=kept)
 
 
 def keep_basis(run: Run, move: Move, basis: Basis, verdict: str) -> None:
@@ -57,11 +52,25 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     known = run.artefacts.find(run.id, BASIS)
     document = (run.artefacts.read_json(known) if known else {}).get(str(move.namespace))
     basis = Basis.from_json(document) if document else None
-    now = await take_basis(blue, green, move)
-    growth = await _growth(blue, green, basis) if basis else ()
+    now = await _without_ends(blue, green, move)
+    growth = await _growth(blue, green, basis, move.strategy) if basis and not _takes_clients(run, move) else ()
     if found := stale(basis, now, growth, max_age_minutes=max_age_minutes):
         listed = "\n".join(finding.text() for finding in found)
         raise Refused(f"{count_line(found)}. {move.namespace} was not switched; nothing was flagged.\n{listed}")
+
+
+async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
+    settings = [await _settings(admin, move.namespace) for admin in (blue, green)]
+    topics = await topics_of(blue, move.namespace)
+    return Basis(
+        namespace=str(move.namespace),
+        at=time.time(),
+        verdict="",
+        blue=settings[0],
+        green=settings[1],
+        topics={str(topic): count for topic, count in topics.items()},
+        ends={},
+    )
 
 
 async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, str]:
@@ -73,23 +82,34 @@ async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, s
     return found
 
 
+def _takes_clients(run: Run, move: Move) -> bool:
+    """On the way back, applications that start anew stay where all will be; it is no copy that they could spoil."""
+    opened = any(
+        one.phase == Phase.REOPENED and one.namespace == str(move.namespace) for one in run.ledger.phases(run.id)
+    )
+    return opened and move.strategy is Strategy.REDIRECT
+
+
 def _fingerprint(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, str]:
-    stats = await asyncio.gather(blue.internal_stats(topic), green.internal_stats(topic))
-    return str(stats[0]["lastConfirmedEntry"]), str(stats[1]["lastConfirmedEntry"])
+async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName, strategy: Strategy) -> tuple[str, str]:
+    # What is not copied may grow on blue as it likes; on green nothing may come at all.
+    here = str((await blue.internal_stats(topic))["lastConfirmedEntry"]) if strategy is Strategy.REPLICATE else ""
+    return here, str((await green.internal_stats(topic))["lastConfirmedEntry"])
 
 
-async def _growth(blue: AdminClient, green: AdminClient, basis: Basis) -> tuple[Growth, ...]:
+async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, strategy: Strategy) -> tuple[Growth, ...]:
     async def one(name: str, ends: tuple[str, str]) -> Growth:
         topic = TopicName.parse(name)
-        on_green = _since(Ledgers.of(await green.internal_stats(topic)), ends[1])
-        return Growth(name, _since(Ledgers.of(await blue.internal_stats(topic)), ends[0]), on_green)
+        on_green = _since(await green.internal_stats(topic), ends[1])
+        on_blue = _since(await blue.internal_stats(topic), ends[0]) if strategy is Strategy.REPLICATE else 0
+        return Growth(name, on_blue, on_green)
 
     return tuple(await asyncio.gather(*(one(name, ends) for name, ends in basis.ends.items())))
 
 
-def _since(ledgers: Ledgers, end: str) -> int:
+def _since(internal_stats: JsonObject, end: str) -> int:
+    ledgers = Ledgers.of(internal_stats)
     return len(ledgers) - EntryNumbers(ledgers).behind(Position.parse(end))

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from pulsar_fleet.change.apply import apply_plan
 from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.change.outcome import Outcome
 from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.change.undo import plan_undo
 from pulsar_fleet.cluster.admin import AdminClient
@@ -138,11 +139,14 @@ async def _take_back(
         planned = plan_undo(run.ledger, run.id)
     except Missing:
         return (), ()
+    gone = [name for name in namespaces if await green.namespace(name) is None]
+    planned = replace(planned, changes=tuple(one for one in planned.changes if one.namespace not in gone))
     created = {TopicName.parse(one.name) for one in planned.changes if _deletes(one) and one.resource is Resource.TOPIC}
-    plan, kept = unused_only(planned, await _used(green, namespaces, created))
+    used = await _used(green, [name for name in namespaces if name not in gone], created)
+    plan, kept = unused_only(planned, used)
     allowed = {one.id for one in plan.changes}
     applied = await apply_plan(plan, green, run.ledger, f"{run.id}/stop", seal=open_seal(), allow=allowed)
-    removed = [one.change.label for one in applied.results if one.outcome.in_place]
+    removed = [one.change.label for one in applied.results if one.outcome is Outcome.APPLIED]
     left = [f"{one.change.label}: {one.detail}" for one in applied.not_in_place()]
     return tuple(removed), (*kept, *left)
 
@@ -151,8 +155,6 @@ async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Co
     """Topics on green that have a client, or that were there before."""
     found: set[TopicName] = set()
     for name in namespaces:
-        if await green.namespace(name) is None:
-            continue
         for topic, count in (await topics_of(green, name)).items():
             documents = await asyncio.gather(*(green.stats(each, precise=False) for each in topic.partitions(count)))
             if topic not in created or any(clients_of(topic, stats) for stats in documents):

@@ -9,7 +9,7 @@ from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.moves import Moves
-from pulsar_fleet.migration.phases import Phase, is_reversible
+from pulsar_fleet.migration.phases import Phase, is_reversible, still_reversible
 from pulsar_fleet.migration.steps import FINDINGS, MOVES, SWITCHED
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
 from pulsar_fleet.records.run import Run
@@ -27,6 +27,7 @@ def migration_report(run: Run, failed: Sequence[str]) -> str:
         _watched(_document(run, STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
+        _reversible(phases),
         _left(moves, phases),
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
     ]
@@ -44,7 +45,7 @@ def _headline(
         held = [name for name, phase in reached.items() if not is_reversible(phase)]
         state = f"Already handed over: {', '.join(held)}." if held else "No namespace was handed over; nothing is lost."
         return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
-    finished = {entry.namespace for entry in phases if entry.phase == Phase.FINISHED}
+    finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
         return "## Dry run: every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
@@ -74,8 +75,9 @@ def _switches(switched: JsonObject) -> str:
     for name, result in switched.items():
         lines.append(f"`{name}`: writers were held to 1 message/s for {result['throttled_seconds']:.1f} s.")
         lines += [
-            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']} unread entries "
-            f"continue on green, {placed['redelivered']} of them acknowledged before and delivered again."
+            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']:,} unread entries "
+            f"continue on green; of those acknowledged singly {placed['carried']:,} were carried over, "
+            f"{placed['redelivered']:,} come again."
             for placed in result["placed"]
         ]
         window = result["window"]
@@ -123,6 +125,18 @@ def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:
 
 def _findings(documents: Sequence[JsonObject]) -> str:
     return findings_markdown([Finding.from_json(document) for document in documents])
+
+
+def _reversible(phases: Sequence[RecordedPhase]) -> str:
+    """Each namespace with what can still be taken back, and with what is left on the cluster that it has left."""
+    newest = {entry.namespace: entry for entry in phases}
+    lines = [f"* `{name}`: {still_reversible(Phase(entry.phase))}." for name, entry in newest.items()]
+    lines += [
+        f"* `{entry.namespace}`: {entry.detail['text']}"
+        for entry in newest.values()
+        if isinstance(entry.detail, dict) and "text" in entry.detail
+    ]
+    return "\n".join(["**Still reversible.**", "", *lines]) if lines else ""
 
 
 def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
