@@ -24,7 +24,7 @@ from pulsar_fleet.sandbox.workload import drain_subscription
 NewNamespace = Callable[[], NamespaceName]
 # More points by environment; each number is another moment.
 FIRST = int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_FIRST", "0"))
-POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_POINTS", "3")))
+POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_POINTS", "2")))
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,11 @@ async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_n
     await moving.hold_still()
     async with CutAfter(blue.admin_url, "/migration") as cut:
         with pytest.raises(Transient):
-            await moving.through(blue=cut.url).switch()
+            await moving.through(blue=cut.url).impatient().switch()
         left = await overridden(on_blue, moving.namespace)
         assert left["namespace publishRate"] == quiet_rate(RATE)
         with pytest.raises(Transient, match="could not be put back"):
-            await moving.through(blue=cut.url).release()
+            await moving.through(blue=cut.url).impatient().release()
     assert f"publish rate of {moving.topic(EVENTS)}" in await moving.release()
     await moving.switch()
     healed = await overridden(on_blue, moving.namespace)
@@ -104,7 +104,7 @@ async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
     clusters["green"].kill()
     try:
         with pytest.raises(Transient, match="green"):
-            await moving.switch()
+            await moving.impatient().switch()
     finally:
         await asyncio.to_thread(clusters["green"].restart)
     assert await overridden(on_blue, moving.namespace) == before

@@ -97,15 +97,23 @@ async def _try_each(group: Restoring, restored: list[str], failures: list[FleetE
 
 async def _settings(blue: AdminClient, before: Frozen, *, keep: frozenset[str]) -> Restoring:
     wanted = {key: value for key, value in before.dynamic.items() if key not in keep}
+    try:
+        overrides = await blue.dynamic_overrides()
+    except FleetError as error:
+        yield _fail(error)
+        return
     for key, value in wanted.items():
-        yield _restore_setting(blue, key, value)
+        if overrides.get(key) != value:
+            yield _restore_setting(blue, key, value)
     for broker, effective in before.effective.items():
         yield _confirm_restored(blue, broker, {key: effective[key] for key in wanted if key in effective})
 
 
+async def _fail(error: FleetError) -> tuple[str, ...]:
+    raise error
+
+
 async def _restore_setting(blue: AdminClient, key: str, value: str | None) -> tuple[str, ...]:
-    if (await blue.dynamic_overrides()).get(key) == value:
-        return ()
     await (blue.unset_dynamic(key) if value is None else blue.set_dynamic(key, value))
     return (key,)
 

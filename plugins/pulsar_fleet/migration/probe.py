@@ -33,7 +33,7 @@ def _is_closed(blue: ClusterConnection, topic: TopicName) -> bool:
     )
     try:
         client.create_producer(str(topic)).close()
-    except (pulsar.Timeout, pulsar.ServiceUnitNotReady, pulsar.ProducerBlockedQuotaExceededError):
+    except (pulsar.Timeout, pulsar.ServiceUnitNotReady):
         return True
     except pulsar.PulsarException:
         # Refused for another reason, such as its schema: somebody answered, so the topic is not fenced.
