@@ -6,18 +6,19 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
+from tests.contract.test_migration_faults import CutAfter
 
 from pulsar_fleet.airflow.runbooks.proof import prove as prove_messages
 from pulsar_fleet.airflow.runbooks.proof import prove_placements
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import Refused, Transient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
@@ -243,6 +244,10 @@ async def test_every_subscription_continues_on_green_where_it_was(
     await on_green.create_subscription(topic, "ledger end")  # as onboarding leaves it: at the earliest message
     await carried.replicate()
     await on_green.create_subscription(topic, "end", "latest")
+    async with CutAfter(green.admin_url, "/resetcursor") as cut:  # a try that dies with a subscription half placed
+        dying = replace(carried, sides=Sides(blue, replace(green, admin_url=cut.url), 1.0))
+        with pytest.raises(Transient):
+            await dying.switch(Singles.CARRY)
     stated = {one["subscription"]: one for one in await carried.switch(Singles.CARRY)}
     assert {name: (one["unread"], one["carried"], one["redelivered"]) for name, one in stated.items()} == {
         name: (len(one.unread(entries)), 0 if one.reset else len(one.alone), 0) for name, one in placed.items()

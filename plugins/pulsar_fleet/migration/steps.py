@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.change.findings import Finding, blockers, count_line
 from pulsar_fleet.cluster.admin import AdminClient
@@ -16,21 +16,20 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration import gates
 from pulsar_fleet.migration.basis import require_fresh
-from pulsar_fleet.migration.clients import Roster
 from pulsar_fleet.migration.finish import finish
 from pulsar_fleet.migration.freeze import freeze, remember, thaw
 from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
+from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
-from pulsar_fleet.migration.placed import PlacedTopics, known_placed, remember_placed
-from pulsar_fleet.migration.redirect import redirect_to
+from pulsar_fleet.migration.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.remedies import record_moved
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
 from pulsar_fleet.migration.reserving import remember_reserved, reserve
-from pulsar_fleet.migration.rosters import known_rosters, remember_roster, with_roster
+from pulsar_fleet.migration.rosters import known_rosters, with_roster
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.survey import require_reachable, survey_cluster, survey_namespace, survey_partitions
-from pulsar_fleet.migration.switch import QUIET_SECONDS, switch
+from pulsar_fleet.migration.switch import QUIET_SECONDS, Switched, switch
 from pulsar_fleet.migration.termination import open_partitions
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
@@ -157,9 +156,7 @@ async def switch_over(
     :param singles: what becomes of messages that were acknowledged one by one in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or does not hold any more; None does not ask.
     """
-    redirect = redirect_to(sides.green)
-    if redirect.placeholders:
-        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
+    redirect = _redirect(sides)
     known = run.artefacts.find(run.id, SWITCHED)
     done: dict[str, JsonObject] = run.artefacts.read_json(known) if known else {}
     async with sides.open() as (blue, green):
@@ -168,36 +165,36 @@ async def switch_over(
             open_ = await open_partitions(blue, move)
             if name in done and not open_:
                 continue
-            if proof_max_age_minutes is not None and len(open_) == len(move.partitions):
+            if proof_max_age_minutes and len(open_) == len(move.partitions):
                 await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-
-            def counted(roster: Roster, name: str = name) -> None:
-                remember_roster(run, name, roster)
-
-            def noted(placed: PlacedTopics, name: str = name) -> None:
-                remember_placed(run, name, placed)
-
             result = await switch(
                 blue,
                 green,
-                with_roster(move, known_rosters(run, moves)),
+                with_roster(move, known_rosters(run, replace(moves, moves=(move,)))),
                 redirect=redirect,
                 before=before,
-                counted=counted,
-                noted=noted,
-                placed=known_placed(run, name),
+                notes=Notes(run, name),
                 quiet_seconds=quiet_seconds,
                 singles=singles,
             )
-            if result.moved:
-                record_moved(run, moves.blue, name, result.moved)
             done[name] = result.to_json()
-            known = run.artefacts.write_json(run.id, SWITCHED, done)
-            run.ledger.enter_phase(run.id, name, Phase.SWITCHED, result.to_json())
-    if known is None:
-        raise Refused("No namespace was selected; nothing was switched.")
-    return known
+            _keep(run, moves, done, result)
+    return run.artefacts.write_json(run.id, SWITCHED, done)
+
+
+def _keep(run: Run, moves: Moves, done: dict[str, JsonObject], result: Switched) -> None:
+    if result.moved:
+        record_moved(run, moves.blue, result.namespace, result.moved)
+    run.artefacts.write_json(run.id, SWITCHED, done)
+    run.ledger.enter_phase(run.id, result.namespace, Phase.SWITCHED, result.to_json())
+
+
+def _redirect(sides: Sides) -> Redirect:
+    redirect = redirect_to(sides.green)
+    if redirect.placeholders:
+        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
+    return redirect
 
 
 async def clean_up(
