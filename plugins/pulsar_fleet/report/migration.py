@@ -49,7 +49,9 @@ def _headline(
     if moves is None or not finished:
         return "## Dry run: every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
-    messages = sum(verdict.messages for verdict in verdicts)
+    # Proofs of copies and of subscriptions have scopes of their own, and count the same messages.
+    names = {str(move.namespace) for move in moves.moves}
+    messages = sum(verdict.messages for verdict in verdicts if verdict.scope in names)
     return (
         f"## Migrated {len(finished)} namespaces, {topics} topics, from {moves.blue} to {moves.green}\n\n"
         f"{sum(move.producers for move in moves.moves)} producers and "
