@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
@@ -82,11 +83,13 @@ async def prove_placements(sides: Sides, run: Run, moves: Moves) -> JsonObject:
 async def prove(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """At the end: compare what was replicated, message by message; where nothing was, everything was read on blue.
 
-    :raises Refused: the messages are not equal, or it cannot be told; the message names the first differences.
+    :raises Refused: the messages are not equal, or it cannot be told; the message names the first differences. Or a
+        namespace that was only redirected has not drained.
     """
+    drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
     for move in moves.moves:
         if move.strategy is Strategy.REDIRECT:
-            _record_drained(run, move)
+            _record_drained(run, move, drained)
     messages = 0
     copied = bool(_replicated(moves))
     if copied:
@@ -123,7 +126,11 @@ def _record_copy(run: Run, found: Verification) -> None:
         )
 
 
-def _record_drained(run: Run, move: Move) -> None:
+def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
+    if str(move.namespace) not in drained:
+        raise Refused(
+            f"{move.namespace} has not drained in this run: what is left on blue is nowhere else. Clear wait_drained."
+        )
     run.ledger.record_verdict(
         run.id,
         str(move.namespace),
