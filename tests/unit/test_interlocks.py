@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.unit.migrating import REDIRECT, view, with_facts, with_green, with_policies_of
@@ -13,12 +14,19 @@ from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration import gates
 from pulsar_fleet.migration.interlocks import Returning, Stale, check
+from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placed import Placed
 from pulsar_fleet.migration.placement_proof import Compared, misplaced
 from pulsar_fleet.migration.remains import Remains
+from pulsar_fleet.migration.steps import MOVES
 from pulsar_fleet.migration.surveyed import Expectations, View, without_remains
 from pulsar_fleet.migration.undoing import unused_only
+from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves
+from pulsar_fleet.migration.way_back import rivals
+from pulsar_fleet.records.artefacts import Artefacts
+from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.run import Run
 
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")
@@ -107,6 +115,23 @@ def test_who_is_back_already_stops_the_way_back_only_where_a_copy_would_be_spoil
     found = with_facts(back(strategy=strategy), green_clients={"Pulsar-Java-v4.2.4": 1})
     found = replace(found, survey=without_remains(found.survey))
     assert ("green-in-use" in gates_of(found)) is stops
+
+
+def test_a_run_that_has_not_ended_is_a_rival_for_all_that_its_selection_means(tmp_path: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    for run, scope in (("tenant", ["acme"]), ("other", ["acme/audit"]), ("own", ["acme/orders"]), ("ended", ["all"])):
+        ledger.start_run(run, "migrate_namespaces", {"namespaces": scope})
+    ledger.finish_run("ended", "success")
+    assert rivals(ledger, "own", ORDERS) == ("tenant",)
+
+
+def test_a_run_moves_its_wave_and_else_all_that_it_checked(tmp_path: Path) -> None:
+    run = Run("r", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "kept")))
+    assert known_moves(run) is None
+    for name, count in ((MOVES, 2), (WAVE_MOVES, 1)):
+        moves = tuple(Move(NamespaceName("acme", f"n{each}"), Strategy.REDIRECT, "", {}, {}) for each in range(count))
+        run.artefacts.write_json("r", name, Moves("blue", "green", moves).to_json())
+        assert len((known_moves(run) or Moves("", "", ())).moves) == count
 
 
 # Placements.
