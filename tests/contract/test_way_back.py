@@ -34,6 +34,7 @@ from pulsar_fleet.migration.steps import (
     start_replication,
     switch_over,
 )
+from pulsar_fleet.migration.surveyed import Expectations
 from pulsar_fleet.migration.undoing import undo_before_switch
 from pulsar_fleet.migration.way_back import check_interlocks, reopen
 from pulsar_fleet.records.artefacts import Artefacts
@@ -125,7 +126,7 @@ async def back(way: Way) -> Way:
     await reopen(way.sides, run, names)
     assert all(not each["removed"] for each in (await reopen(way.sides, run, names)).values())
     swapped = Sides(way.sides.green, way.sides.blue, way.sides.retry_seconds)
-    reference, _ = await check(swapped, run, names, None)
+    reference, _ = await check(swapped, run, names, None, expected=Expectations(returns=True))
     moves = Moves.from_json(run.artefacts.read_json(reference))
     await prepare(swapped, run, moves)
     return Way(swapped, run, moves)

@@ -59,6 +59,7 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
         redirecting=redirecting,
         namespaces=tuple(namespaces),
         flagged=flagged,
+        home=await _home(blue, on_green.redirect),
         answers=answers,
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
@@ -162,6 +163,18 @@ async def _non_persistent(blue: AdminClient, name: NamespaceName) -> dict[TopicN
     listed = await blue.get(f"/namespaces/{name.path}/topics", mode="NON_PERSISTENT")
     topics = (TopicName.parse(text) for text in listed)
     return {topic: 0 for topic in topics if topic.partition_index is None and not topic.is_system}
+
+
+async def _home(blue: AdminClient, stored_on_green: JsonObject | None) -> frozenset[str]:
+    """Addresses that lead to blue; those that cannot be read are missing, and then nothing leads there."""
+    if not (stored_on_green or {}).get("migratedClusterUrl"):
+        return frozenset()
+    try:
+        advertised = [{}, *(await advertised_addresses(blue)).values()]
+        redirects = [redirect_to(blue.connection, one).document for one in advertised]
+    except FleetError:
+        return frozenset()
+    return frozenset(str(url) for one in (*advertised, *redirects) for url in one.values())
 
 
 def _is_stored(found: JsonObject | None, wanted: JsonObject) -> bool:

@@ -115,6 +115,7 @@ class Survey:
     """Both clusters, the namespaces that move, and the way between.
 
     :param flagged: other namespaces on blue that are flagged as migrated already; None if that could not be read.
+    :param home: addresses that lead to blue; read only where green redirects to somewhere.
     :param answers: what green's brokers say about schemas that differ.
     :param calls: HTTP requests that reading it took, on both sides.
     """
@@ -124,6 +125,7 @@ class Survey:
     redirecting: Redirecting
     namespaces: tuple[NamespaceFacts, ...]
     flagged: tuple[str, ...] | None = ()
+    home: frozenset[str] = frozenset()
     answers: tuple[SchemaAnswer, ...] = ()
     calls: int = 0
     seconds: float = 0.0
