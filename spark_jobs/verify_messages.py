@@ -11,14 +11,13 @@ on where it ended: digests of finished ranges are kept beside the result until t
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.reading.checkpoints import Checkpoints
+from pulsar_fleet.verification.job import run_job
 from pulsar_fleet.verification.judge import judge
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.spark import InSpark, open_session
@@ -26,20 +25,6 @@ from pulsar_fleet.verification.text import verification_text
 from pulsar_fleet.verification.verdict import Verdict
 
 log = logging.getLogger("verify_messages")
-
-
-def main(arguments: list[str]) -> None:
-    """Run the job; a failure of its own ends it with status 1."""
-    parser = argparse.ArgumentParser(description="Compare the messages of two Pulsar clusters.")
-    parser.add_argument("--request", required=True, help="URI of the request document")
-    parser.add_argument("--result", required=True, help="URI under which the result is written")
-    given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        compare(given.request, given.result)
-    except (FleetError, OSError) as error:
-        raise SystemExit(f"The comparison was not carried out: {error}") from error
 
 
 def compare(request_uri: str, result_uri: str) -> None:
@@ -66,4 +51,4 @@ def _sizes(request: VerifyRequest) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_job(sys.argv[1:], "messages", compare)

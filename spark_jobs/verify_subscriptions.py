@@ -11,33 +11,18 @@ comparison could not be carried out, and then there is no result.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.verification.job import run_job
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.spark import open_session
 from pulsar_fleet.verification.subscription_text import subscription_text
 from pulsar_fleet.verification.subscriptions_in_spark import compare_in_spark
 
 log = logging.getLogger("verify_subscriptions")
-
-
-def main(arguments: list[str]) -> None:
-    """Run the job; a failure of its own ends it with status 1."""
-    parser = argparse.ArgumentParser(description="Compare the subscriptions of two Pulsar clusters.")
-    parser.add_argument("--request", required=True, help="URI of the request document")
-    parser.add_argument("--result", required=True, help="URI under which the result is written")
-    given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        compare(given.request, given.result)
-    except (FleetError, OSError) as error:
-        raise SystemExit(f"The comparison was not carried out: {error}") from error
 
 
 def compare(request_uri: str, result_uri: str) -> None:
@@ -57,4 +42,4 @@ def compare(request_uri: str, result_uri: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_job(sys.argv[1:], "subscriptions", compare)

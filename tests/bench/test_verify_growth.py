@@ -11,24 +11,33 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pulsar
 import pytest
 from tests.contract.replication import know_each_other, make_alone, replicate, wait_linked
 from tests.contract.republishing import RawStore
+from tests.contract.submitting import submit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.client import open_client
+from pulsar_fleet.records.run import Run
+from pulsar_fleet.verification.steps import freeze_bounds, hand_over
+from pulsar_fleet.verification.verdict import Verdict, Verification
 
 MESSAGES = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_MESSAGES", "100000,1000000").split(",")]
 TOPICS = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10,100,1000").split(",")]
 BATCH = 100
 IN_A_SMALL_TOPIC = 20
+SPARK_TOPICS = (10, 1000)
+JOB = Path(__file__).parents[2] / "spark_jobs" / "verify_messages.py"
 
 
 @pytest.mark.parametrize("messages", MESSAGES)
@@ -98,6 +107,35 @@ async def test_topics(blue: ClusterConnection, green: ClusterConnection, topics:
     print(
         f"\n{topics:,} topics of {IN_A_SMALL_TOPIC} messages: a topic and side takes {each['freeze']:.2f} ms to freeze "
         f"and {each['read']:.2f} ms to read ({each['read_cpu']:.2f} ms CPU); {found['megabytes']} MB at most"
+    )
+
+
+async def test_topics_in_spark(blue: ClusterConnection, green: ClusterConnection, records: Path) -> None:
+    """Two tasks at a time; what Spark's start takes is told by a job on few topics."""
+    seconds = {}
+    for topics in SPARK_TOPICS:
+        namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
+        async with AdminClient(blue) as here, AdminClient(green) as there:
+            for admin in (here, there):
+                await make_alone(admin, namespace)
+                await asyncio.to_thread(_fill_small, admin.connection, namespace, topics)
+            began = time.monotonic()
+            request = await freeze_bounds(here, there, [namespace])
+            frozen = time.monotonic() - began
+            # Several tasks a side, as for larger topics.
+            handed = hand_over(Run.open(f"bench/{topics}"), replace(request, entries_per_range=max(1, topics // 8)))
+        began = time.monotonic()
+        job = await asyncio.to_thread(
+            submit, JOB, ["--request", handed[0], "--result", handed[1]], blue, green, records
+        )
+        seconds[topics] = time.monotonic() - began
+        assert job.returncode == 0, job.stdout[-2000:]
+        assert Verification.from_bytes(Path(handed[1]).read_bytes()).verdict is Verdict.EQUAL
+    few, many = SPARK_TOPICS
+    each = (seconds[many] - seconds[few]) / (2 * (many - few)) * 1000
+    print(
+        f"\nin Spark, two tasks at a time: {many:,} topics in {seconds[many]:.1f} s, {few} in {seconds[few]:.1f} s: "
+        f"a topic and side takes {each:.2f} ms to read; {frozen / (2 * many) * 1000:.2f} ms to freeze"
     )
 
 

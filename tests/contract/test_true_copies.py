@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pulsar.schema import JsonSchema, Record, String
 from tests.contract.replication import know_each_other, make_alone, replicate, wait_linked
+from tests.contract.test_verify_subscriptions import write_until_marked
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -89,16 +90,7 @@ def with_schema(client: Client, topic: str) -> None:
 
 
 def marked(client: Client, topic: str) -> None:
-    """Until snapshots of a replicated subscription lie between the messages."""
-    producer = client.create_producer(topic, batching_enabled=False)
-    consumer = client.subscribe(topic, "live", replicate_subscription_state_enabled=True)
-    written = entries = 0
-    while entries - written < 3:
-        entries = producer.send(b"%d" % written).entry_id()
-        consumer.acknowledge(consumer.receive(10_000))
-        written += 1
-        time.sleep(0.02)
-    consumer.close()
+    write_until_marked(client, TopicName.parse(topic))
 
 
 def encrypted(client: Client, topic: str) -> None:

@@ -15,10 +15,9 @@ from pulsar_fleet.migration.incident import Incident
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase
 from pulsar_fleet.migration.rationing import is_exhausted, may_treat
-from pulsar_fleet.migration.redirect import redirect_to
 from pulsar_fleet.migration.remedies import Ward, treat, treated
 from pulsar_fleet.migration.rosters import known_rosters, with_roster
-from pulsar_fleet.migration.steps import BEFORE, Sides
+from pulsar_fleet.migration.steps import BEFORE, Sides, redirect_of
 from pulsar_fleet.migration.watch import Look, Watch
 from pulsar_fleet.migration.watch_state import WatchState
 from pulsar_fleet.records.run import Run
@@ -100,7 +99,7 @@ async def _watching(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> A
                 green=green,
                 moves=[with_roster(move, rosters) for move in moves.moves],
                 rosters=rosters,
-                redirect=redirect_to(sides.green),
+                redirect=redirect_of(sides, run),
                 state=state,
                 probing=probing,
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
@@ -65,14 +64,6 @@ async def lift(blue: AdminClient, namespace: NamespaceName, before: Frozen) -> t
         if result:
             restored.append(f"publish rate of {topic}")
     return tuple(restored)
-
-
-async def set_all(
-    admin: AdminClient, values: Mapping[NamespaceName | TopicName, JsonObject | None], policy: str
-) -> None:
-    """Override one policy of several owners, one after the other."""
-    for owner, value in values.items():
-        await override(admin, owner, policy, value)
 
 
 def _path(owner: NamespaceName | TopicName, policy: str) -> str:

@@ -65,7 +65,7 @@ async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None
 
 async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
     """Whether blue's clients are sent exactly there."""
-    return _matches(await stored_redirect(blue, cluster), redirect)
+    return names_addresses(await stored_redirect(blue, cluster), redirect.document)
 
 
 async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
@@ -102,6 +102,10 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
         raise Refused(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
 
 
-def _matches(stored: JsonObject | None, redirect: Redirect) -> bool:
+def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
+    """Whether what a cluster redirects to are these addresses.
+
+    :param stored: as `stored_redirect` returns it.
+    """
     address = (stored or {}).get("migratedClusterUrl") or {}
-    return all(address.get(key) == value for key, value in redirect.document.items())
+    return all(address.get(key) == value for key, value in document.items())

@@ -195,7 +195,9 @@ async def switch_over(
     :param singles: what becomes of messages that were acknowledged one by one in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or does not hold any more; None does not ask.
     """
-    redirect = _redirect(sides, run)
+    redirect = redirect_of(sides, run)
+    if redirect.placeholders:
+        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     known = run.artefacts.find(run.id, SWITCHED)
     done: dict[str, JsonObject] = run.artefacts.read_json(known) if known else {}
     async with sides.open() as (blue, green):
@@ -227,14 +229,6 @@ def _keep(run: Run, moves: Moves, done: dict[str, JsonObject], result: Switched)
         record_moved(run, moves.blue, result.namespace, result.moved)
     run.artefacts.write_json(run.id, SWITCHED, done)
     run.ledger.enter_phase(run.id, result.namespace, Phase.SWITCHED, result.to_json())
-
-
-def _redirect(sides: Sides, run: Run) -> Redirect:
-    proven = run.artefacts.find(run.id, REDIRECT)
-    redirect = Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
-    if redirect.placeholders:
-        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
-    return redirect
 
 
 async def clean_up(
@@ -284,6 +278,12 @@ async def _handed_over(blue: AdminClient, run: Run, before: Frozen) -> frozenset
         if isinstance(found, BaseException) or (found or {}).get("migrated")
     }
     return frozenset(by_ledger | flagged)
+
+
+def redirect_of(sides: Sides, run: Run) -> Redirect:
+    """Where the run sends blue's clients: the addresses that its gates proved, or those of the connection."""
+    proven = run.artefacts.find(run.id, REDIRECT)
+    return Redirect.from_json(run.artefacts.read_json(proven)) if proven else redirect_to(sides.green)
 
 
 def _replicated(moves: Moves) -> list[Move]:

@@ -24,8 +24,8 @@ from pulsar_fleet.cluster.snapshot import collect
 from pulsar_fleet.cluster.states import Area, Problem, Snapshot
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
 from pulsar_fleet.migration.reach import advertised_addresses, try_redirect
-from pulsar_fleet.migration.redirect import redirect_to, stored_redirect
-from pulsar_fleet.migration.surveyed import KINDS, ClusterFacts, Survey
+from pulsar_fleet.migration.redirect import names_addresses, redirect_to, stored_redirect
+from pulsar_fleet.migration.surveyed import ClusterFacts, Survey
 from pulsar_fleet.migration.topic_stats import read_partitions
 
 _FUNCTIONS = NamespaceName("public", "functions")
@@ -51,7 +51,7 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
         snapshot=on_green.snapshot, redirect=on_green.redirect, notes=(*on_green.notes, *attempts.take_notes())
     )
     flagged: tuple[str, ...] | None = ()
-    if not _is_stored(on_blue.redirect, redirecting.document):
+    if not names_addresses(on_blue.redirect, redirecting.document):
         flagged = await _flagged(blue, frozenset(names))
     return Survey(
         blue=on_blue,
@@ -175,11 +175,6 @@ async def _home(blue: AdminClient, stored_on_green: JsonObject | None) -> frozen
     except FleetError:
         return frozenset()
     return frozenset(str(url) for one in (*advertised, *redirects) for url in one.values())
-
-
-def _is_stored(found: JsonObject | None, wanted: JsonObject) -> bool:
-    stored = (found or {}).get("migratedClusterUrl") or {}
-    return all(stored.get(key) == wanted.get(key) for key in KINDS)
 
 
 async def _flagged(blue: AdminClient, moving: frozenset[NamespaceName]) -> tuple[str, ...] | None:

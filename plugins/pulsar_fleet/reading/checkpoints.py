@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # an executor may lack it: then it keeps nothing
 log = logging.getLogger(__name__)
 
 KEEP_EVERY_SECONDS = 1.0
+RANGES_AHEAD = 8
 Number = tuple[int, int]
 """Of a range on one side: its pair, its index."""
 
@@ -135,9 +136,13 @@ def sum_up_group(
     numbers = [(wanted.pair, wanted.index) for wanted in ranges]
     kept = checkpoints.load(side, numbers) if checkpoints else {}
     recorder = Recorder(checkpoints, side)
+    unread = [wanted for wanted, number in zip(ranges, numbers, strict=True) if number not in kept]
+    done = 0
     for wanted, number in zip(ranges, numbers, strict=True):
         rows: Sequence[DigestRow] | None = kept.get(number)
         if rows is None:
+            done += 1
+            engine.expect(unread[done : done + RANGES_AHEAD])
             rows = sum_up(engine, wanted, buckets)
             recorder.add(wanted, rows)
         yield from rows

@@ -9,12 +9,11 @@ to the other cluster without an error: who verifies must check afterwards that t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pulsar
 
@@ -23,9 +22,11 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
+from pulsar_fleet.reading.closing import Closing
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.message_ids import is_last, position_of
 from pulsar_fleet.reading.ranges import EngineName, Range, unread_entries
+from pulsar_fleet.reading.readers import Readers
 
 LOOK_EVERY = 64
 """Asking a message where it lies costs a tenth of reading it, so it is asked once for so many at most."""
@@ -46,7 +47,7 @@ _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
 )
 
 
-class ClientEngine:
+class ClientEngine(Closing):
     """Reads ranges of one cluster; one connection for all its topics, opened at the first read.
 
     Not for several threads at once. Close it, or let the process end.
@@ -67,21 +68,19 @@ class ClientEngine:
         self._client: pulsar.Client | None = None
         self._sees_chunks = True
         self._opening = Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._readers = Readers(self._open_reader)
 
     def close(self) -> None:
         """Close the connection; a second call does nothing, a later read opens it again."""
+        self._readers.close()
         client, self._client = self._client, None
         if client is not None:
             with suppress(pulsar.PulsarException):
                 client.close()
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Open the readers of the ranges that are read next, meanwhile."""
+        self._readers.expect(ranges)
 
     def read(self, wanted: Range) -> Iterator[list[Any]]:
         """Every message that lies within the range, in order, in lists of up to 64.
@@ -93,10 +92,10 @@ class ClientEngine:
             whose message began before the reading.
         """
         with self._speaking_plainly(wanted.topic), orphaned_chunks() as orphans:
-            client = self._connected()
+            self._connected()
             if wanted.lookback and not self._sees_chunks:
                 wanted = wanted.reaching_back()
-            reader = self._open_reader(client, wanted)
+            reader = self._readers.take(wanted)
             try:
                 for batch in self._batches(reader, wanted, orphans):
                     yield batch if wanted.start is None else _inside(wanted, batch)
@@ -106,13 +105,11 @@ class ClientEngine:
                 if wanted.final:
                     # Closing sends the acknowledgment at once; until then the broker must have seen the end.
                     time.sleep(SETTLE_SECONDS)
-                # A reader that was redirected after its last message cannot be closed in order.
-                with suppress(pulsar.PulsarException):
-                    reader.close()
+                self._readers.give_back(reader, now=wanted.final)
 
-    def _open_reader(self, client: pulsar.Client, wanted: Range) -> pulsar.Reader:
+    def _open_reader(self, wanted: Range) -> pulsar.Reader:
         begins = wanted.start or wanted.first
-        return client.create_reader(
+        return self._connected().create_reader(
             wanted.topic,
             pulsar.MessageId(-1, begins.ledger, begins.entry, -1),
             # What is asked for and lies behind the range was sent in vain, and a sample has many small ranges.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.reading.client import ClientEngine
+from pulsar_fleet.reading.closing import Closing
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.ranges import EngineName, Range
 
 
-class Engines:
+class Engines(Closing):
     """Reads ranges of one cluster; an engine connects when the first range names it.
 
     Not for several threads at once. Close it, or let the process end.
@@ -22,18 +22,14 @@ class Engines:
         self._client = ClientEngine(connection)
         self._entry = EntryEngine(connection)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close all connections; a second call does nothing, a later read opens them again."""
         self._client.close()
         self._entry.close()
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Make ready for the ranges that are read next, where their engine can."""
+        self._client.expect([each for each in ranges if each.engine is EngineName.CLIENT])
 
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """What lies within the range, as its engine gives it."""

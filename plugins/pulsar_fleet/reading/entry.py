@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator, Sequence
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Transient
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading.closing import Closing
 from pulsar_fleet.reading.ranges import Range
 from pulsar_fleet.reading.stored_entry import StoredEntry
 from pulsar_fleet.reading.wire_lookup import Brokers
@@ -30,7 +29,7 @@ TIMEOUT_SECONDS = 30.0
 _PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)
 
 
-class EntryEngine:
+class EntryEngine(Closing):
     """Reads ranges of one cluster over connections of its own, opened at the first read.
 
     Not for several threads at once. Close it, or let the process end.
@@ -55,19 +54,14 @@ class EntryEngine:
         self._timeout_seconds = timeout_seconds
         self._brokers: Brokers | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the connections; a second call does nothing, a later read opens them again."""
         brokers, self._brokers = self._brokers, None
         if brokers is not None:
             brokers.close()
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Nothing: the next range is read on the same connection."""
 
     def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
         """Every entry that lies within the range, in order and each once, in lists of up to 64 and about 1 MiB.

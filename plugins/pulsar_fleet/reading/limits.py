@@ -65,6 +65,9 @@ class Throttled:
         self._engine = engine
         self._throttle = throttle
 
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Nothing is read ahead: it would not be throttled."""
+
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """As the engine, but no faster than the throttle lets it."""
         size = _entry_bytes if wanted.engine is EngineName.ENTRY else _message_bytes
@@ -88,6 +91,10 @@ class Windowed:
         self._engine = engine
         self._begin = begin
         self._end = end
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """As the engine."""
+        self._engine.expect(ranges)
 
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """As the engine, without the messages outside of the window."""

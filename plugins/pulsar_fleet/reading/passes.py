@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import xxhash
@@ -25,6 +26,10 @@ Kept = TypeVar("Kept")
 
 class Engine(Protocol):
     """A way to read what is stored."""
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """A hint that these ranges are read next, in this order; it may be given again."""
+        ...
 
     def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
         """All of the range in order, in lists: messages, or for a range of `EngineName.ENTRY` entries.
@@ -77,31 +82,22 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
 
 
 def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
-    if wanted.engine is EngineName.ENTRY:
-        return _entry_sums(engine, wanted, buckets)
     digester = RangeDigester(buckets)
-    waiting: list[bytes] = []
-    for digests in _digests(engine, wanted):
-        waiting.extend(digests)
+    by_entry = wanted.engine is EngineName.ENTRY
+    add = partial(_add_entries, digester) if by_entry else digester.add
+    waiting: list[Any] = []
+    for found in engine.read(wanted) if by_entry else _digests(engine, wanted):
+        waiting.extend(found)
         if len(waiting) >= _SUM_EVERY:
-            digester.add(waiting)
+            add(waiting)
             waiting = []
     if waiting:
-        digester.add(waiting)
+        add(waiting)
     return digester.rows(wanted.pair, wanted.index)
 
 
-def _entry_sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
-    digester = RangeDigester(buckets)
-    waiting: list[StoredEntry] = []
-    for entries in engine.read(wanted):
-        waiting.extend(entries)
-        if len(waiting) >= _SUM_EVERY:
-            digester.add([entry.digest for entry in waiting], [entry.messages for entry in waiting])
-            waiting = []
-    if waiting:
-        digester.add([entry.digest for entry in waiting], [entry.messages for entry in waiting])
-    return digester.rows(wanted.pair, wanted.index)
+def _add_entries(digester: RangeDigester, entries: Sequence[StoredEntry]) -> None:
+    digester.add([entry.digest for entry in entries], [entry.messages for entry in entries])
 
 
 def _digests(engine: Engine, wanted: Range) -> Iterator[list[bytes]]:

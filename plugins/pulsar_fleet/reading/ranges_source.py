@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from pulsar_fleet.reading.digest_rows import DIGEST_COLUMNS, flat_row
 from pulsar_fleet.reading.environment import Side, connection_from_environment
 from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.spark_columns import spark_schema
 from pulsar_fleet.reading.worker_engines import worker_engines
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
@@ -37,7 +38,6 @@ ROW_COLUMNS = pa.schema(
     ]
 )
 _ROWS_PER_BATCH = 4096
-_SQL = {pa.int32(): "int", pa.int64(): "bigint", pa.string(): "string", pa.bool_(): "boolean"}
 
 
 class RangeGroup(InputPartition):
@@ -59,8 +59,7 @@ class RangesSource(DataSource):
 
     def schema(self) -> str:
         """Columns by the option `out`."""
-        columns = ROW_COLUMNS if self.options.get("out") == "rows" else DIGEST_COLUMNS
-        return ", ".join(f"`{column.name}` {_SQL[column.type]}" for column in columns)
+        return spark_schema(ROW_COLUMNS if self.options.get("out") == "rows" else DIGEST_COLUMNS)
 
     def reader(self, schema: StructType) -> RangesReader:
         """Spark calls it by the keyword `schema`; the columns are ours alone to choose."""

@@ -21,8 +21,9 @@ from pyspark.sql.types import StructType
 from pulsar_fleet.cluster.errors import Transient
 from pulsar_fleet.reading.environment import connection_from_environment
 from pulsar_fleet.reading.ranges import Range
+from pulsar_fleet.reading.spark_columns import spark_schema
 from pulsar_fleet.reading.topic_options import Out, TopicOptions
-from pulsar_fleet.reading.topic_rows import MESSAGE_COLUMNS, MESSAGE_DDL, message_row
+from pulsar_fleet.reading.topic_rows import MESSAGE_COLUMNS, message_row
 from pulsar_fleet.reading.worker_engines import worker_engines
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
@@ -36,9 +37,6 @@ DIGEST_COLUMNS = pa.schema(
         ("bucket", pa.int32()),
         *((name, pa.int64()) for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")),
     ]
-)
-DIGEST_DDL = "`topic` string, `range` int, `bucket` int, " + ", ".join(
-    f"`{name}` bigint" for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")
 )
 _ROWS_PER_BATCH = 1024
 
@@ -61,7 +59,7 @@ class PulsarSource(DataSource):
 
     def schema(self) -> str:
         """Columns by the option `out`."""
-        return DIGEST_DDL if TopicOptions.parse(self.options).out is Out.DIGESTS else MESSAGE_DDL
+        return spark_schema(DIGEST_COLUMNS if TopicOptions.parse(self.options).out is Out.DIGESTS else MESSAGE_COLUMNS)
 
     def reader(self, schema: StructType) -> PulsarReader:
         """Spark calls it by the keyword `schema`; the columns are ours alone to choose."""

@@ -13,6 +13,8 @@ from pulsar_fleet.cluster.position import Position
 
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
 _MARKERS_IN_A_ROW = 8
+TIME_MARGIN_MS = 60_000
+"""Publish times come from the producers' clocks and do not ascend: so much before and behind a time is read too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Ledgers:
             for ledger, entries in self.runs
             if ledger >= position.ledger
         )
+
+    def behind(self, position: Position) -> int:
+        """Index of the first entry behind `position`: how many entries lie up to and including it."""
+        return len(self) - self.count_after(position)
 
 
 async def source_position(copy: AdminClient, topic: TopicName, entry: Position) -> Position | None:

@@ -13,12 +13,10 @@ from pulsar_fleet.cluster.errors import Missing
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.ranges import EngineName, Range, TopicBounds, cut, group
-from pulsar_fleet.reading.source_positions import count_before
+from pulsar_fleet.reading.source_positions import TIME_MARGIN_MS, count_before
 from pulsar_fleet.reading.topic_options import Bound, TopicOptions
 
 TOPICS_AT_ONCE = 16
-TIME_MARGIN_MS = 60_000
-"""Publish times come from the producers' clocks and do not ascend: so much before and behind a time is read too."""
 
 
 async def plan(connection: ClusterConnection, options: TopicOptions) -> list[list[Range]]:
@@ -72,6 +70,5 @@ async def _bounds(admin: AdminClient, topic: TopicName, options: TopicOptions) -
 async def _before(admin: AdminClient, topic: TopicName, whole: TopicBounds, bound: Bound, margin: int) -> int:
     """How many entries lie before it."""
     if isinstance(bound, Position):
-        before = Position(bound.ledger, bound.entry - 1)
-        return len(whole.ledgers) - whole.ledgers.count_after(before)
+        return whole.ledgers.behind(Position(bound.ledger, bound.entry - 1))
     return await count_before(admin, topic, whole.ledgers, bound + margin)

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_fleet.reading.message_ids import position_of
+from pulsar_fleet.reading.spark_columns import TEXTS, TIME
 
-_TIME = pa.timestamp("us", tz="UTC")
 MESSAGE_COLUMNS = pa.schema(
     [
         ("topic", pa.string()),
@@ -18,18 +18,13 @@ MESSAGE_COLUMNS = pa.schema(
         ("batch", pa.int32()),
         ("key", pa.string()),
         ("ordering_key", pa.string()),
-        ("publish_time", _TIME),
-        ("event_time", _TIME),
+        ("publish_time", TIME),
+        ("event_time", TIME),
         ("producer", pa.string()),
         ("schema_version", pa.int64()),
-        ("properties", pa.map_(pa.string(), pa.string())),
+        ("properties", TEXTS),
         ("value", pa.binary()),
     ]
-)
-MESSAGE_DDL = (
-    "`topic` string, `ledger` bigint, `entry` bigint, `batch` int, `key` string, `ordering_key` string, "
-    "`publish_time` timestamp, `event_time` timestamp, `producer` string, `schema_version` bigint, "
-    "`properties` map<string,string>, `value` binary"
 )
 
 

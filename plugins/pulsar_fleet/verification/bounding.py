@@ -12,15 +12,13 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.ranges import TopicBounds
-from pulsar_fleet.reading.source_positions import count_before, count_up_to, source_position
+from pulsar_fleet.reading.source_positions import TIME_MARGIN_MS, count_before, count_up_to, source_position
 from pulsar_fleet.verification.compacting import compacted_to, is_compacted, last_value, up_to
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import Mapping, Pair
 from pulsar_fleet.verification.sampling import sampled
 
 REPLICATOR = "pulsar.repl."
-WINDOW_MARGIN_MS = 60_000
-"""Publish times come from the producers' clocks and do not ascend: so much before and behind a window is read too."""
 
 
 class Unprovable(Exception):
@@ -98,7 +96,7 @@ class Bounder:
             begin, end = self._coverage.window
             search = [
                 count_before(self._source, topic, whole.ledgers, each)
-                for each in (begin - WINDOW_MARGIN_MS, end + WINDOW_MARGIN_MS)
+                for each in (begin - TIME_MARGIN_MS, end + TIME_MARGIN_MS)
             ]
             first, behind = [await each for each in search]
             return replace(whole, begin=first, end=behind), ()
@@ -118,14 +116,14 @@ class Bounder:
             )
         proven = earlier["proof"]["source"]["messages"]
         note = f"continues run {earlier['run']}, which proved {proven:,} messages up to {end}"
-        return replace(whole, begin=len(whole.ledgers) - whole.ledgers.count_after(end)), (note,)
+        return replace(whole, begin=whole.ledgers.behind(end)), (note,)
 
     async def _caught_up(self, topic: TopicName, stats: JsonObject, source: TopicBounds) -> None:
         """Wait until the replicator to the target, where there is one, has passed the source's frozen end."""
         deadline = time.monotonic() + self._catch_up_seconds
         cursor = REPLICATOR + self._names[1]
         while source.last is not None and (found := stats.get("cursors", {}).get(cursor)):
-            passed = len(source.ledgers) - source.ledgers.count_after(Position.parse(found["markDeletePosition"]))
+            passed = source.ledgers.behind(Position.parse(found["markDeletePosition"]))
             if passed >= source.end:
                 return
             if time.monotonic() > deadline:
@@ -165,7 +163,7 @@ class Bounder:
                 f"the proof of run {earlier['run']} ends at {end} of {self._names[1]}, whose ledger was removed since; "
                 "verify it with mode 'full'"
             )
-        return replace(target, begin=len(target.ledgers) - target.ledgers.count_after(end))
+        return replace(target, begin=target.ledgers.behind(end))
 
     def _empty_source(
         self, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position | None
@@ -199,7 +197,7 @@ class Bounder:
     def _from_oldest(
         self, scope: Scope, topic: TopicName, source: TopicBounds, begins: Position
     ) -> tuple[TopicBounds, tuple[str, ...]]:
-        begin = len(source.ledgers) - source.ledgers.count_after(begins) - 1
+        begin = source.ledgers.behind(begins) - 1
         if str(topic) in scope.earlier:
             raise Unprovable(
                 f"{self._names[1]} has removed messages that came since the last proof; verify it with mode 'full'"
