@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, Missing
+from pulsar_fleet.cluster.errors import Conflict, Missing, Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.resources import cursors_of
@@ -68,10 +68,12 @@ async def remains_of(blue: AdminClient, move: Move) -> Remains:
 
 
 async def _one(blue: AdminClient, topic: TopicName) -> Remains:
-    # A missing topic is answered like trouble, so it is not asked for long.
     try:
         info = await blue.internal_info(topic, patience=0)
-    except Missing:
+    except (Missing, Transient):
+        # A broker answers 500 about a topic that is gone, as it does in trouble.
+        if topic in await blue.topics(topic.namespace):
+            raise
         return Remains()
     names = tuple(f"{topic} · {one.name}" for one in cursors_of(topic, info))
     try:
