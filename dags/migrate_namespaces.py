@@ -50,15 +50,18 @@ def migrate_namespaces():
     before = migration.hold_blue_still(checked=checked)
     replicating = migration.start_replication(checked=checked)
     replicated = MigrationSensor(task_id="wait_replicated", awaited=Awaited.REPLICATED, moves=checked["moves"], **WAIT)
+    proven = migration.prove_copy(checked=checked)
     in_window = ChangeWindowSensor(task_id="wait_for_window")
     switched = migration.switch_over(checked=checked, before=before)
+    compared = migration.compare_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", awaited=Awaited.DRAINED, moves=checked["moves"], **WAIT)
     verified = migration.verify_equal(checked=checked)
     cleaned = migration.clean_up_blue(checked=checked, before=before)
     following = migration.plan_next_run(checked=checked)
 
-    approved >> prepared >> held >> before >> replicating >> replicated >> in_window >> switched >> drained
-    drained >> verified >> cleaned >> migration.restore_blue() >> migration.write_report() >> following
+    approved >> prepared >> held >> before >> replicating >> replicated >> proven >> in_window >> switched
+    switched >> [compared, drained] >> verified >> cleaned
+    cleaned >> migration.restore_blue() >> migration.write_report() >> following
     following >> TriggerDagRunOperator(
         task_id="start_next_wave",
         trigger_dag_id="migrate_namespaces",

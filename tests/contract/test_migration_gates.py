@@ -69,7 +69,6 @@ SEEDED = (
     "blocker role-missing-on-green T/rights",
     "blocker schema-incompatible persistent://T/schema/events",
     "blocker security-differs cluster green",
-    "blocker topic-publish-rate persistent://T/rate/events",
     "blocker transactions-in-use persistent://T/paid/events",
     "warning client-may-hang T/clients",
     "warning client-may-hang T/idle",

@@ -1,4 +1,4 @@
-"""The three runbooks, run by Airflow itself against two real clusters."""
+"""The runbooks, run by Airflow itself against two real clusters."""
 
 from __future__ import annotations
 
@@ -68,8 +68,10 @@ def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: Namespace
     assert {state for task, state in states(moved).items() if task not in last} == {"success"}
     assert [states(moved)[task] for task in last] == ["skipped", "skipped"]
     assert report(moved).startswith("## Migrated 1 namespaces, 2 topics, from blue to green")
-    (verdict,) = Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")
-    assert (verdict.verdict, verdict.messages) == ("equal", 120)
+    verdicts = {one.scope: one for one in Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")}
+    assert verdicts.keys() == {str(moving), f"copy of {moving}", f"subscriptions of {moving}"}
+    assert {one.verdict for one in verdicts.values()} == {"equal"}
+    assert verdicts[str(moving)].messages == 120
 
     verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
     assert set(states(verified).values()) == {"success"}
@@ -90,6 +92,22 @@ def test_what_was_overridden_on_blue_is_restored(
     run = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)
     assert states(run)["restore_blue"] == "success"
     assert asyncio.run(overrides()) == before
+
+
+def test_a_moved_namespace_is_brought_back(
+    play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    topic = TopicName(new_namespace(), "events")
+    asyncio.run(_make_topic(blue, topic, kept=None))
+    conf = {"namespaces": [str(topic.namespace)]}
+    moved = states(play("migrate_namespaces", **conf, auto_approve=True))
+    assert (moved["restore_blue"], moved["plan_next_run"]) == ("success", "skipped")
+    listed = states(play("return_namespaces", **conf))
+    assert (listed["check_interlocks"], listed["open_blue_again"]) == ("failed", "upstream_failed")
+    returned = play("return_namespaces", **conf, allow_removal=True)
+    assert set(states(returned).values()) == {"success"}
+    assert report(returned).startswith("## Migrated 1 namespaces, 1 topics, from green to blue")
+    _publish(blue, topic, leave_out=None)
 
 
 def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
@@ -135,6 +153,7 @@ def test_one_forgotten_message_fails_the_verification_and_is_named(
         ("migrate_namespaces", {"namespace": ["acme/orders"], "namespaces": ["nobody/nowhere"]}),
         ("migrate_namespaces", {"namespaces": ["nobody/nowhere"]}),
         ("migrate_namespaces", {"namespaces": ["nobody/nowhere"], "green": "pulsar_gren"}),
+        ("return_namespaces", {"namespaces": ["nobody/nowhere"]}),
         ("verify_clusters", {**SIDES, "namespaces": ["nobody/nowhere"]}),
     ],
     ids=lambda value: value if isinstance(value, str) else ",".join(value),
@@ -143,7 +162,8 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(
     play: Play, dag_id: str, conf: dict[str, Any]
 ) -> None:
     found = states(play(dag_id, **conf))
-    others = {state for task, state in found.items() if task not in ("read_request", "write_report", "restore_blue")}
+    ending = ("read_request", "write_report", "restore_blue", "restore_green")
+    others = {state for task, state in found.items() if task not in ending}
     assert (found["read_request"], others) == ("failed", {"upstream_failed"})
 
 
@@ -155,11 +175,15 @@ def make_pair_without_one(topic: TopicName, blue: ClusterConnection, green: Clus
         asyncio.run(_subscribe(connection, topic))
 
 
-async def _make_topic(connection: ClusterConnection, topic: TopicName) -> None:
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+async def _make_topic(
+    connection: ClusterConnection, topic: TopicName, *, kept: dict[str, int] | None = FOREVER
+) -> None:
     async with AdminClient(connection) as admin:
         own = await admin.cluster_name()
         await admin.put(f"/tenants/{topic.namespace.tenant}", {"adminRoles": [], "allowedClusters": [own]})
-        kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
         await admin.put_namespace(topic.namespace, {"replication_clusters": [own], "retention_policies": kept})
         await admin.create_topic(topic)
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.reading.unread import Intervals
 from pulsar_fleet.verification.correspondence import ByContent, Discrepancy, Listing, OneToOne, Portion, Unit
 from pulsar_fleet.verification.request import Address, Problem, VerifyRequest
 from pulsar_fleet.verification.subscription_judge import assemble, judge_subscription, movement, type_note
 from pulsar_fleet.verification.subscription_text import subscription_summary
 from pulsar_fleet.verification.subscription_verdict import SubscriptionState, SubscriptionVerdict, TopicSubscriptions
-from pulsar_fleet.verification.unread import Intervals
 from pulsar_fleet.verification.verdict import Verdict
 
 HERE = Address("blue", "http://blue", "pulsar://blue")

@@ -162,7 +162,6 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("transactions-in-use", stats(committedTxnCount=1)),
     ("transactions-in-use", stats(abortedTxnCount=1)),
     ("transactions-in-use", stats(ongoingTxnCount=1)),
-    ("topic-publish-rate", lambda one: with_facts(one, topic_publish_rates=(TOPIC,))),
     ("non-persistent-topic", lambda one: with_facts(one, topics={TopicName(NAME, "live", persistent=False): 0})),
     ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
     ("abandoned-subscription", stats(**IDLE)),
@@ -283,7 +282,7 @@ def test_all_faults_are_told_at_once_and_blockers_first() -> None:
     found = view()
     expected = set()
     for name, spoil in FAULTS:
-        if name in ("migration-check-off", "redirect-to-another-cluster", "topic-publish-rate", "green-in-use"):
+        if name in ("migration-check-off", "redirect-to-another-cluster", "certificate-not-trusted", "green-in-use"):
             expected.add(name)
             found = spoil(found)
     findings = check(stats(version=PYTHON)(found))

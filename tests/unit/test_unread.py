@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.verification.unread import EntryNumbers, Intervals, unread_entries
+from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
 
 NUMBERS = st.frozensets(st.integers(0, 40))
 RUNS = st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), max_size=12)

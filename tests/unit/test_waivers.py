@@ -11,11 +11,11 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.migration.gates import check
 from pulsar_fleet.migration.waivers import Waiver, judge
 
+INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 FOUND = check(
     with_facts(
         view(),
-        partitions=(partition(committedTxnCount=1, **subscription("a", "Pulsar-CPP-v4.2.0")),),
-        topic_publish_rates=(TOPIC,),
+        partitions=(partition(committedTxnCount=1, **subscription("a", "Pulsar-CPP-v4.2.0"), **INBOUND),),
     )
 )
 SIGNED = {"who": "Ada", "why": "its clients are stopped"}
@@ -30,13 +30,13 @@ def stopping(*waivers: Waiver, found: tuple[Finding, ...] = FOUND) -> set[str]:
 
 
 def test_without_waivers_every_blocker_stops() -> None:
-    assert stopping() == {"transactions-in-use", "topic-publish-rate"}
+    assert stopping() == {"transactions-in-use", "replicates-into-blue"}
 
 
 @pytest.mark.parametrize("resource", [None, str(TOPIC)])
 def test_a_waived_blocker_no_longer_stops_and_stays_in_the_evidence(resource: str | None) -> None:
     judged = judge(FOUND, [waiver("transactions-in-use", resource)])
-    assert {finding.id for finding in judged.stopping} == {"topic-publish-rate"}
+    assert {finding.id for finding in judged.stopping} == {"replicates-into-blue"}
     assert judged.findings == FOUND
     (kept,) = judged.to_json()["waived"]
     assert (kept["finding"]["id"], kept["waiver"]["who"], kept["waiver"]["why"]) == (

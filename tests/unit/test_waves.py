@@ -153,6 +153,10 @@ def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back(
     assert "After that, going back is a second migration" in text
     assert "| `acme/orders` | 2 | 1 | 1 | Redirect | every subscription drains by itself" in text
     assert "WARNING `client-may-hang`" in text
+    placed = approval_markdown(
+        plan, plan.waves[0], ("blue", "green"), gates=1, placements="* In all 3 entries come again."
+    )
+    assert "**If it were switched now:**\n\n* In all 3 entries come again." in placed
     table = plan_markdown(plan, "blue", "green")
     assert table.startswith("## 1 namespaces from blue to green in 1 waves")
     assert "| 1 | 1 | 2 | 1 | 1 | 7 | 1 |" in table

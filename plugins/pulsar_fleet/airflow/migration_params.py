@@ -1,13 +1,53 @@
-"""The settings of `migrate_namespaces`."""
+"""The settings of `migrate_namespaces` and `return_namespaces`."""
 
 from __future__ import annotations
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params import approval_params, connection_param
+from pulsar_fleet.airflow.params import approval_params, connection_param, namespaces_param
 
 TEXTS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
+
+WAIVERS = {
+    "waivers": Param(
+        [],
+        type="array",
+        items={"type": "object"},
+        title="Waivers",
+        description='Blockers that somebody takes on: {"id": …, "resource": …, "who": …, "why": …}.',
+    ),
+}
+QUIET = {
+    "quiet_seconds": Param(
+        1.0,
+        type="number",
+        minimum=0.5,
+        maximum=5,
+        title="Quiet before the switch, seconds",
+        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
+    ),
+}
+PROOF = {
+    "proof_max_age_minutes": Param(
+        240,
+        type="integer",
+        minimum=1,
+        maximum=10080,
+        title="Age of the proof, minutes",
+        description="The switch refuses when what it relies on was proven longer ago, or anything changed since.",
+    ),
+}
+DRAIN = {
+    "drain_timeout_minutes": Param(
+        60,
+        type="integer",
+        minimum=1,
+        maximum=10080,
+        title="Time for copying and draining, minutes",
+        description="After that long without an end the run fails and says what is missing.",
+    ),
+}
 
 PARAMS = {
     "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces leave."),
@@ -60,36 +100,32 @@ PARAMS = {
         title="Freezes",
         description="When nothing may be switched, written as change windows are.",
     ),
-    "waivers": Param(
-        [],
-        type="array",
-        items={"type": "object"},
-        title="Waivers",
-        description='Blockers that somebody takes on: {"id": …, "resource": …, "who": …, "why": …}.',
-    ),
+    **WAIVERS,
     **approval_params("a wave"),
-    "quiet_seconds": Param(
-        1.0,
-        type="number",
-        minimum=0.5,
-        maximum=5,
-        title="Quiet before the switch, seconds",
-        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
+    **QUIET,
+    "acknowledged_singly": Param(
+        "carry",
+        type="string",
+        enum=["carry", "redeliver"],
+        title="Messages acknowledged one by one",
+        description="With replicate_then_switch, behind a message that is not acknowledged: carry acknowledges them on "
+        "green too, redeliver lets them come again; the text of the approval says how many.",
     ),
-    "drain_timeout_minutes": Param(
-        60,
-        type="integer",
-        minimum=1,
-        maximum=10080,
-        title="Time for copying and draining, minutes",
-        description="After that long without an end the run fails and says what is missing.",
-    ),
+    **PROOF,
+    **DRAIN,
     "delete_inactive_topics_on_blue": Param(
         False,
         type="boolean",
         title="Let blue delete inactive topics again",
         description="Leave off while consumers that subscribe by pattern have not been restarted against green: "
         "they lose a topic on green when blue deletes it.",
+    ),
+    "remove_topics_on_blue": Param(
+        False,
+        type="boolean",
+        title="Remove topics on blue",
+        description="At the end, remove the closed topics on blue. Leave off until every application names green: "
+        "consumers by pattern lose a topic with it, and nobody comes to a partitioned one through blue any more.",
     ),
     "dry_run": Param(
         False, type="boolean", title="Dry run", description="Evaluate every gate, show the waves, change nothing."
@@ -103,4 +139,30 @@ PARAMS = {
     "wave": Param(
         1, type="integer", minimum=1, title="Wave", description="Number of the wave to move; with continues only."
     ),
+}
+
+RETURN_PARAMS = {
+    "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
+    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they are on."),
+    "namespaces": namespaces_param("What to bring back, one tenant/namespace per line."),
+    "strategy": Param(
+        "auto",
+        type="string",
+        enum=["auto", "redirect", "replicate_then_switch"],
+        title="Strategy",
+        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
+        "else replicate_then_switch, which brings back what was written on green.",
+    ),
+    "allow_removal": Param(
+        False,
+        type="boolean",
+        title="Allow removal of closed topics",
+        description="Let the topics that the migration closed on blue be removed with what they still store. "
+        "Without it the check ends with their list.",
+    ),
+    **WAIVERS,
+    **QUIET,
+    **PROOF,
+    **DRAIN,
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every interlock, change nothing."),
 }

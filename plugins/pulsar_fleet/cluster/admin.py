@@ -134,6 +134,11 @@ class AdminClient:
         base = await self._base(broker) if broker else None
         return (await self.http.call("GET", f"{ADMIN}/brokers/version", base=base)).text.strip()
 
+    async def health(self, broker: str) -> str:
+        """`ok` when a message went through `broker` (`host:port`); else its words, or an error. Needs a superuser."""
+        answer = await self.http.call("GET", f"{ADMIN}/brokers/health", base=await self._base(broker), patience=0)
+        return answer.text.strip()
+
     async def loaded_topics(self, broker: str) -> str:
         """Stats of all topics that `broker` (`host:port`) has loaded, with their clients, up to a minute old.
 

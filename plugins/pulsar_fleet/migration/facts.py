@@ -126,7 +126,6 @@ class NamespaceFacts:
     :param topics: topic on blue → partition count, 0 for a plain topic; without system topics.
     :param green_topics: the same on green.
     :param partitions: clients and backlog of everything on blue that holds messages.
-    :param topic_publish_rates: topics that have a publish rate of their own, which beats the namespace's.
     :param unread: topics of blue whose clients and backlog could not be read, each with the reason.
     :param runs: functions, sources and sinks that live in it on blue, `sink "archive"`.
     :param green_clients: version → how many clients use it on green already.
@@ -139,7 +138,6 @@ class NamespaceFacts:
     topics: Mapping[TopicName, int]
     green_topics: Mapping[TopicName, int]
     partitions: tuple[PartitionFacts, ...]
-    topic_publish_rates: tuple[TopicName, ...] = ()
     unread: tuple[Note, ...] = ()
     runs: tuple[str, ...] = ()
     green_clients: Mapping[str, int] = field(default_factory=dict)

@@ -1,53 +1,141 @@
-"""Clean up on blue when all of a namespace has arrived on green."""
+"""Clean up on blue when all of a namespace has arrived on green (PIP-188, item 9); only after the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.errors import Conflict, Missing, Refused
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.resources import by_name
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.phases import Strategy
+from pulsar_fleet.migration.placed import known_placed
+from pulsar_fleet.migration.remains import Remains, remains_of
 from pulsar_fleet.migration.replicate import set_replication
-from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.rows import NewChange
+from pulsar_fleet.records.run import Run
+
+log = logging.getLogger(__name__)
+
+PROVEN = frozenset({"equal", "drained"})
+RECREATED_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was removed from blue for one namespace, and what is left there."""
+
+    subscriptions: int
+    topics: int
+    left: Remains
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return {"subscriptions": self.subscriptions, "topics": self.topics, "left": self.left.to_json()}
+
+
+def require_verdict(run: Run, move: Move) -> None:
+    """`Refused` unless this run has proven that nothing of the namespace is on blue alone."""
+    found = {verdict.scope: verdict.verdict for verdict in run.ledger.verdicts(run.id)}
+    if found.get(str(move.namespace)) not in PROVEN:
+        raise Refused(
+            f"{move.namespace} has the verdict {found.get(str(move.namespace))!r} in this run: nothing is removed from "
+            "blue before it is proven. Clear the task verify_equal."
+        )
 
 
 async def finish(
-    blue: AdminClient, move: Move, *, own: str, replication: Sequence[str], ledger: Ledger, run: str
-) -> int:
-    """End replication and remove the carried subscriptions from blue; returns how many were removed.
+    blue: AdminClient, move: Move, run: Run, *, own: str, replication: Sequence[str], remove_topics: bool
+) -> Cleaned:
+    """End replication, remove from blue the subscriptions that were carried to green, and its topics if wanted.
 
-    A consumer that still found them on blue would read there what green gives it again. Call it only after the verdict.
-    Again changes nothing.
+    A consumer that still found such a subscription would read what green gives it again. Again changes nothing.
+
+    :param remove_topics: consumers that subscribe by pattern lose a topic on green when it disappears here, and nobody
+        can come through blue any more to a partitioned one: only when all applications name green.
+    :raises Refused: there is no verdict, somebody is still connected to a topic, or a topic came back.
     """
-    if move.strategy is not Strategy.REPLICATE:
+    require_verdict(run, move)
+    if move.strategy is Strategy.REPLICATE:
+        await set_replication(blue, own, move.namespace, replication or [own])
+    carried = [one for each in known_placed(run, str(move.namespace)).values() for one in each.placed]
+    removed = [
+        await _remove_subscription(blue, TopicName.parse(one.topic), one.subscription, own, run) for one in carried
+    ]
+    topics = await _remove_topics(blue, move, own, run) if remove_topics else 0
+    return Cleaned(sum(removed), topics, await remains_of(blue, move))
+
+
+async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
+    try:
+        cursor = by_name((await blue.internal_stats(topic))["cursors"]).get(name)
+    except Missing:
         return 0
-    await set_replication(blue, own, move.namespace, replication or [own])
-    removed = 0
-    for topic, clients in move.partitions.items():
-        for name, consumers in clients.consumers.items():
-            if consumers == 0:
-                removed += await _remove(blue, topic, name, own, ledger, run)
-    return removed
-
-
-async def _remove(blue: AdminClient, topic: TopicName, name: str, own: str, ledger: Ledger, run: str) -> int:
-    cursor = by_name((await blue.internal_stats(topic))["cursors"]).get(name)
+    except Conflict:
+        # Unloaded under the flag, which nothing can change while it is set; it is counted as left.
+        log.warning("%s is not served any more: subscription %r stays on blue", topic, name)
+        return 0
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
+    before = {"markDeletePosition": cursor["markDeletePosition"]}
+    detail = "continues on green, where it was placed at the switch"
+    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, detail)
+    return 1
+
+
+async def _remove_topics(blue: AdminClient, move: Move, own: str, run: Run) -> int:
+    left = await remains_of(blue, move)
+    if not left.nothing_lives:
+        raise Refused(f"No topic of {move.namespace} was removed. {left.text(own)}")
+    held = {TopicName.parse(text).parent for text in left.topics}
+    for topic in sorted(held):
+        await remove_topic(blue, topic, move.topics[topic])
+        _record(run, own, f"topic:{topic}", str(topic), "remove topic", {"partitions": move.topics[topic]}, "")
+    await require_gone(blue, move.topics, seconds=RECREATED_SECONDS if held else 0)
+    return len(held)
+
+
+async def remove_topic(admin: AdminClient, topic: TopicName, partitions: int, *, force: bool = False) -> None:
+    """Delete a topic with all its partitions; one that is gone already is left alone.
+
+    :raises Conflict: it has subscriptions or clients, which `force` would drop.
+    """
+    path = f"/{topic.path}/partitions" if partitions else f"/{topic.path}"
+    try:
+        await admin.delete(path, force=force)
+    except Missing:
+        return
+
+
+async def require_gone(admin: AdminClient, topics: Mapping[TopicName, int], *, seconds: float) -> None:
+    """`Refused` when a removed topic is there again within `seconds`: a client or the replicator created it."""
+    await asyncio.sleep(seconds)
+    names = {topic.namespace for topic in topics}
+    listed = [topic for name in names for topic in (*await admin.topics(name), *await admin.partitioned_topics(name))]
+    if back := sorted({topic.parent for topic in listed} & topics.keys()):
+        raise Refused(
+            f"{len(back)} removed topics are on {admin.connection.name} again, {back[0]} among them: somebody creates "
+            "them. Switch automatic topic creation off for the namespace there, then run again.",
+            cluster=admin.connection.name,
+        )
+
+
+def _record(run: Run, own: str, change_id: str, resource: str, action: str, before: JsonObject, detail: str) -> None:
     removed = NewChange(
-        change_id=f"subscription:{topic}:{name}",
+        change_id=change_id[:250],
         cluster=own,
-        resource=f"{topic} · {name}",
-        action="remove subscription",
+        resource=resource,
+        action=action,
         hazard="irreversible",
-        before={"markDeletePosition": cursor["markDeletePosition"]},
+        before=before,
         after=None,
         outcome="applied",
-        detail="continues on green, where it was placed at the switch",
+        detail=detail or None,
     )
-    ledger.record(run, made=(removed,))
-    return 1
+    run.ledger.record(run.id, made=(removed,))

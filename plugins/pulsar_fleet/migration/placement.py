@@ -3,113 +3,144 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pulsar_fleet.cluster.admin import AdminClient, Position
+from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.resources import by_name
+from pulsar_fleet.migration.copies import Copies
 from pulsar_fleet.migration.moves import Clients
-from pulsar_fleet.reading.source_positions import Ledgers, count_up_to
+from pulsar_fleet.migration.placed import Placed, PlacedTopic
+from pulsar_fleet.migration.seating import Place, Wanted, seat
+from pulsar_fleet.migration.standing import Singles, Standing, replicated_up_to, standings
+from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.unread import EntryNumbers, Intervals
 
-COPIED_SECONDS = 5.0
+COPIED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a subscription continues on green.
+class _Look:
+    """One partition on both sides at a time, blue's copies up to `replicated` being on green."""
 
-    :param unread: entries that it will still get on green from what blue held.
-    :param redelivered: entries among them that were acknowledged one by one on blue and will come again.
+    blue: Ledgers
+    green: Ledgers
+    subscriptions: Mapping[str, Standing]
+    replicated: int
+
+
+class Placement:
+    """Places the subscriptions of replicated partitions; what is in place already is left as it is.
+
+    A subscription with consumers starts at the end: what it has not read yet stays on blue, whose broker lets its
+    consumers finish before it redirects them. One without consumers starts behind its last acknowledged entry; it does
+    not move, so most of the work can be done `early`, while writers write.
     """
 
-    topic: str
-    subscription: str
-    unread: int
-    redelivered: int
+    def __init__(self, blue: AdminClient, green: AdminClient, *, singles: Singles = Singles.CARRY) -> None:
+        self._blue = blue
+        self._green = green
+        self._singles = singles
+        self._known: dict[tuple[TopicName, str], tuple[Standing, Place]] = {}
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "topic": self.topic,
-            "subscription": self.subscription,
-            "unread": self.unread,
-            "redelivered": self.redelivered,
+    async def early(self, topic: TopicName, clients: Clients) -> None:
+        """Place the subscriptions without consumers whose entries are on green already; the rest is `place`'s."""
+        look = await self._look(topic)
+        wanted = {
+            name: await self._idle(topic, name, standing, look)
+            for name, standing in look.subscriptions.items()
+            if not _is_consumed(name, standing, clients) and _needs(standing) <= look.replicated
         }
+        await seat(self._green, topic, wanted)
 
+    async def place(self, topic: TopicName, clients: Clients) -> PlacedTopic:
+        """Place every subscription of one partition. Writes must be quiet, and nobody may consume on green.
 
-async def place_subscriptions(
-    blue: AdminClient, green: AdminClient, topic: TopicName, clients: Clients
-) -> tuple[Placed, ...]:
-    """Put the subscriptions of one replicated partition where they belong on green.
+        :param clients: who was connected to blue when that was counted.
+        :raises Conflict: green lacks entries, somebody consumes on green, or a consumer has come to blue. The switch
+            was not made; run again.
+        """
+        look = await self._copied(topic)
+        idle = {name: one for name, one in look.subscriptions.items() if not _is_consumed(name, one, clients)}
+        wanted = {name: await self._idle(topic, name, standing, look) for name, standing in idle.items()}
+        if consumed := look.subscriptions.keys() - idle.keys():
+            end = Place(await self._copies(topic, look).before(len(look.blue)), Intervals())
+            for name in sorted(consumed):
+                self._refuse_newcomers(topic, name, look.subscriptions[name], clients)
+                wanted[name] = Wanted(look.subscriptions[name], end)
+        await seat(self._green, topic, wanted)
+        placed = tuple(self._placed(topic, name, standing, look) for name, standing in idle.items())
+        return PlacedTopic(placed, look.blue.at(len(look.blue) - 1) if len(look.blue) else None)
 
-    One with consumers on blue starts at the end: what it has not read yet stays on blue, whose broker lets its
-    consumers finish before it redirects them. One without consumers starts behind its last acknowledged entry. One
-    that is on green already, where onboarding left it, would repeat everything and is made anew. Call it when writes
-    are quiet, the replication backlog is 0 and nobody consumes on green.
-    """
-    on_blue = await blue.internal_stats(topic)
-    there = by_name((await green.internal_stats(topic))["cursors"])
-    cursors = by_name(on_blue["cursors"])
-    placed = []
-    for name, consumers in clients.consumers.items():
-        if name in there:
-            await green.delete_subscription(topic, name)
-        if consumers:
-            await green.create_subscription(topic, name, "latest")
-        elif name in cursors:
-            placed.append(await _place_idle(green, topic, name, Ledgers.of(on_blue), cursors[name]))
-        else:
-            raise Conflict(
-                f"Subscription {name!r} of {topic} has no consumer and no position on blue: it was removed meanwhile. "
-                "The switch was not made; run again."
-            )
-    return tuple(placed)
+    async def _idle(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Wanted:
+        known = self._known.get((topic, name))
+        if known is None or known[0].cursor != standing.cursor:
+            known = self._known[topic, name] = (standing, await self._find(topic, name, standing, look))
+        return Wanted(standing, known[1])
 
+    def _placed(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Placed:
+        carried = standing.carries(self._singles)
+        return Placed(
+            topic=str(topic),
+            subscription=name,
+            unread=len(standing.unread(len(look.blue))) + (0 if carried else len(standing.alone)),
+            carried=len(standing.alone) if carried else 0,
+            redelivered=0 if carried else len(standing.alone),
+        )
 
-async def _place_idle(
-    green: AdminClient, topic: TopicName, name: str, on_blue: Ledgers, cursor: Mapping[str, str]
-) -> Placed:
-    acknowledged = Position.parse(cursor["markDeletePosition"])
-    unread = on_blue.count_after(acknowledged)
-    on_green, before = await _copied(green, topic, name, on_blue, acknowledged)
-    await green.create_subscription(topic, name, on_green.at(before) if before < len(on_green) else "latest")
-    return Placed(str(topic), name, unread, acknowledged_alone(cursor["individuallyDeletedMessages"], on_blue))
-
-
-async def _copied(
-    green: AdminClient, topic: TopicName, name: str, on_blue: Ledgers, acknowledged: Position
-) -> tuple[Ledgers, int]:
-    """Green's entries, and how many of them the subscription has behind it; waits until all of blue's are there.
-
-    Writers are throttled, not stopped: entries that came after blue was looked at are left out of the count.
-    """
-    wanted = on_blue.count_after(acknowledged)
-    loop = asyncio.get_running_loop()
-    end = loop.time() + COPIED_SECONDS
-    while True:
-        on_green = Ledgers.of(await green.internal_stats(topic))
-        before = await count_up_to(green, topic, on_green, acknowledged)
-        last = on_blue.at(len(on_blue) - 1) if len(on_blue) else acknowledged
-        copied = await count_up_to(green, topic, on_green, last) - before
-        if copied == wanted:
-            return on_green, before
-        if loop.time() > end:
+    async def _find(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Place:
+        copies = self._copies(topic, look)
+        before = await copies.before(standing.behind)
+        copied = await copies.before(look.replicated) - before
+        wanted = look.replicated - standing.behind
+        # Snapshots of replicated subscriptions are entries of one side only: their copies cannot be counted.
+        if copied != wanted and not any(each.replicated for each in look.subscriptions.values()):
             raise Conflict(
                 f"Subscription {name!r} of {topic} has {wanted} entries behind its position on blue, but "
-                f"{green.connection.name} holds {copied} of them; the switch was not made. Look at the replication of "
-                "that topic, then run again."
+                f"{self._green.connection.name} holds {copied} of them; the switch was not made. Look at the "
+                "replication of that topic, then run again."
             )
-        await asyncio.sleep(0.1)
+        return Place(before, await copies.of(standing.alone) if standing.carries(self._singles) else Intervals())
+
+    def _refuse_newcomers(self, topic: TopicName, name: str, standing: Standing, clients: Clients) -> None:
+        if standing.consumers and not clients.consumers.get(name):
+            raise Conflict(
+                f"A consumer of subscription {name!r} of {topic} came to {self._blue.connection.name} in the moment of "
+                "the switch, which was not made; run again."
+            )
+
+    def _copies(self, topic: TopicName, look: _Look) -> Copies:
+        return Copies(self._green, topic, look.blue, look.green)
+
+    async def _copied(self, topic: TopicName) -> _Look:
+        """A look at which all of blue's entries are on green. Writers are throttled, not stopped: it may take a few."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + COPIED_SECONDS
+        while (look := await self._look(topic)).replicated < len(look.blue):
+            if loop.time() > end:
+                raise Conflict(
+                    f"{len(look.blue) - look.replicated} entries of {topic} are not on {self._green.connection.name} "
+                    f"after {COPIED_SECONDS:.0f} s; the switch was not made. Look at the replication of that topic, "
+                    "then run again."
+                )
+            await asyncio.sleep(0.1)
+        return look
+
+    async def _look(self, topic: TopicName) -> _Look:
+        # Blue first: what it says was confirmed by green is in what green says afterwards.
+        stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
+        blue = Ledgers.of(held)
+        numbers = EntryNumbers(blue)
+        replicated = replicated_up_to(numbers, held, await self._green.cluster_name())
+        green = Ledgers.of(await self._green.internal_stats(topic))
+        return _Look(blue, green, standings(numbers, stats, held), replicated or 0)
 
 
-def acknowledged_alone(ranges: str, ledgers: Ledgers) -> int:
-    """Entries that were acknowledged one by one behind a cursor's position: `[(18:3..18:5],(18:9..18:10]]`."""
-    found = re.findall(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]", ranges)
-    return sum(
-        ledgers.count_after(Position(int(low), int(before))) - ledgers.count_after(Position(int(high), int(last)))
-        for low, before, high, last in found
-    )
+def _is_consumed(name: str, standing: Standing, clients: Clients) -> bool:
+    return bool(standing.consumers or clients.consumers.get(name))
+
+
+def _needs(standing: Standing) -> int:
+    """How many of blue's entries have to be on green before it can be placed."""
+    return (standing.alone.last or 0) + 1 if standing.alone else standing.behind

@@ -15,19 +15,22 @@ from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration import gates
-from pulsar_fleet.migration.clients import Roster
+from pulsar_fleet.migration.basis import require_fresh
 from pulsar_fleet.migration.finish import finish
 from pulsar_fleet.migration.freeze import freeze, remember, thaw
 from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
 from pulsar_fleet.migration.moves import Move, Moves, plan_move
+from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.remedies import record_moved
 from pulsar_fleet.migration.replicate import allow_cluster, introduce, replication_lag, set_replication
-from pulsar_fleet.migration.rosters import remember_roster
+from pulsar_fleet.migration.reserving import remember_reserved, reserve
+from pulsar_fleet.migration.rosters import known_rosters, with_roster
+from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.survey import survey, survey_partitions
 from pulsar_fleet.migration.surveyed import Expectations, Survey, View
-from pulsar_fleet.migration.switch import QUIET_SECONDS, switch
+from pulsar_fleet.migration.switch import QUIET_SECONDS, Switched, switch
 from pulsar_fleet.migration.termination import open_partitions
 from pulsar_fleet.migration.waivers import Judged, Waiver, judge
 from pulsar_fleet.migration.wave_text import members
@@ -92,7 +95,8 @@ async def check(
     seen = await _survey(sides, names)
     chosen = tuple(plan_move(one, strategy) for one in seen.namespaces)
     view = View(survey=seen, strategies=_strategies(chosen), expected=expected or Expectations())
-    judged = judge(_found(run, FINDINGS, view), waivers)
+    # On the way back each waiver has met its blocker at the interlocks.
+    judged = judge(_found(run, FINDINGS, view), waivers, all_looked_at=not view.expected.returns)
     _stop(run, WAIVERS, judged, "Nothing has been changed.")
     run.artefacts.write_json(run.id, REDIRECT, seen.redirecting.to_json())
     moves = Moves(seen.blue.name, seen.green.name, chosen)
@@ -142,14 +146,19 @@ async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
     return known
 
 
-async def start_replication(sides: Sides, moves: Moves) -> int:
-    """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many."""
+async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
+    """Replicate from the first stored message on, blue to green, where the move asks for it; returns how many.
+
+    Green first gets the subscriptions without which it would remove what it is sent.
+    """
     replicated = _replicated(moves)
-    async with sides.open() as (blue, _green):
+    async with sides.open() as (blue, green):
         if replicated:
             await introduce(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
+            names = await asyncio.gather(*(reserve(blue, green, topic) for topic in move.partitions))
+            remember_reserved(run, dict(zip(move.partitions, names, strict=True)))
             await set_replication(blue, moves.blue, move.namespace, [moves.blue, moves.green])
             # A replicator starts when its topic is loaded.
             await survey_partitions(blue, move.partitions)
@@ -171,11 +180,20 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
 
 
 async def switch_over(
-    sides: Sides, run: Run, moves: Moves, before: Frozen, *, quiet_seconds: float = QUIET_SECONDS
+    sides: Sides,
+    run: Run,
+    moves: Moves,
+    before: Frozen,
+    *,
+    quiet_seconds: float = QUIET_SECONDS,
+    singles: Singles = Singles.CARRY,
+    proof_max_age_minutes: float | None = None,
 ) -> Reference:
     """Switch one namespace after the other; what is done already is only confirmed, by the cluster's own word.
 
     :param quiet_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
+    :param singles: what becomes of messages that were acknowledged one by one in what was replicated.
+    :param proof_max_age_minutes: refuse a namespace whose proof is older, or does not hold any more; None does not ask.
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders:
@@ -185,41 +203,56 @@ async def switch_over(
     async with sides.open() as (blue, green):
         for move in moves.moves:
             name = str(move.namespace)
-            if name in done and not await open_partitions(blue, move):
+            open_ = await open_partitions(blue, move)
+            if name in done and not open_:
                 continue
+            if proof_max_age_minutes and len(open_) == len(move.partitions):
+                await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-
-            def counted(roster: Roster, name: str = name) -> None:
-                remember_roster(run, name, roster)
-
             result = await switch(
-                blue, green, move, redirect=redirect, before=before, counted=counted, quiet_seconds=quiet_seconds
+                blue,
+                green,
+                with_roster(move, known_rosters(run, replace(moves, moves=(move,)))),
+                redirect=redirect,
+                before=before,
+                notes=Notes(run, name),
+                quiet_seconds=quiet_seconds,
+                singles=singles,
             )
-            if result.moved:
-                record_moved(run, moves.blue, name, result.moved)
             done[name] = result.to_json()
-            known = run.artefacts.write_json(run.id, SWITCHED, done)
-            run.ledger.enter_phase(run.id, name, Phase.SWITCHED, result.to_json())
-    if known is None:
-        raise Refused("No namespace was selected; nothing was switched.")
-    return known
+            _keep(run, moves, done, result)
+    return run.artefacts.write_json(run.id, SWITCHED, done)
 
 
-async def clean_up(sides: Sides, run: Run, moves: Moves, before: Frozen) -> int:
-    """End replication and remove carried subscriptions on blue; only after the verdict. Returns how many it removed."""
-    removed = 0
+def _keep(run: Run, moves: Moves, done: dict[str, JsonObject], result: Switched) -> None:
+    if result.moved:
+        record_moved(run, moves.blue, result.namespace, result.moved)
+    run.artefacts.write_json(run.id, SWITCHED, done)
+    run.ledger.enter_phase(run.id, result.namespace, Phase.SWITCHED, result.to_json())
+
+
+async def clean_up(
+    sides: Sides, run: Run, moves: Moves, before: Frozen, *, remove_topics: bool = False
+) -> dict[str, JsonObject]:
+    """End replication and remove from blue what continues on green; only after the verdict. By namespace.
+
+    A namespace is finished when nothing of it lives on blue any more, else only cleaned; the ledger says what is left.
+
+    :param remove_topics: remove its closed topics too; see `finish`.
+    """
+    done: dict[str, JsonObject] = {}
     async with sides.open() as (blue, _green):
         for move in moves.moves:
-            removed += await finish(
-                blue,
-                move,
-                own=moves.blue,
-                replication=before.replication[str(move.namespace)],
-                ledger=run.ledger,
-                run=run.id,
+            name = str(move.namespace)
+            replication = before.replication[name]
+            cleaned = await finish(
+                blue, move, run, own=moves.blue, replication=replication, remove_topics=remove_topics
             )
-            run.ledger.enter_phase(run.id, str(move.namespace), Phase.FINISHED)
-    return removed
+            done[name] = {**cleaned.to_json(), "text": cleaned.left.text(moves.blue)}
+            log.info("%s", done[name]["text"])
+            phase = Phase.FINISHED if cleaned.left.nothing_lives else Phase.CLEANED
+            run.ledger.enter_phase(run.id, name, phase, done[name])
+    return done
 
 
 async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool) -> tuple[str, ...]:

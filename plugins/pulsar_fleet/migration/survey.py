@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -59,6 +59,7 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
         redirecting=redirecting,
         namespaces=tuple(namespaces),
         flagged=flagged,
+        home=await _home(blue, on_green.redirect),
         answers=answers,
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
@@ -101,7 +102,6 @@ class _Held:
     cluster: str
     policies: Mapping[str, JsonObject]
     topics: Mapping[str, Mapping[TopicName, int]]
-    publish_rates: Mapping[str, Collection[TopicName]]
     lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
     runs: Mapping[str, Sequence[str]]
     clients: Mapping[str, Mapping[str, int]]
@@ -113,12 +113,9 @@ class _Held:
         for one in snapshot.topics:
             name = TopicName.parse(one.name)
             topics[str(name.namespace)][name] = one.partitions
-        rates: dict[str, dict[TopicName, None]] = defaultdict(dict)
         lists: dict[str, dict[TopicName, frozenset[str]]] = defaultdict(dict)
         for policy in snapshot.topic_policies:
             name = TopicName.parse(policy.topic)
-            if policy.policies.get("publishRate"):
-                rates[str(name.namespace)][name] = None
             if policy.policies.get("replicationClusters"):
                 lists[str(name.namespace)][name] = frozenset(policy.policies["replicationClusters"])
         runs: dict[str, list[str]] = defaultdict(list)
@@ -130,7 +127,7 @@ class _Held:
                 clients[found.namespace][found.name] = sum(int(count) for count in found.detail.values())
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {one.name: one.policies for one in snapshot.namespaces}
-        return cls(snapshot.cluster, policies, topics, rates, lists, runs, clients, unread)
+        return cls(snapshot.cluster, policies, topics, lists, runs, clients, unread)
 
 
 async def _namespace(
@@ -155,7 +152,6 @@ async def _namespace(
         green_topics=theirs.topics.get(text, {}),
         partitions=partitions,
         links=links,
-        topic_publish_rates=tuple(ours.publish_rates.get(text, ())),
         unread=(*unread, *attempts.take_notes()),
         runs=tuple(ours.runs.get(text, ())),
         green_clients=theirs.clients.get(text, {}),
@@ -167,6 +163,18 @@ async def _non_persistent(blue: AdminClient, name: NamespaceName) -> dict[TopicN
     listed = await blue.get(f"/namespaces/{name.path}/topics", mode="NON_PERSISTENT")
     topics = (TopicName.parse(text) for text in listed)
     return {topic: 0 for topic in topics if topic.partition_index is None and not topic.is_system}
+
+
+async def _home(blue: AdminClient, stored_on_green: JsonObject | None) -> frozenset[str]:
+    """Addresses that lead to blue; those that cannot be read are missing, and then nothing leads there."""
+    if not (stored_on_green or {}).get("migratedClusterUrl"):
+        return frozenset()
+    try:
+        advertised = [{}, *(await advertised_addresses(blue)).values()]
+        redirects = [redirect_to(blue.connection, one).document for one in advertised]
+    except FleetError:
+        return frozenset()
+    return frozenset(str(url) for one in (*advertised, *redirects) for url in one.values())
 
 
 async def _flagged(blue: AdminClient, moving: frozenset[NamespaceName]) -> tuple[str, ...] | None:

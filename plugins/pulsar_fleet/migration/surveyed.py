@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from pulsar_fleet.change.pair import Pair, Probes
 from pulsar_fleet.change.translation import translate_snapshot
@@ -115,6 +115,7 @@ class Survey:
     """Both clusters, the namespaces that move, and the way between.
 
     :param flagged: other namespaces on blue that are flagged as migrated already; None if that could not be read.
+    :param home: addresses that lead to blue; read only where green redirects to somewhere.
     :param answers: what green's brokers say about schemas that differ.
     :param calls: HTTP requests that reading it took, on both sides.
     """
@@ -124,6 +125,7 @@ class Survey:
     redirecting: Redirecting
     namespaces: tuple[NamespaceFacts, ...]
     flagged: tuple[str, ...] | None = ()
+    home: frozenset[str] = frozenset()
     answers: tuple[SchemaAnswer, ...] = ()
     calls: int = 0
     seconds: float = 0.0
@@ -137,6 +139,32 @@ class Survey:
         )
 
 
+def without_remains(found: Survey) -> Survey:
+    """The same as if green had been opened again: without flags, and without what a migration has left on it.
+
+    On the way back green is the cluster that was left: its closed topics are made anew before anything moves, and what
+    could not be read of its namespaces under the flag is looked at again then.
+    """
+    names = {str(facts.namespace) for facts in found.namespaces}
+    snapshot = replace(
+        found.green.snapshot,
+        namespaces=tuple(
+            replace(one, policies={**one.policies, "migrated": False}) if one.name in names else one
+            for one in found.green.snapshot.namespaces
+        ),
+        topics=(),
+        schemas=(),
+        subscriptions=(),
+        topic_policies=(),
+        notes=tuple(one for one in found.green.snapshot.notes if not any(name in one.resource for name in names)),
+    )
+    namespaces = tuple(
+        replace(facts, green=None if facts.green is None else {**facts.green, "migrated": False}, green_topics={})
+        for facts in found.namespaces
+    )
+    return replace(found, green=replace(found.green, snapshot=snapshot), namespaces=namespaces)
+
+
 def _described(cluster: ClusterFacts) -> str:
     brokers = len(cluster.snapshot.brokers)
     return f"{cluster.name} ({cluster.snapshot.oldest_version()}, {brokers} broker{'' if brokers == 1 else 's'})"
@@ -148,10 +176,12 @@ class Expectations:
 
     :param prepares_green: the run itself creates on green what is missing there; else that must be there already.
     :param drain_minutes: how long copying and draining may take.
+    :param returns: it is the way back of a migration: green is the cluster that was left, and was opened again.
     """
 
     prepares_green: bool = True
     drain_minutes: int = 60
+    returns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

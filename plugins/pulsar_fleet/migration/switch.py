@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import Conflict, Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.migration.clients import Roster
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.handover import count_clients, require_green
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.overrides import lift, quiet
 from pulsar_fleet.migration.owners import hand_to_looking_brokers
 from pulsar_fleet.migration.phases import Strategy
-from pulsar_fleet.migration.placement import Placed, place_subscriptions
+from pulsar_fleet.migration.placed import Placed, PlacedTopics
+from pulsar_fleet.migration.placement import Placement
 from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
 from pulsar_fleet.migration.replicate import wait_replicated
+from pulsar_fleet.migration.rosters import with_roster
+from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.termination import check_periods, open_partitions, wait_terminated
+from pulsar_fleet.migration.window import messages_after
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +46,7 @@ class Switched:
 
     :param placed: subscriptions without consumers, with what they will get on green.
     :param window: partition → messages written on blue after the subscriptions were placed: each subscription with
-        consumers gets them twice, once from each side.
+        consumers gets them twice, once from each side; exact, since the partition is closed.
     :param throttled_seconds: how long writers were held to 1 message/s per partition.
     :param moved: bundles that were given to another broker, because theirs never looks at the flag.
     """
@@ -72,57 +76,74 @@ async def switch(
     *,
     redirect: Redirect,
     before: Frozen,
-    counted: Callable[[Roster], None],
+    notes: Notes,
     quiet_seconds: float = QUIET_SECONDS,
+    singles: Singles = Singles.CARRY,
 ) -> Switched:
     """Hand the namespace's clients over to green.
 
     :param before: the publish rates before the run, restored whatever happens, as soon as every partition is closed.
-    :param counted: takes who was connected to blue; not called when clients may have left it already.
+    :param notes: who was connected and where subscriptions were placed, also by an earlier try.
+    :param singles: what becomes of messages that were acknowledged one by one.
     :raises Refused: green cannot take them, replication did not catch up, or a partition was not handed over; the
         message says what holds. `Transient`: a cluster did not answer, try again.
     """
     open_ = await open_partitions(blue, move)
     if len(open_) == len(move.partitions):
-        await require_green(green, move)
-        counted(await count_clients(blue, move))
+        move = await _with_clients(blue, green, move, notes)
     await store_redirect(blue, await blue.cluster_name(), redirect)
+    placing = await _placement(blue, green, move, singles)
+    if placing:
+        await asyncio.gather(*(placing.early(topic, move.partitions[topic]) for topic in open_))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    placed: tuple[Placed, ...] = ()
-    written: dict[TopicName, int] = {}
     try:
         if open_:
             await quiet(blue, move.namespace, before)
             await asyncio.sleep(quiet_seconds)
-            placed, written = await _place(blue, green, move, open_)
+            if placing:
+                notes.places(await _place(blue, green, move, open_, placing))
         await set_flag(blue, move.namespace, migrated=True)
         moved = await _confirm(blue, move)
     finally:
         await lift(blue, move.namespace, before)
-    seconds = loop.time() - began
-    after = await _written(blue, list(written))
-    window = {str(topic): after[topic] - written[topic] for topic in written if after[topic] > written[topic]}
+    return await _outcome(blue, move, notes.known_places(), loop.time() - began, moved)
+
+
+async def _with_clients(blue: AdminClient, green: AdminClient, move: Move, notes: Notes) -> Move:
+    """The move with who is connected now; only while nobody can have left blue."""
+    await require_green(green, move)
+    roster = await count_clients(blue, move)
+    notes.clients(roster)
+    return with_roster(move, {str(move.namespace): roster})
+
+
+async def _outcome(
+    blue: AdminClient, move: Move, placed: PlacedTopics, seconds: float, moved: tuple[str, ...]
+) -> Switched:
+    window = {str(topic): count for topic, count in (await _windows(blue, placed)).items() if count}
     log.info("%s: handed over after %.1f s, %d messages in the window", move.namespace, seconds, sum(window.values()))
     return Switched(
         namespace=str(move.namespace),
-        placed=placed,
+        placed=tuple(each for one in placed.values() for each in one.placed),
         window=window,
         throttled_seconds=round(seconds, 2),
         moved=moved,
     )
 
 
-async def _place(
-    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName]
-) -> tuple[tuple[Placed, ...], dict[TopicName, int]]:
-    """Place the subscriptions of what was replicated, and note how much was written until then.
+async def _placement(blue: AdminClient, green: AdminClient, move: Move, singles: Singles) -> Placement | None:
+    """Who places the subscriptions of what was replicated.
 
     Under the flag an earlier try has placed them, and consumers may be on green already.
     """
     flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
-    if move.strategy is not Strategy.REPLICATE or flagged:
-        return (), {}
+    return None if move.strategy is not Strategy.REPLICATE or flagged else Placement(blue, green, singles=singles)
+
+
+async def _place(
+    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement
+) -> PlacedTopics:
     lag = await wait_replicated(blue, await green.cluster_name(), open_, REPLICATED_SECONDS)
     if not lag.is_done:
         raise Refused(
@@ -130,13 +151,19 @@ async def _place(
             f"{lag.entries} entries left, {len(lag.unlinked)} partitions without a link. Nothing was flagged. "
             "Look at replication in the stats of its topics, then run again."
         )
-    found = await asyncio.gather(*(place_subscriptions(blue, green, topic, move.partitions[topic]) for topic in open_))
-    return tuple(placed for topic in found for placed in topic), await _written(blue, open_)
+    found = await asyncio.gather(*(placing.place(topic, move.partitions[topic]) for topic in open_))
+    return dict(zip(open_, found, strict=True))
 
 
-async def _written(blue: AdminClient, topics: Sequence[TopicName]) -> dict[TopicName, int]:
-    documents = await asyncio.gather(*(blue.stats(topic, precise=False) for topic in topics))
-    return {topic: int(stats["msgInCounter"]) for topic, stats in zip(topics, documents, strict=True)}
+async def _windows(blue: AdminClient, placed: PlacedTopics) -> dict[TopicName, int]:
+    counts: dict[TopicName, int] = {}
+    for topic, one in placed.items():
+        try:
+            counts[topic] = await messages_after(blue, topic, one.end)
+        except Conflict:
+            # Unloaded under the flag: an incident of the watch, which is no reason to repeat the switch.
+            log.warning("%s is not served any more: how many messages are in its window cannot be told", topic)
+    return counts
 
 
 async def _confirm(blue: AdminClient, move: Move) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.gates import EVALUATED
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase
-from pulsar_fleet.migration.steps import WAVES
+from pulsar_fleet.migration.steps import MOVES, WAVES
 from pulsar_fleet.migration.wave_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves import Wave, WavePlan
 from pulsar_fleet.records.artefacts import Reference
@@ -65,24 +65,51 @@ def wave_of(plan: WavePlan, number: int) -> Wave:
     return plan.waves[number - 1]
 
 
-def take_wave(run: Run, checked: Reference, findings: Sequence[Finding], *, planned_by: Run, number: int) -> Taken:
-    """Keep what this run moves, and the text of its approval. Again gives the same.
+def wave_moves(run: Run, checked: Reference, *, planned_by: Run, number: int) -> Moves:
+    """What moves in one wave.
 
     :param checked: the moves of all namespaces that this run looked at.
     :param planned_by: the run whose plan it is; this one itself for the first wave.
     """
+    found = Moves.from_json(run.artefacts.read_json(checked))
+    chosen = set(wave_of(read_plan(planned_by), number).namespaces)
+    return replace(found, moves=tuple(move for move in found.moves if move.namespace in chosen))
+
+
+def known_moves(run: Run) -> Moves | None:
+    """What a run moves: its wave, or all that it checked where there are no waves; None before that is known."""
+    kept = run.artefacts.find(run.id, WAVE_MOVES) or run.artefacts.find(run.id, MOVES)
+    return Moves.from_json(run.artefacts.read_json(kept)) if kept else None
+
+
+def take_wave(
+    run: Run,
+    checked: Reference,
+    findings: Sequence[Finding],
+    *,
+    planned_by: Run,
+    number: int,
+    placements: str = "",
+) -> Taken:
+    """Keep what this run moves, and the text of its approval. Again gives the same.
+
+    :param checked: the moves of all namespaces that this run looked at.
+    :param planned_by: the run whose plan it is; this one itself for the first wave.
+    :param placements: what the switch will do to the wave's subscriptions, in Markdown.
+    """
     plan = read_plan(planned_by)
     wave = wave_of(plan, number)
-    found = Moves.from_json(run.artefacts.read_json(checked))
-    chosen = set(wave.namespaces)
-    moves = replace(found, moves=tuple(move for move in found.moves if move.namespace in chosen))
-    text = approval_markdown(plan, wave, (moves.blue, moves.green), findings, gates=len(EVALUATED))
+    moves = wave_moves(run, checked, planned_by=planned_by, number=number)
+    text = approval_markdown(
+        plan, wave, (moves.blue, moves.green), findings, gates=len(EVALUATED), placements=placements
+    )
     if number == 1 and len(plan.waves) > 1:
         text += "\n" + plan_markdown(plan, moves.blue, moves.green)
+    headline = f"Wave {number} of {len(plan.waves)}: {len(moves.moves)} namespaces from {moves.blue} to {moves.green}"
     return Taken(
         number=number,
         waves=len(plan.waves),
-        headline=f"Wave {number} of {len(plan.waves)}: {len(chosen)} namespaces from {moves.blue} to {moves.green}",
+        headline=headline,
         moves=run.artefacts.write_json(run.id, WAVE_MOVES, moves.to_json()),
         text=run.artefacts.write(run.id, WAVE_TEXT, text.encode()),
     )
@@ -93,6 +120,6 @@ async def moved_before(blue: AdminClient, names: Sequence[NamespaceName], ledger
 
     Finished by the ledger, and still flagged on blue: the cluster has the last word.
     """
-    finished = [name for name in names if ledger.last_phase(str(name)) == Phase.FINISHED]
+    finished = [name for name in names if ledger.last_phase(str(name)) in (Phase.CLEANED, Phase.FINISHED)]
     policies = [await blue.namespace(name) for name in finished]
     return tuple(name for name, found in zip(finished, policies, strict=True) if (found or {}).get("migrated"))

@@ -63,6 +63,7 @@ def approval_markdown(
     findings: Sequence[Finding] = (),
     *,
     gates: int,
+    placements: str = "",
     said: Sequence[str] = (),
 ) -> str:
     """What a person reads before a wave: how large, what holds, what is risky, what cannot be taken back.
@@ -70,6 +71,7 @@ def approval_markdown(
     :param clusters: names of blue and green.
     :param findings: of this run; those of the wave's namespaces and of the clusters are shown.
     :param gates: how many gates were evaluated.
+    :param placements: what the switch will do to its subscriptions, in Markdown.
     :param said: further sentences, such as how old the last proof is and how long the drain is expected to take.
     """
     mine = [one for one in findings if (name := namespace_of(one)) is None or name in wave.namespaces]
@@ -87,7 +89,8 @@ def approval_markdown(
         REVERSIBLE,
         *wave.notes,
     ]
-    parts = ("\n".join(lines), _members_table(wave), findings_markdown(mine))
+    told = f"**If it were switched now:**\n\n{placements}" if placements else ""
+    parts = ("\n".join(lines), _members_table(wave), told, findings_markdown(mine))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -82,6 +82,13 @@ class Ledger:
             row = connection.execute(sa.select(*wanted).where(runs.c.run_id == run_id)).mappings().first()
             return RecordedRun(**row) if row else None
 
+    def running(self, procedures: Sequence[str]) -> Sequence[RecordedRun]:
+        """The runs of these procedures that have not ended, as far as the ledger knows."""
+        wanted = [runs.c[name] for name in RecordedRun.__slots__]
+        unended = sa.select(*wanted).where(runs.c.state == "running", runs.c.procedure.in_(procedures))
+        with self._engine.connect() as connection:
+            return [RecordedRun(**row) for row in connection.execute(unended.order_by(runs.c.run_id)).mappings()]
+
     def record(self, run_id: str, *, intended: Sequence[Intent] = (), made: Sequence[NewChange] = ()) -> None:
         """Append intents and changes in one transaction: all of them are kept when this returns, or none."""
         with self._engine.begin() as connection:

@@ -8,8 +8,10 @@ from datetime import datetime
 from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
+from pulsar_fleet.migration.basis import BASIS
 from pulsar_fleet.migration.moves import Moves
-from pulsar_fleet.migration.phases import Phase, is_reversible
+from pulsar_fleet.migration.phases import Phase, is_reversible, still_reversible
+from pulsar_fleet.migration.placement_plan import PLACEMENTS
 from pulsar_fleet.migration.steps import (
     BEFORE,
     FINDINGS,
@@ -19,7 +21,8 @@ from pulsar_fleet.migration.steps import (
     WAIVERS,
     WAVES,
 )
-from pulsar_fleet.migration.wave_steps import WAVE_MOVES
+from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves
+from pulsar_fleet.migration.way_back import INTERLOCKS
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.report.migration_picture import migration_picture
@@ -31,7 +34,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
 
     :param approval: who answered for the wave: `about`, `answer`, `by`, `at`; None if nobody was asked.
     """
-    moves = _moves(run)
+    moves = known_moves(run)
     phases = run.ledger.phases(run.id)
     verdicts = run.ledger.verdicts(run.id)
     parts = [
@@ -42,6 +45,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         _watched(_document(run, STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
+        _reversible(phases),
         _left(moves, phases),
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
     ]
@@ -84,6 +88,9 @@ _EVIDENCE = {
     "blue_before": BEFORE,
     "switched": SWITCHED,
     "watched": STATE,
+    "interlocks": INTERLOCKS,
+    "placements": PLACEMENTS,
+    "relied_on": BASIS,
 }
 """Part of the evidence → artefact of the run."""
 
@@ -99,11 +106,13 @@ def _headline(
         held = [name for name, phase in reached.items() if not is_reversible(phase)]
         state = f"Already handed over: {', '.join(held)}." if held else "No namespace was handed over; nothing is lost."
         return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
-    finished = {entry.namespace for entry in phases if entry.phase == Phase.FINISHED}
+    finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
         return "## Every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
-    messages = sum(verdict.messages for verdict in verdicts)
+    # Proofs of copies and of subscriptions have scopes of their own, and count the same messages.
+    names = {str(move.namespace) for move in moves.moves}
+    messages = sum(verdict.messages for verdict in verdicts if verdict.scope in names)
     return (
         f"## Migrated {len(finished)} namespaces, {topics} topics, from {moves.blue} to {moves.green}\n\n"
         f"{sum(move.producers for move in moves.moves)} producers and "
@@ -136,8 +145,9 @@ def _switches(switched: JsonObject) -> str:
     for name, result in switched.items():
         lines.append(f"`{name}`: writers were held to 1 message/s for {result['throttled_seconds']:.1f} s.")
         lines += [
-            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']} unread entries "
-            f"continue on green, {placed['redelivered']} of them acknowledged before and delivered again."
+            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']:,} unread entries "
+            f"continue on green; of those acknowledged singly {placed['carried']:,} were carried over, "
+            f"{placed['redelivered']:,} come again."
             for placed in result["placed"]
         ]
         window = result["window"]
@@ -187,6 +197,18 @@ def _findings(documents: Sequence[JsonObject]) -> str:
     return findings_markdown([Finding.from_json(document) for document in documents])
 
 
+def _reversible(phases: Sequence[RecordedPhase]) -> str:
+    """Each namespace with what can still be taken back, and with what is left on the cluster that it has left."""
+    newest = {entry.namespace: entry for entry in phases}
+    lines = [f"* `{name}`: {still_reversible(Phase(entry.phase))}." for name, entry in newest.items()]
+    lines += [
+        f"* `{entry.namespace}`: {entry.detail['text']}"
+        for entry in newest.values()
+        if isinstance(entry.detail, dict) and "text" in entry.detail
+    ]
+    return "\n".join(["**Still reversible.**", "", *lines]) if lines else ""
+
+
 def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     if moves is None or not any(entry.phase == Phase.SWITCHED for entry in phases):
         return ""
@@ -196,11 +218,6 @@ def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
         f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
         "pattern were restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
     )
-
-
-def _moves(run: Run) -> Moves | None:
-    document = _document(run, WAVE_MOVES)
-    return Moves.from_json(document) if document else None
 
 
 def _document(run: Run, name: str) -> Json:

@@ -23,7 +23,10 @@ Samples = Mapping[str, Sequence[tuple[float, int]]]
 _COLOURS = dict(
     zip(
         Phase,
-        ("#c9d3e0", "#a9bdd6", "#7ea0c8", "#5b86ba", "#e0a13b", "#d1603d", "#5f9e6e", "#3f7d58", "#2d5d43"),
+        (
+            *("#8d7fb5", "#c9d3e0", "#a9bdd6", "#7ea0c8", "#5b86ba", "#e0a13b"),
+            *("#d1603d", "#5f9e6e", "#3f7d58", "#37694d", "#2d5d43", "#8a8a8a"),
+        ),
         strict=True,
     )
 )

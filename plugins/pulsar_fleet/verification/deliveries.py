@@ -8,9 +8,9 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.unread import EntryNumbers
 from pulsar_fleet.verification.correspondence import Discrepancy
 from pulsar_fleet.verification.subscription_verdict import Delivery, Kind
-from pulsar_fleet.verification.unread import EntryNumbers
 
 
 class DeliveryNames:

@@ -15,9 +15,9 @@ from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine
 from pulsar_fleet.reading.ranges import TopicBounds, cut
 from pulsar_fleet.reading.source_positions import source_position
+from pulsar_fleet.reading.unread import EntryNumbers, Intervals
 from pulsar_fleet.verification.correspondence import ByContent, Correspondence, Listing, OneToOne
 from pulsar_fleet.verification.request import Pair
-from pulsar_fleet.verification.unread import EntryNumbers, Intervals
 
 LOOKS = 16
 """Entries of a copy whose source position is looked at before it is taken to be entry for entry the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.reading.unread import Intervals
 from pulsar_fleet.verification.correspondence import Discrepancy
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.subscription_verdict import (
@@ -16,7 +17,6 @@ from pulsar_fleet.verification.subscription_verdict import (
     SubscriptionVerification,
     TopicSubscriptions,
 )
-from pulsar_fleet.verification.unread import Intervals
 from pulsar_fleet.verification.verdict import Verdict
 
 

@@ -10,8 +10,8 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.resources import by_name
+from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
 from pulsar_fleet.verification.subscription_verdict import UNKNOWN_TYPE, SubscriptionState
-from pulsar_fleet.verification.unread import EntryNumbers, Intervals, unread_entries
 
 _OF_THE_BROKER = frozenset({"__compaction"})
 

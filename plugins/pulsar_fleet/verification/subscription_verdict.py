@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.reading.unread import Intervals
 from pulsar_fleet.verification.correspondence import Unit
-from pulsar_fleet.verification.unread import Intervals
 from pulsar_fleet.verification.verdict import Verdict
 
 SCHEMA_VERSION = 1

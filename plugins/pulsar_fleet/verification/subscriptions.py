@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine
+from pulsar_fleet.reading.unread import EntryNumbers, Intervals
 from pulsar_fleet.verification.correspondence import Correspondence, OneToOne
 from pulsar_fleet.verification.deliveries import DeliveryNames
 from pulsar_fleet.verification.partners import Partners, Unclear, Unread
@@ -24,7 +25,6 @@ from pulsar_fleet.verification.subscription_verdict import (
     SubscriptionVerdict,
     TopicSubscriptions,
 )
-from pulsar_fleet.verification.unread import EntryNumbers, Intervals
 from pulsar_fleet.verification.verdict import Verdict
 
 TOPICS_AT_ONCE = 8

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
+    from pulsar_fleet.migration.phases import Strategy
     from pulsar_fleet.migration.steps import Sides
     from pulsar_fleet.migration.surveyed import Expectations
     from pulsar_fleet.migration.waivers import Waiver
@@ -76,9 +77,8 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Evaluate every gate at once; go on only without a blocker, with one wave. Nothing has been changed by then."""
     from pulsar_fleet.change.findings import count_line
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.migration.phases import Strategy
     from pulsar_fleet.migration.steps import check
-    from pulsar_fleet.migration.wave_steps import take_wave
+    from pulsar_fleet.migration.wave_steps import take_wave, wave_moves
     from pulsar_fleet.migration.waves import Limits
     from pulsar_fleet.records.run import Run
 
@@ -88,14 +88,16 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
             _sides(params),
             run,
             [NamespaceName.parse(text) for text in request["namespaces"]],
-            None if params["strategy"] == "auto" else Strategy(params["strategy"]),
+            strategy_of(params),
             expected=_expected(params),
-            waivers=_waivers(params),
+            waivers=waivers_of(params),
             limits=Limits(namespaces=params["wave_namespaces"], topics=params["wave_topics"]),
         )
     )
     planned_by = Run.open(params["continues"]) if params["continues"] else run
-    taken = take_wave(run, moves, findings, planned_by=planned_by, number=params["wave"])
+    number = params["wave"]
+    plan = asyncio.run(_plan_placements(params, run, wave_moves(run, moves, planned_by=planned_by, number=number)))
+    taken = take_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
     return {**taken.to_json(), "findings": count_line(findings)}
 
 
@@ -104,7 +106,7 @@ def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Create on green everything that blue's clients will need; only what is missing is created."""
     from pulsar_fleet.migration.preparation import prepare
 
-    return asyncio.run(prepare(_sides(params), current_run(get_current_context()), _moves(checked["moves"])))
+    return asyncio.run(prepare(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
@@ -114,9 +116,9 @@ def check_again(params: dict[str, Any], checked: JsonObject) -> str:
     from pulsar_fleet.migration.steps import check_again as evaluate
 
     run = current_run(get_current_context())
-    moves = _moves(checked["moves"])
+    moves = moves_of(checked["moves"])
     return count_line(
-        asyncio.run(evaluate(_sides(params), run, moves, expected=_expected(params), waivers=_waivers(params)))
+        asyncio.run(evaluate(_sides(params), run, moves, expected=_expected(params), waivers=waivers_of(params)))
     )
 
 
@@ -126,7 +128,7 @@ def hold_blue_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     from pulsar_fleet.migration.steps import hold_still
 
     run = current_run(get_current_context())
-    return asyncio.run(hold_still(_sides(params), run, _moves(checked["moves"]))).to_json()
+    return asyncio.run(hold_still(_sides(params), run, moves_of(checked["moves"]))).to_json()
 
 
 @task
@@ -134,17 +136,43 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
     """Copy what is stored on blue to green, where a namespace's strategy asks for it."""
     from pulsar_fleet.migration.steps import start_replication as start
 
-    return asyncio.run(start(_sides(params), _moves(checked["moves"])))
+    return asyncio.run(start(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
+
+
+@task
+def prove_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare what was copied, message by message, and keep on what the switch may rely."""
+    from pulsar_fleet.airflow.runbooks.proof import prove_copy as prove
+
+    return asyncio.run(prove(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiet the writers for a moment, place the subscriptions, redirect the clients. The point of no return."""
+    from pulsar_fleet.migration.standing import Singles
     from pulsar_fleet.migration.steps import switch_over as switch
 
     run = current_run(get_current_context())
-    moves, quiet = _moves(checked["moves"]), float(params["quiet_seconds"])
-    return asyncio.run(switch(_sides(params), run, moves, _frozen(before), quiet_seconds=quiet)).to_json()
+    moves, quiet = moves_of(checked["moves"]), float(params["quiet_seconds"])
+    switching = switch(
+        _sides(params),
+        run,
+        moves,
+        frozen_of(before),
+        quiet_seconds=quiet,
+        singles=Singles(params["acknowledged_singly"]),
+        proof_max_age_minutes=float(params["proof_max_age_minutes"]),
+    )
+    return asyncio.run(switching).to_json()
+
+
+@task
+def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Right after the switch: do the subscriptions without consumers stand on green where they stood on blue?"""
+    from pulsar_fleet.airflow.runbooks.proof import prove_placements
+
+    return asyncio.run(prove_placements(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
@@ -153,16 +181,17 @@ def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     from pulsar_fleet.airflow.runbooks.proof import prove
 
     run = current_run(get_current_context())
-    return asyncio.run(prove(_sides(params), run, _moves(checked["moves"])))
+    return asyncio.run(prove(_sides(params), run, moves_of(checked["moves"])))
 
 
 @task
-def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> int:
-    """End replication and remove from blue the subscriptions that continue on green."""
+def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+    """End replication and remove from blue what continues on green; say whether anything still lives there."""
     from pulsar_fleet.migration.steps import clean_up
 
-    run = current_run(get_current_context())
-    return asyncio.run(clean_up(_sides(params), run, _moves(checked["moves"]), _frozen(before)))
+    run, moves = current_run(get_current_context()), moves_of(checked["moves"])
+    removing = bool(params["remove_topics_on_blue"])
+    return asyncio.run(clean_up(_sides(params), run, moves, frozen_of(before), remove_topics=removing))
 
 
 @task(trigger_rule="all_done")
@@ -175,7 +204,7 @@ def restore_blue(params: dict[str, Any]) -> list[str]:
     if before is None:
         raise AirflowSkipException("Nothing was overridden on blue.")
     restored = release(
-        _sides(params), run, _frozen(before.to_json()), delete_topics=params["delete_inactive_topics_on_blue"]
+        _sides(params), run, frozen_of(before.to_json()), delete_topics=params["delete_inactive_topics_on_blue"]
     )
     return list(asyncio.run(restored))
 
@@ -217,14 +246,32 @@ def _sides(params: dict[str, Any]) -> Sides:
     return Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
 
 
-def _moves(reference: JsonObject) -> Moves:
+async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> str:
+    from pulsar_fleet.migration.placement_plan import plan_placements
+    from pulsar_fleet.migration.standing import Singles
+
+    async with _sides(params).open() as (blue, _green):
+        kept = await plan_placements(blue, run, moves, Singles(params["acknowledged_singly"]))
+    return str(run.artefacts.read_json(kept)["text"])
+
+
+def strategy_of(params: dict[str, Any]) -> Strategy | None:
+    """The strategy of the form; None for `auto`."""
+    from pulsar_fleet.migration.phases import Strategy
+
+    return None if params["strategy"] == "auto" else Strategy(params["strategy"])
+
+
+def moves_of(reference: JsonObject) -> Moves:
+    """What moves, from its reference."""
     from pulsar_fleet.migration.moves import Moves
     from pulsar_fleet.records.artefacts import Artefacts, Reference
 
     return Moves.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
 
 
-def _frozen(reference: JsonObject) -> Frozen:
+def frozen_of(reference: JsonObject) -> Frozen:
+    """How the cluster was before it was held still, from its reference."""
     from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.records.artefacts import Artefacts, Reference
 
@@ -237,7 +284,8 @@ def _expected(params: dict[str, Any]) -> Expectations:
     return Expectations(drain_minutes=params["drain_timeout_minutes"])
 
 
-def _waivers(params: dict[str, Any]) -> list[Waiver]:
+def waivers_of(params: dict[str, Any]) -> list[Waiver]:
+    """The waivers of the form."""
     from pulsar_fleet.migration.waivers import Waiver
 
     return [Waiver.parse(found) for found in params["waivers"]]

@@ -33,7 +33,6 @@ EVALUATED: tuple[Evaluated, ...] = (
     keeping.green_keeps_messages_for_the_drain,
     keeping.green_keeps_the_copy,
     topics.no_transactions_are_used,
-    topics.topics_have_no_publish_rate_of_their_own,
     topics.messages_in_flight_can_be_lost,
     topics.delayed_messages_are_told,
     topics.subscriptions_are_read,

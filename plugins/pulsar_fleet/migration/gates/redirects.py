@@ -118,7 +118,8 @@ def nothing_is_stored_from_before(view: View) -> Iterator[Finding]:
             "finish that migration and take its redirect away, or give the connection of that cluster as green.",
             call=f"{view.blue.name}: POST /admin/v2/clusters/{view.blue.name}/migrate?migrated=false",
         )
-    if found := _stored(view.green):
+    # A redirect back to blue is that of a way back, or of the migration that is turned round: others still need it.
+    if found := _stored(view.green) - view.survey.home:
         yield _LEFT_ON_GREEN.found(
             f"cluster {view.green.name}",
             f"its clients would be redirected to {', '.join(sorted(found))}",

@@ -16,11 +16,6 @@ _TRANSACTIONS = blocks(
     Owner.APPLICATION,
     "A client's next transaction would hide every later message of green's topic from its consumers.",
 )
-_PUBLISH_RATE = blocks(
-    "topic-publish-rate",
-    Owner.TENANT,
-    "It beats the namespace's rate, so writes cannot be quieted: the topic may stay closed to every producer for ever.",
-)
 _NON_PERSISTENT = warns(
     "non-persistent-topic",
     Owner.APPLICATION,
@@ -68,18 +63,6 @@ def no_transactions_are_used(view: View) -> Iterator[Finding]:
                 str(partition.topic),
                 f"{partition.transactions} transactions ongoing, committed or aborted since it was loaded",
                 "stop the transactional applications for the switch and start them against green.",
-            )
-
-
-def topics_have_no_publish_rate_of_their_own(view: View) -> Iterator[Finding]:
-    """The namespace's throttle, which makes the switch quiet, has no effect on them."""
-    for facts in view.moving:
-        for topic in facts.topic_publish_rates:
-            yield _PUBLISH_RATE.found(
-                str(topic),
-                "has a publish rate of its own",
-                "remove it for the switch.",
-                call=f"{view.blue.name}: DELETE /admin/v2/{topic.path}/publishRate",
             )
 
 

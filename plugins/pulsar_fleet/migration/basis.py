@@ -1,0 +1,116 @@
+"""Look at what a switch relies on, keep it with its proof, and refuse a switch for which it does not hold any more."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from dataclasses import replace
+
+from pulsar_fleet.change.findings import count_line
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
+from pulsar_fleet.migration.freshness import Basis, Growth, stale
+from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.phases import Phase, Strategy
+from pulsar_fleet.migration.topic_list import topics_of
+from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.unread import EntryNumbers
+from pulsar_fleet.records.run import Run
+
+BASIS = "basis.json"
+_THE_RUNS_OWN = frozenset({"migrated", "bundles"})
+"""The flag is what the switch sets; splits of bundles are off, and change nothing that clients see."""
+
+
+async def take_basis(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
+    """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer.
+
+    A call for each partition of green, and of blue where it is copied; one for each topic.
+    """
+    ends = await asyncio.gather(*(_ends(blue, green, topic, move.strategy) for topic in move.partitions))
+    kept = {str(topic): end for topic, end in zip(move.partitions, ends, strict=True)}
+    return replace(await _without_ends(blue, green, move), ends=kept)
+
+
+def keep_basis(run: Run, move: Move, basis: Basis, verdict: str) -> None:
+    """Keep what a proof is based on, with the topics that were planned; a newer one of the namespace replaces it."""
+    known = run.artefacts.find(run.id, BASIS)
+    document = run.artefacts.read_json(known) if known else {}
+    # What is not persistent comes and goes with its clients.
+    topics = {str(topic): count for topic, count in move.topics.items() if topic.persistent}
+    kept = replace(basis, verdict=verdict, topics=topics)
+    run.artefacts.write_json(run.id, BASIS, {**document, basis.namespace: kept.to_json()})
+
+
+async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: Run, *, max_age_minutes: float) -> None:
+    """`Refused` unless what the switch of this namespace relies on was proven lately and holds; changes nothing."""
+    known = run.artefacts.find(run.id, BASIS)
+    document = (run.artefacts.read_json(known) if known else {}).get(str(move.namespace))
+    basis = Basis.from_json(document) if document else None
+    now = await _without_ends(blue, green, move)
+    growth = await _growth(blue, green, basis, move.strategy) if basis and not _takes_clients(run, move) else ()
+    if found := stale(basis, now, growth, max_age_minutes=max_age_minutes):
+        listed = "\n".join(finding.text() for finding in found)
+        raise Refused(f"{count_line(found)}. {move.namespace} was not switched; nothing was flagged.\n{listed}")
+
+
+async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
+    settings = [await _settings(admin, move.namespace) for admin in (blue, green)]
+    topics = await topics_of(blue, move.namespace)
+    return Basis(
+        namespace=str(move.namespace),
+        at=time.time(),
+        verdict="",
+        blue=settings[0],
+        green=settings[1],
+        topics={str(topic): count for topic, count in topics.items()},
+        ends={},
+    )
+
+
+async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, str]:
+    policies = await admin.namespace(namespace) or {}
+    found = {key: _fingerprint(value) for key, value in policies.items() if key not in _THE_RUNS_OWN}
+    async with TopicPolicyReader(admin, None) as reader:
+        for state in await reader.read(namespace):
+            found[f"policies of {state.topic}"] = _fingerprint(state.policies)
+    return found
+
+
+def _takes_clients(run: Run, move: Move) -> bool:
+    """On the way back, applications that start anew stay where all will be; it is no copy that they could spoil."""
+    opened = any(
+        one.phase == Phase.REOPENED and one.namespace == str(move.namespace) for one in run.ledger.phases(run.id)
+    )
+    return opened and move.strategy is Strategy.REDIRECT
+
+
+def _fingerprint(value: Json) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName, strategy: Strategy) -> tuple[str, str]:
+    # What is not copied may grow on blue as it likes; on green nothing may come at all.
+    here = str((await blue.internal_stats(topic))["lastConfirmedEntry"]) if strategy is Strategy.REPLICATE else ""
+    return here, str((await green.internal_stats(topic))["lastConfirmedEntry"])
+
+
+async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, strategy: Strategy) -> tuple[Growth, ...]:
+    async def one(name: str, ends: tuple[str, str]) -> Growth:
+        topic = TopicName.parse(name)
+        on_green = _since(await green.internal_stats(topic), ends[1])
+        on_blue = _since(await blue.internal_stats(topic), ends[0]) if strategy is Strategy.REPLICATE else 0
+        return Growth(name, on_blue, on_green)
+
+    return tuple(await asyncio.gather(*(one(name, ends) for name, ends in basis.ends.items())))
+
+
+def _since(internal_stats: JsonObject, end: str) -> int:
+    ledgers = Ledgers.of(internal_stats)
+    return len(ledgers) - EntryNumbers(ledgers).behind(Position.parse(end))

@@ -1,0 +1,122 @@
+"""Whether what a switch relies on still holds: proven not too long ago, and nothing changed since (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from pulsar_fleet.change.findings import Finding, Severity
+from pulsar_fleet.cluster.json import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What was proven about a namespace, and how both sides were when it was.
+
+    :param at: when the bounds of the proof were frozen, seconds since 1970.
+    :param verdict: of that proof, such as `equal`.
+    :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
+    :param topics: topic → partition count on blue.
+    :param ends: partition → where blue and green ended, `ledger:entry` each.
+    """
+
+    namespace: str
+    at: float
+    verdict: str
+    blue: Mapping[str, str]
+    green: Mapping[str, str]
+    topics: Mapping[str, int]
+    ends: Mapping[str, tuple[str, str]]
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return {"schema_version": 1, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """Read what `to_json` wrote."""
+        ends = {topic: (str(blue), str(green)) for topic, (blue, green) in found["ends"].items()}
+        return cls(**{key: value for key, value in found.items() if key != "schema_version"} | {"ends": ends})
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Entries that came to one partition since the proof; blue looked at after green, so that copies never lead."""
+
+    topic: str
+    blue: int
+    green: int
+
+
+def stale(
+    basis: Basis | None, now: Basis, growth: tuple[Growth, ...], *, max_age_minutes: float
+) -> tuple[Finding, ...]:
+    """Why the switch of a namespace must not rely on what was proven; nothing when it may.
+
+    :param now: how both sides are; its `at` is the present time.
+    :param growth: since the basis, of every partition.
+    """
+    if basis is None:
+        return (
+            _blocker(
+                "never-proven",
+                now.namespace,
+                "no proof in this run",
+                "The switch would rely on a copy that nobody compared.",
+            ),
+        )
+    return (*_age(basis, now, max_age_minutes), *_changes(basis, now), *_writers(growth))
+
+
+def _age(basis: Basis, now: Basis, allowed: float) -> Iterator[Finding]:
+    minutes = (now.at - basis.at) / 60
+    if minutes > allowed:
+        yield _blocker(
+            "proof-too-old",
+            now.namespace,
+            f"{basis.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
+            "What was proven may not hold any more.",
+        )
+
+
+def _changes(basis: Basis, now: Basis) -> Iterator[Finding]:
+    for side, before, after in (("blue", basis.blue, now.blue), ("green", basis.green, now.green)):
+        changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+        if changed:
+            yield _blocker(
+                "settings-changed",
+                now.namespace,
+                f"{', '.join(changed[:5])} on {side}",
+                "Somebody changed settings after the proof: green may not behave as blue does.",
+            )
+    moved = sorted(topic for topic in {*basis.topics, *now.topics} if basis.topics.get(topic) != now.topics.get(topic))
+    if moved:
+        yield _blocker(
+            "topics-changed",
+            now.namespace,
+            ", ".join(moved[:5]),
+            "Topics came, went or were cut anew after the plan: the switch would close what green does not have.",
+        )
+
+
+def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
+    for one in growth:
+        if one.green > one.blue:
+            yield _blocker(
+                "green-written-to",
+                one.topic,
+                f"{one.green:,} entries came to green since the proof, {one.blue:,} to blue",
+                "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
+            )
+
+
+def _blocker(id: str, resource: str, evidence: str, consequence: str) -> Finding:
+    return Finding(
+        id=id,
+        severity=Severity.BLOCKER,
+        resource=resource,
+        evidence=evidence,
+        consequence=consequence,
+        remedy="find out who did it, if somebody did, and prove again: clear the task prove_copy.",
+    )

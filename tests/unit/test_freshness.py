@@ -1,0 +1,52 @@
+"""What a switch relies on: old proofs, changed settings, topics and foreign writers are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pulsar_fleet.migration.freshness import Basis, Growth, stale
+
+PROVEN = Basis(
+    namespace="acme/orders",
+    at=1_000_000.0,
+    verdict="equal",
+    blue={"retention_policies": "a1"},
+    green={"retention_policies": "a1"},
+    topics={"persistent://acme/orders/events": 4},
+    ends={"persistent://acme/orders/events-partition-0": ("5:9", "7:9")},
+)
+COPIED = (Growth("persistent://acme/orders/events-partition-0", 40, 38),)
+
+
+def ids(basis: Basis | None, now: Basis, growth: tuple[Growth, ...] = COPIED) -> list[str]:
+    return [finding.id for finding in stale(basis, now, growth, max_age_minutes=60)]
+
+
+def test_a_young_proof_under_live_replication_is_fresh() -> None:
+    assert ids(PROVEN, replace(PROVEN, at=PROVEN.at + 3599)) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "growth", "found"),
+    [
+        (replace(PROVEN, at=PROVEN.at + 3601), COPIED, "proof-too-old"),
+        (replace(PROVEN, blue={**PROVEN.blue, "policies of x": "b2"}), COPIED, "settings-changed"),
+        (replace(PROVEN, green={}), COPIED, "settings-changed"),
+        (replace(PROVEN, topics={**PROVEN.topics, "persistent://acme/orders/new": 0}), COPIED, "topics-changed"),
+        (replace(PROVEN, topics={"persistent://acme/orders/events": 8}), COPIED, "topics-changed"),
+        (PROVEN, (Growth("persistent://acme/orders/events-partition-0", 40, 41),), "green-written-to"),
+    ],
+    ids=["old", "policy on blue", "policy on green", "new topic", "more partitions", "foreign writer"],
+)
+def test_what_changed_since_the_proof_is_named(now: Basis, growth: tuple[Growth, ...], found: str) -> None:
+    assert ids(PROVEN, now, growth) == [found]
+
+
+def test_without_a_proof_nothing_is_switched() -> None:
+    assert ids(None, PROVEN) == ["never-proven"]
+
+
+def test_a_basis_survives_the_way_through_json() -> None:
+    assert Basis.from_json(PROVEN.to_json()) == PROVEN
