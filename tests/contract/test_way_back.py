@@ -20,13 +20,13 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.attendance import STATE, attend_until_done
+from pulsar_fleet.migration.checking import check, check_again
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.preparation import prepare
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.steps import (
-    Sides,
-    check,
     clean_up,
     hold_still,
     release,
@@ -196,7 +196,9 @@ async def test_a_stop_before_the_switch_takes_everything_back(
     way = Way(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
     await prepare(sides, run, way.moves)
     await hold_still(sides, run, way.moves)
+    await check_again(sides, run, way.moves, expected=Expectations())
     await start_replication(sides, run, way.moves)
+    assert (await prepare(sides, run, way.moves))["changes"] == 0
     while not (await replication_progress(sides, way.moves))[0]:
         await asyncio.sleep(0.2)
     with pytest.raises(Refused, match="never-proven"):

@@ -13,9 +13,11 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 from pulsar_fleet.migration.frozen import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, never_deleting
 from pulsar_fleet.migration.overrides import INACTIVE, RATE, lift, override
+from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
 
+BEFORE = "blue-before.json"
 _CONFIRM_SECONDS = 10.0
 _REMEMBERED = (*FROZEN_SETTINGS, REPLICATION_START[0])
 
@@ -39,6 +41,12 @@ async def remember(blue: AdminClient, namespaces: Iterable[NamespaceName]) -> Fr
         topic_rates=await _local(blue, topics, RATE),
         topic_inactive=await _local(blue, topics, INACTIVE),
     )
+
+
+def known_before(run: Run) -> Frozen | None:
+    """What a run remembers of blue; None before it was held still."""
+    kept = run.artefacts.find(run.id, BEFORE)
+    return Frozen.from_json(run.artefacts.read_json(kept)) if kept else None
 
 
 async def freeze(blue: AdminClient, before: Frozen, settings: Mapping[str, str]) -> None:

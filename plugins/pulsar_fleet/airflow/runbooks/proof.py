@@ -15,7 +15,7 @@ from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.placed import known_placed
 from pulsar_fleet.migration.placement_proof import Compared, Name, misplaced
-from pulsar_fleet.migration.steps import Sides
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.correspondence import Unit
 from pulsar_fleet.verification.request import Mapping
