@@ -1,9 +1,9 @@
 """Admin calls and memory of a whole migration: per partition, and per polling interval while the drain lasts.
 
-Each topic has a subscription; one topic of each namespace has a message that its consumer acknowledges only 75 s after
-the switch, so that the drain lasts that long. Numbers by environment: `PULSAR_FLEET_BENCH_TOPICS` (1,000),
-`PULSAR_FLEET_BENCH_NAMESPACES` (20), `PULSAR_FLEET_BENCH_PARTITIONS` (0: plain topics). 1,000 topics want brokers with
-more memory than the sandbox gives them: `_JAVA_OPTIONS=-Xmx2000m`.
+Each topic has a subscription, every other topic is partitioned; one topic of each namespace has a message that its
+consumer acknowledges only 75 s after the switch, so that the drain lasts that long. Numbers by environment:
+`PULSAR_FLEET_BENCH_TOPICS` (1,000), `PULSAR_FLEET_BENCH_NAMESPACES` (20), `PULSAR_FLEET_BENCH_PARTITIONS` (4; with 0 all
+topics are plain). 1,000 topics want brokers with more memory than the sandbox gives them: `_JAVA_OPTIONS=-Xmx2000m`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "1000"))
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "20"))
-PARTITIONS = int(os.environ.get("PULSAR_FLEET_BENCH_PARTITIONS", "0"))
+PARTITIONS = int(os.environ.get("PULSAR_FLEET_BENCH_PARTITIONS", "4"))
 HELD_SECONDS = 75.0
 ALLOWED = 12
 REPOSITORY = Path(__file__).parents[2]
@@ -43,12 +43,13 @@ class Estate:
     names: Sequence[NamespaceName]
     topics: int
 
-    def topic(self, name: NamespaceName, number: int) -> TopicName:
-        return TopicName(name, f"t-{number:04}")
+    def of(self, name: NamespaceName) -> dict[TopicName, int]:
+        """The topics of one namespace, and their partition counts."""
+        return {TopicName(name, f"t-{number:04}"): PARTITIONS * (number % 2) for number in range(self.topics)}
 
     @property
     def partitions(self) -> int:
-        return len(self.names) * self.topics * max(PARTITIONS, 1)
+        return sum(max(count, 1) for name in self.names for count in self.of(name).values())
 
 
 # Ten times as many topics beside the first size: memory that grows with them is seen as that.
@@ -84,13 +85,12 @@ async def _make(blue: ClusterConnection, estate: Estate) -> None:
         await admin.put(f"/tenants/{estate.names[0].tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
         for name in estate.names:
             await admin.put_namespace(name, {"replication_clusters": ["blue"]})
-            topics = [estate.topic(name, number) for number in range(estate.topics)]
-            if PARTITIONS:
-                await asyncio.gather(*(admin.create_partitioned_topic(topic, PARTITIONS) for topic in topics))
-            else:
-                await asyncio.gather(*(admin.create_topic(topic) for topic in topics))
-            partitions = [one for topic in topics for one in topic.partitions(PARTITIONS)]
-            await asyncio.gather(*(admin.create_subscription(one, "work") for one in partitions))
+            await asyncio.gather(*(_make_topic(admin, *one) for one in estate.of(name).items()))
+
+
+async def _make_topic(admin: AdminClient, topic: TopicName, partitions: int) -> None:
+    await (admin.create_partitioned_topic(topic, partitions) if partitions else admin.create_topic(topic))
+    await admin.create_subscription(topic, "work")
 
 
 def _migrate(
@@ -119,22 +119,21 @@ def _migrate(
 
 
 class _Consumers:
-    """A consumer and a producer on the first topic of each namespace, each pair a client of its own."""
+    """A consumer on the first topic of each namespace, each a client of its own, and a message that it holds."""
 
     def __init__(self, blue: ClusterConnection, estate: Estate) -> None:
-        self._blue = blue
-        self._topics = [estate.topic(name, 0) for name in estate.names]
+        self._url = blue.require_service_url()
+        self._topics = [str(next(iter(estate.of(name)))) for name in estate.names]
         self._clients: list[pulsar.Client] = []
         self._unread: list[tuple[pulsar.Consumer, pulsar.Message]] = []
 
     def __enter__(self) -> _Consumers:
+        writing = self._connect()
         for topic in self._topics:
-            client = pulsar.Client(
-                self._blue.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-            )
-            self._clients.append(client)
-            consumer = client.subscribe(str(topic), "work")
-            client.create_producer(str(topic)).send(b"one")
+            consumer = self._connect().subscribe(topic, "work")
+            producer = writing.create_producer(topic)
+            producer.send(b"one")
+            producer.close()
             self._unread.append((consumer, consumer.receive(20_000)))
         return self
 
@@ -142,6 +141,10 @@ class _Consumers:
         timer = threading.Timer(seconds, self._acknowledge)
         timer.daemon = True
         timer.start()
+
+    def _connect(self) -> pulsar.Client:
+        self._clients.append(pulsar.Client(self._url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)))
+        return self._clients[-1]
 
     def _acknowledge(self) -> None:
         for consumer, message in self._unread:

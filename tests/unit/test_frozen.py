@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TopicPolicyState
+from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.migration.frozen import Frozen, as_before, never_deleting, quiet_rate
 
 ORDERS, AUDIT = NamespaceName("acme", "orders"), NamespaceName("acme", "audit")
@@ -69,6 +69,7 @@ def test_what_a_run_overrides_on_blue_is_not_what_green_is_given(
         {"publishRate": quiet_rate(own_rate), "inactiveTopicPolicies": never_deleting(own_inactive)},
     )
     seen = as_before(held, before, "green")
+    assert seen.tenants == (TenantState("acme", (), ("blue",)),)
     policies, other = (one.policies for one in seen.namespaces)
     assert policies["publishMaxMessageRate"] == ({"blue": rate} if rate else {})
     assert policies["inactive_topic_policies"] == inactive
@@ -95,6 +96,7 @@ def remembered(
         dynamic={},
         publish_rates={str(ORDERS): rate},
         replication={str(ORDERS): ["blue"]},
+        allowed={"acme": ["blue"]},
         inactive={str(ORDERS): inactive},
         topic_rates={str(EVENTS): own_rate},
         topic_inactive={str(EVENTS): own_inactive},
@@ -113,6 +115,7 @@ def held_by_blue(rate: JsonObject | None, inactive: JsonObject | None, own: Json
         began="",
         ended="",
         key_id="",
+        tenants=(TenantState("acme", (), ("blue", "green")),),
         namespaces=(NamespaceState(str(ORDERS), policies), NamespaceState(str(AUDIT), policies)),
         topic_policies=(
             TopicPolicyState(str(EVENTS), "local", {**own, "maxConsumers": 7}, 0),

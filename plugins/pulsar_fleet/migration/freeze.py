@@ -37,6 +37,7 @@ async def remember(blue: AdminClient, namespaces: Iterable[NamespaceName]) -> Fr
             str(name): list(found.get("replication_clusters") or [])
             for name, found in zip(names, policies, strict=True)
         },
+        allowed={tenant: await _allowed(blue, tenant) for tenant in {name.tenant for name in names}},
         inactive={str(name): found.get("inactive_topic_policies") for name, found in zip(names, policies, strict=True)},
         topic_rates=await _local(blue, topics, RATE),
         topic_inactive=await _local(blue, topics, INACTIVE),
@@ -158,6 +159,10 @@ async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     if found is None:
         raise Missing(f"Namespace {name} does not exist on {blue.connection.name}; nothing was changed.")
     return found
+
+
+async def _allowed(blue: AdminClient, tenant: str) -> list[str]:
+    return list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
 
 
 async def _effective(blue: AdminClient) -> dict[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TopicPolicyState
+from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.cluster.topic_policies import Scope
 
 DELETION = "brokerDeleteInactiveTopicsEnabled"
@@ -37,6 +37,7 @@ class Frozen:
     :param effective: broker → setting → the value in force there; each broker has a configuration file of its own.
     :param publish_rates: namespace → its publish rate, None where there was none.
     :param replication: namespace → its `replication_clusters`.
+    :param allowed: tenant → the clusters that it allows.
     :param inactive: namespace → its inactive-topic policies, None where there were none.
     :param topic_rates: topic with a publish rate of its own → the local one, None where only a global one is set.
     :param topic_inactive: topic with inactive-topic policies of its own → the local ones, None as above.
@@ -46,6 +47,7 @@ class Frozen:
     publish_rates: Mapping[str, JsonObject | None]
     replication: Mapping[str, list[str]]
     effective: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    allowed: Mapping[str, list[str]] = field(default_factory=dict)
     inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
@@ -91,9 +93,16 @@ def as_before(snapshot: Snapshot, before: Frozen, green: str) -> Snapshot:
     """
     return replace(
         snapshot,
+        tenants=tuple(_tenant_before(one, before, green) for one in snapshot.tenants),
         namespaces=tuple(_namespace_before(one, before, snapshot.cluster, green) for one in snapshot.namespaces),
         topic_policies=tuple(_topic_before(one, before) for one in snapshot.topic_policies),
     )
+
+
+def _tenant_before(state: TenantState, before: Frozen, green: str) -> TenantState:
+    was = before.allowed.get(state.name)
+    ours = was is not None and set(state.allowed_clusters) == {*was, green}
+    return replace(state, allowed_clusters=tuple(sorted(was or ()))) if ours else state
 
 
 def _namespace_before(state: NamespaceState, before: Frozen, own: str, green: str) -> NamespaceState:
