@@ -2,8 +2,9 @@
 
 Each topic has a subscription, every other topic is partitioned; one topic of each namespace has a message that its
 consumer acknowledges only 75 s after the switch, so that the drain lasts that long. Numbers by environment:
-`PULSAR_FLEET_BENCH_TOPICS` (1,000), `PULSAR_FLEET_BENCH_NAMESPACES` (20), `PULSAR_FLEET_BENCH_PARTITIONS` (4; with 0 all
-topics are plain). 1,000 topics want brokers with more memory than the sandbox gives them: `_JAVA_OPTIONS=-Xmx2000m`.
+`PULSAR_FLEET_BENCH_TOPICS` (1,000), `PULSAR_FLEET_BENCH_NAMESPACES` (20), `PULSAR_FLEET_BENCH_PARTITIONS` (4; with 0
+all topics are plain). So many topics want brokers with more memory than the sandbox gives them:
+`_JAVA_OPTIONS=-Xmx2000m`.
 """
 
 from __future__ import annotations
