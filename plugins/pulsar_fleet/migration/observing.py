@@ -48,9 +48,15 @@ async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozens
     return Listed(states, tuple(answered), tuple(silent))
 
 
-async def ask(admin: AdminClient, topics: Collection[TopicName], at: float) -> dict[TopicName, PartitionState]:
-    """Ask each partition: a call for each topic, one more for each partition that does not answer with the others."""
-    return {topic: _state(topic, found, at) for topic, found in (await stats_of(admin, topics)).items()}
+async def ask(
+    admin: AdminClient, topics: Collection[TopicName], at: float, *, together: bool
+) -> dict[TopicName, PartitionState]:
+    """Ask each partition: a call for each topic, one more for each partition that does not answer with the others.
+
+    :param together: see `stats_of`.
+    """
+    found = await stats_of(admin, topics, together=together)
+    return {topic: _state(topic, stats, at) for topic, stats in found.items()}
 
 
 def _state(topic: TopicName, found: JsonObject | FleetError, at: float) -> PartitionState:

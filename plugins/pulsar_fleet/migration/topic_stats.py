@@ -40,17 +40,19 @@ async def read_partitions(
 
 
 async def stats_of(
-    admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True
+    admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True, together: bool = True
 ) -> dict[TopicName, JsonObject | FleetError]:
     """The `stats` of each, or why it has none: a call for each topic, one more for each partition that it leaves out.
 
     Loads the topics.
+
+    :param together: ask for all partitions of a topic at once. A broker that is gone keeps such a call waiting.
     """
     wanted = list(partitions)
     groups: dict[TopicName, list[TopicName]] = {}
     for one in wanted:
         groups.setdefault(one.parent, []).append(one)
-    several = [parent for parent, group in groups.items() if len(group) > 1]
+    several = [parent for parent, group in groups.items() if together and len(group) > 1]
     told: dict[TopicName, JsonObject] = {}
     for found in await asyncio.gather(*(_together(admin, parent, precise=precise) for parent in several)):
         told |= found
