@@ -25,9 +25,9 @@ from tests.contract.test_verify_job import findings
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.reading.checkpoints import Checkpoints
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.sandbox import Sandbox

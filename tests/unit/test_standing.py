@@ -96,7 +96,7 @@ def copied(blue: Ledgers, left_out: set[int], markers: set[int]) -> list[Positio
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     some.sets(some.integers(0, 14), max_size=4),
     some.sets(some.integers(0, 14), max_size=4),

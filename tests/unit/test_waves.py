@@ -49,7 +49,7 @@ def wave_of(plan: WavePlan) -> dict[NamespaceName, Wave]:
 
 
 @given(MEMBERS, LIMITS, st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_namespace_is_in_one_wave_whatever_the_order(
     given_: list[Member], limits: Limits, chance: random.Random
 ) -> None:
@@ -63,7 +63,7 @@ def test_every_namespace_is_in_one_wave_whatever_the_order(
 
 
 @given(MEMBERS, LIMITS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(given_: list[Member], limits: Limits) -> None:
     waves = wave_of(plan_waves(given_, limits))
     for one in given_:
@@ -73,7 +73,7 @@ def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(given_:
 
 
 @given(MEMBERS, LIMITS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_wave_is_larger_than_the_limits_but_a_single_namespace(given_: list[Member], limits: Limits) -> None:
     for wave in plan_waves(given_, limits).waves:
         assert limits.hold(wave.members) or (len(wave.members) == 1 and "it is alone" in wave.notes[-1])

@@ -102,7 +102,7 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
     """
     import pulsar
 
-    from pulsar_fleet.reading.client import open_client
+    from pulsar_fleet.cluster.messaging import open_client
 
     client = open_client(connection)
     try:

@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 NAMED_PER_KIND = 200
 """Contents per topic, of those missing and of those extra, that are looked at; all others are only counted."""
 
+ORDERS_BESIDE = 20
+"""Topics whose messages differ of which the order is looked at too: it takes another reading of each."""
+
+_UNORDERED = f"its order was not looked at, because more than {ORDERS_BESIDE} topics differ"
+
 Only = Mapping[int, frozenset[int]]
 """Buckets to list, by the number of the pair."""
 
@@ -47,7 +52,7 @@ class Comparer(Protocol):
         ...
 
     def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
-        """Messages of a pair that are not in the same place on both sides, which hold the same ones; the first ones."""
+        """Those of the messages that both sides hold which are not in the same place among them; the first ones."""
         ...
 
 
@@ -94,7 +99,22 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         if verdict.reordered and request.pairs[number].engine is EngineName.CLIENT:
             disorder = find_disorder(comparer.displaced(request, number))
             verdicts[number] = replace(verdict, reason=disorder.reason, differences=disorder.moves[: request.examples])
+    for place, number in enumerate(only):
+        verdict = verdicts[number]
+        if verdict.verdict is Verdict.DIFFERENT and place < ORDERS_BESIDE:
+            verdicts[number] = _in_order(verdict, comparer.displaced(request, number), request.examples)
+        elif verdict.verdict is Verdict.DIFFERENT:
+            verdicts[number] = replace(verdict, notes=(*verdict.notes, _UNORDERED))
     return [verdicts[number] for number in numbers]
+
+
+def _in_order(verdict: TopicVerdict, displaced: Sequence[Placed], examples: int) -> TopicVerdict:
+    """The verdict on contents, with what is out of order among the messages that both sides hold."""
+    disorder = find_disorder(displaced)
+    if not disorder.moves:
+        return verdict
+    named = (*verdict.differences, *disorder.moves[:examples])
+    return replace(verdict, reordered=True, reason=disorder.beside, differences=named)
 
 
 def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
