@@ -54,6 +54,7 @@ class Estate:
 
 
 # Ten times as many topics beside the first size: memory that grows with them is seen as that.
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("topics", [TOPICS // 10, TOPICS])
 def test_calls(topics: int, blue: ClusterConnection, green: ClusterConnection, tmp_path: Path) -> None:
     tenant = f"bench-{uuid4().hex[:8]}"
