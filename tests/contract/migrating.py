@@ -16,7 +16,8 @@ from pulsar_fleet.migration.attendance import STATE, Attended, attend, attend_un
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
-from pulsar_fleet.migration.steps import Sides, hold_still, release, switch_over
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.steps import hold_still, release, switch_over
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run

@@ -23,11 +23,12 @@ from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
 from pulsar_fleet.cluster.states import SYSTEM_TOPIC, TABLES
+from pulsar_fleet.migration.checking import FINDINGS, check
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.preparation import prepare
 from pulsar_fleet.migration.scope import resolve
-from pulsar_fleet.migration.steps import FINDINGS, Sides, check
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.surveyed import Expectations
 from pulsar_fleet.reading import wire_frames
 from pulsar_fleet.reading.wire_lookup import Brokers

@@ -25,9 +25,9 @@ from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placement import Placement
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.steps import (
-    Sides,
     clean_up,
     hold_still,
     release,

@@ -96,6 +96,10 @@ def kept(minutes: int) -> Spoil:
     return lambda found: with_policies_of(found, blue=policy, green=policy)
 
 
+def rights(**more: object) -> dict[str, object]:
+    return {"auth_policies": {"namespace_auth": {"app": ["consume"]}, **more}}
+
+
 IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
@@ -147,6 +151,14 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     (
         "role-missing-on-green green-policies-differ",
         lambda one: with_policies_of(one, green={"auth_policies": {"namespace_auth": {}}}),
+    ),
+    (
+        "role-missing-on-green green-policies-differ",
+        lambda one: with_policies_of(one, blue=rights(destination_auth={EVENTS: {"app": ["produce"]}}), green=rights()),
+    ),
+    (
+        "role-missing-on-green green-policies-differ",
+        lambda one: with_policies_of(one, blue=rights(subscription_auth_roles={"b": ["app"]}), green=rights()),
     ),
     ("green-in-use", lambda one: with_facts(one, green_clients={JAVA: 2})),
     (
@@ -201,6 +213,22 @@ def shapes(topic: str, blue: int, green: int) -> View:
 )
 def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: Spoil) -> None:
     assert ids(spoil(view())) == set(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"destination_auth": {EVENTS: {"one": ["produce"]}}},
+            f"role 'one' may produce on blue ({EVENTS}), not on green",
+        ),
+        ({"subscription_auth_roles": {"b": ["two"]}}, "role 'two' may consume on blue (subscription b), not on green"),
+    ],
+    ids=["topic", "subscription"],
+)
+def test_a_right_that_green_lacks_is_named_with_its_place(more: dict[str, object], said: str) -> None:
+    found = check(with_policies_of(view(), blue=rights(**more), green=rights()))
+    assert [one.evidence for one in found if one.id == "role-missing-on-green"] == [said]
 
 
 def test_topics_of_another_shape_are_found() -> None:

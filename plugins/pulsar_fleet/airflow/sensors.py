@@ -60,7 +60,7 @@ class MigrationSensor(BaseOperator):
     def _attend(self, context: Context, end: float) -> str:
         from pulsar_fleet.airflow.connection import cluster_connection
         from pulsar_fleet.migration.moves import Moves
-        from pulsar_fleet.migration.steps import Sides
+        from pulsar_fleet.migration.sides import Sides
         from pulsar_fleet.records.artefacts import Artefacts, Reference
 
         run = current_run(context)

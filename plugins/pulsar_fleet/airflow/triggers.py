@@ -86,7 +86,7 @@ class MigrationTrigger(BaseTrigger):
     async def _watch(self) -> JsonObject:
         from pulsar_fleet.airflow.connection import from_airflow
         from pulsar_fleet.migration.moves import Moves
-        from pulsar_fleet.migration.steps import Sides
+        from pulsar_fleet.migration.sides import Sides
         from pulsar_fleet.records.artefacts import Artefacts, Reference
         from pulsar_fleet.records.run import Run
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 from pulsar_fleet.change.findings import Finding, Severity
 from pulsar_fleet.cluster.json import JsonObject
+
+_PROVE_AGAIN = "find out who did it, then prove again: clear the task prove_copy and what follows it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +20,8 @@ class Basis:
     :param verdict: of that proof, such as `equal`.
     :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
     :param topics: topic → partition count on blue.
-    :param ends: partition → where blue and green ended, `ledger:entry` each.
+    :param ends: partition that is copied → where blue and green ended, `ledger:entry` each.
+    :param stored: partition that is only redirected → bytes that green stored, by its brokers' lists; 0 where unlisted.
     """
 
     namespace: str
@@ -28,10 +31,11 @@ class Basis:
     green: Mapping[str, str]
     topics: Mapping[str, int]
     ends: Mapping[str, tuple[str, str]]
+    stored: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"schema_version": 1, **asdict(self)}
+        return {"schema_version": 2, **asdict(self)}
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
@@ -42,11 +46,12 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Entries that came to one partition since the proof; blue looked at after green, so that copies never lead."""
+    """What came to one partition since the proof; blue looked at after green, so that copies never lead."""
 
     topic: str
     blue: int
     green: int
+    unit: str = "entries"
 
 
 def stale(
@@ -64,6 +69,7 @@ def stale(
                 now.namespace,
                 "no proof in this run",
                 "The switch would rely on a copy that nobody compared.",
+                remedy="clear the task prove_copy and what follows it.",
             ),
         )
     return (*_age(basis, now, max_age_minutes), *_changes(basis, now), *_writers(growth))
@@ -77,6 +83,7 @@ def _age(basis: Basis, now: Basis, allowed: float) -> Iterator[Finding]:
             now.namespace,
             f"{basis.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
             "What was proven may not hold any more.",
+            remedy="prove again, now that the change window is open: clear the task prove_copy and what follows it.",
         )
 
 
@@ -106,17 +113,17 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
             yield _blocker(
                 "green-written-to",
                 one.topic,
-                f"{one.green:,} entries came to green since the proof, {one.blue:,} to blue",
+                f"{one.green:,} {one.unit} came to green since the proof, {one.blue:,} to blue",
                 "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
             )
 
 
-def _blocker(id: str, resource: str, evidence: str, consequence: str) -> Finding:
+def _blocker(id: str, resource: str, evidence: str, consequence: str, *, remedy: str = _PROVE_AGAIN) -> Finding:
     return Finding(
         id=id,
         severity=Severity.BLOCKER,
         resource=resource,
         evidence=evidence,
         consequence=consequence,
-        remedy="find out who did it, if somebody did, and prove again: clear the task prove_copy.",
+        remedy=remedy,
     )

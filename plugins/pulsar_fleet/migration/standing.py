@@ -14,7 +14,8 @@ from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
 CARRIED_AT_MOST = 100_000
 """Single acknowledgments that are repeated on green for one subscription of a partition, at about 20,000 a second."""
 
-_OF_BROKERS = ("pulsar.", "__compaction")
+OF_BROKERS = ("pulsar.", "__compaction")
+"""How subscriptions and cursors begin that no application has made."""
 
 
 class Singles(StrEnum):
@@ -58,7 +59,7 @@ def standings(numbers: EntryNumbers, stats: JsonObject, internal_stats: JsonObje
     return {
         name: _standing(numbers, found, cursors[name])
         for name, found in stats["subscriptions"].items()
-        if found["isDurable"] and name in cursors and not name.startswith(_OF_BROKERS)
+        if found["isDurable"] and name in cursors and not name.startswith(OF_BROKERS)
     }
 
 

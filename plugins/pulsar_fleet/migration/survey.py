@@ -26,7 +26,7 @@ from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
 from pulsar_fleet.migration.reach import advertised_addresses, try_redirect
 from pulsar_fleet.migration.redirect import names_addresses, redirect_to, stored_redirect
 from pulsar_fleet.migration.surveyed import ClusterFacts, Survey
-from pulsar_fleet.migration.topic_stats import read_partitions
+from pulsar_fleet.migration.topic_stats import read_partitions, stats_of
 
 _FUNCTIONS = NamespaceName("public", "functions")
 _RUNNING = ("function", "source", "sink")
@@ -67,10 +67,13 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
 
 
 async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName]) -> tuple[PartitionFacts, ...]:
-    """Statistics of each partition by itself: the broker's sum leaves out, in silence, what it cannot load."""
-    names = tuple(partitions)
-    documents = await asyncio.gather(*(admin.stats(topic) for topic in names))
-    return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in zip(names, documents, strict=True))
+    """Statistics of each partition: the broker's sum leaves out, in silence, what it cannot load."""
+    facts = []
+    for topic, stats in (await stats_of(admin, partitions)).items():
+        if isinstance(stats, FleetError):
+            raise stats
+        facts.append(PartitionFacts.from_stats(topic, stats))
+    return tuple(facts)
 
 
 async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Seal) -> ClusterFacts:

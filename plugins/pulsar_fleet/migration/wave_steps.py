@@ -10,10 +10,10 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.checking import MOVES, WAVES
 from pulsar_fleet.migration.gates import EVALUATED
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase
-from pulsar_fleet.migration.steps import MOVES, WAVES
 from pulsar_fleet.migration.wave_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves import Wave, WavePlan
 from pulsar_fleet.records.artefacts import Reference

@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration import gates, interlocks
 from pulsar_fleet.migration.facts import NamespaceFacts
-from pulsar_fleet.migration.frozen import Frozen
+from pulsar_fleet.migration.freeze import known_before
 from pulsar_fleet.migration.interlocks import Returning
 from pulsar_fleet.migration.moves import choose_strategy
 from pulsar_fleet.migration.owners import load_all
@@ -26,8 +26,8 @@ from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import set_flag
 from pulsar_fleet.migration.replicate import set_replication
 from pulsar_fleet.migration.scope import parse_scope
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.stale_topics import create_like, make_anew, stale_topics
-from pulsar_fleet.migration.steps import BEFORE, Sides
 from pulsar_fleet.migration.survey import survey
 from pulsar_fleet.migration.surveyed import Expectations, View, without_remains
 from pulsar_fleet.migration.topic_list import topics_of
@@ -128,8 +128,8 @@ async def close_again(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
     topics on blue must be without clients; they are closed again. Replication to blue ends first, since a closed topic
     takes none. Returns the namespaces that were closed.
     """
-    kept = run.artefacts.find(run.id, BEFORE)
-    before = Frozen.from_json(run.artefacts.read_json(kept)).replication if kept else {}
+    remembered = known_before(run)
+    before = remembered.replication if remembered else {}
     closed = []
     async with sides.open() as (blue, green):
         for name in names:

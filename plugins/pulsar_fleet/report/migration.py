@@ -9,18 +9,13 @@ from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.basis import BASIS
+from pulsar_fleet.migration.checking import FINDINGS, FINDINGS_AGAIN, WAIVERS, WAVES
+from pulsar_fleet.migration.freeze import BEFORE
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, is_reversible, still_reversible
 from pulsar_fleet.migration.placement_plan import PLACEMENTS
-from pulsar_fleet.migration.steps import (
-    BEFORE,
-    FINDINGS,
-    FINDINGS_AGAIN,
-    REDIRECT,
-    SWITCHED,
-    WAIVERS,
-    WAVES,
-)
+from pulsar_fleet.migration.sides import REDIRECT
+from pulsar_fleet.migration.steps import SWITCHED
 from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves
 from pulsar_fleet.migration.way_back import INTERLOCKS
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
