@@ -44,7 +44,7 @@ from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
-_DRAIN_SECONDS = 90.0
+DRAIN_SECONDS = 90.0
 
 
 @dataclass(slots=True)
@@ -122,6 +122,7 @@ async def by_runbook(
     strategy: Strategy | None = None,
     *,
     quiet_seconds: float = QUIET_SECONDS,
+    drain_seconds: float = DRAIN_SECONDS,
     waivers: Sequence[Waiver] = (),
 ) -> Flipped:
     """The steps of the DAG `migrate_namespaces`, in its order, without the scheduler between them."""
@@ -141,7 +142,7 @@ async def by_runbook(
         flipped.began = _now()
         switching = switch_over(sides, run, moves, before, quiet_seconds=quiet_seconds, proof_max_age_minutes=60)
         switched = run.artefacts.read_json(await switching)
-        await attend_until_done(sides, run, moves, seconds=_DRAIN_SECONDS, poll_seconds=1)
+        await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
         await clean_up(sides, run, moves, before)
     except FleetError as error:
         flipped.complaints.append(str(error))

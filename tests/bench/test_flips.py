@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tests.bench.applications import Events, Flow, is_stuck, reading, running, silence, writers
+from tests.bench.clients_built import java_command
 from tests.bench.flipping import (
     Flipped,
     by_hand,
@@ -37,18 +37,9 @@ from pulsar_fleet.sandbox.jars import DEFAULT_VERSION, jars_for
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
 QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIET_SECONDS)).split(",")]
-PROGRAM = Path(__file__).parent / "clients" / "Applications.java"
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
 WARM_SECONDS = 8.0
 AFTER_SECONDS = 20.0
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the applications in Java."""
-    folder, path = tmp_path_factory.mktemp("classes"), f"{jars_for(DEFAULT_VERSION)}/*"
-    subprocess.run(["javac", "-proc:none", "-cp", path, "-d", folder, PROGRAM], check=True, timeout=120)
-    return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{folder}:{path}", PROGRAM.stem]
 
 
 @dataclass(slots=True)
@@ -86,8 +77,8 @@ HEAD = (
 
 
 @pytest.mark.timeout(1800)
-async def test_flips(blue: ClusterConnection, green: ClusterConnection, java: list[str], tmp_path: Path) -> None:
-    sides = Sides(blue, green)
+async def test_flips(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path) -> None:
+    sides, java = Sides(blue, green), java_command(jars_for(DEFAULT_VERSION))
     ways = {"by hand": None, **{f"runbook, quiet {quiet:g} s": quiet for quiet in QUIET}}
     sums = {way: Sum() for way in ways}
     print(f"\n{FLIPS} flips of 24 topics at {RATE} messages/s each, Java {DEFAULT_VERSION}\n{HEAD}")

@@ -82,7 +82,8 @@ _HANGS = (
 _REPEATS = (
     "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
     "and their consumers may need a restart.",
-    "switch deduplication on for green's namespace, and plan a restart of these applications.",
+    "switch deduplication on for the namespace on blue, from where the run carries it to green (on green alone the run "
+    "would take it back), and plan a restart of these applications.",
 )
 _NOT_KNOWN = (
     "this client's version is not known to follow a redirect.",
