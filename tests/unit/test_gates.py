@@ -101,6 +101,7 @@ IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
+COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
 
 FAULTS: tuple[tuple[str, Spoil], ...] = (
@@ -128,6 +129,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("green-is-migrated", lambda one: with_green(one, redirect={"migrated": True})),
     ("flag-left-elsewhere", lambda one: with_survey(one, flagged=("acme/other",))),
     ("flags-unknown", lambda one: with_survey(one, flagged=None)),
+    (
+        "copied-and-redirected",
+        lambda one: with_facts(stats(**COPIED)(one), links={TOPIC: frozenset({"green"})}),
+    ),
     ("namespace-missing", lambda one: with_facts(one, blue=None)),
     ("namespace-migrated", flagged("blue")),
     ("namespace-migrated", flagged("green")),
