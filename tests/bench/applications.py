@@ -122,25 +122,26 @@ def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path)
 
     The producer of each topic shares a client object with its consumers; readers and pattern consumers have their own.
     """
-    errors = file.with_suffix(".err")
-    with errors.open("w") as stderr:
+    log = file.with_suffix(".log")
+    with log.open("w") as said:
         process = subprocess.Popen(
-            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, text=True
         )
     try:
         assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("".join(f"{line}\n" for line in [*_lines(flows), ""]))
         process.stdin.flush()
-        if process.stdout.readline().strip() != "READY":
-            raise AssertionError(f"{command[0]} did not connect: {errors.read_text()[-2000:]}")
+        end = time.monotonic() + _START_SECONDS
+        while not file.exists():
+            if process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{command[0]} did not connect: {log.read_text()[-2000:]}")
+            time.sleep(0.1)
         yield Applications(process, flows, file)
     finally:
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _lines(flows: Sequence[Flow]) -> Iterator[str]:

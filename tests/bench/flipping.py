@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.contract.replication import know_each_other
 
 from pulsar_fleet.airflow.runbooks.proof import prove_copy
 from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.attendance import attend_until_done
@@ -42,6 +44,7 @@ from pulsar_fleet.migration.waivers import Waiver
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.sandbox import Sandbox
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
 DRAIN_SECONDS = 90.0
@@ -181,12 +184,15 @@ def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
     return list(json.loads(found.stdout))
 
 
-async def forget_redirect(sides: Sides) -> None:
-    """What the next flip must not find: an address on blue; namespaces that were flagged would be closed by it."""
-    async with sides.open() as (blue, _green):
-        for namespace in await blue.namespaces("bench"):
-            await blue.post(f"/namespaces/{namespace.path}/migration", False)
-        await blue.post(f"/clusters/{await blue.cluster_name()}/migrate", migrated=False)
+@contextmanager
+def new_sides(folder: Path) -> Iterator[Sides]:
+    """Two new clusters: a flip by hand leaves blue in a state in which the next one would not be the same."""
+    with Sandbox.start(folder, clusters=("blue", "green")) as sandbox:
+        blue, green = (
+            ClusterConnection(name=name, admin_url=sandbox[name].admin_url, service_url=sandbox[name].service_url)
+            for name in ("blue", "green")
+        )
+        yield Sides(blue, green)
 
 
 def _namespaces(flows: Iterable[Flow]) -> list[NamespaceName]:

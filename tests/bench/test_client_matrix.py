@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running, silence, writers
 from tests.bench.clients_built import commands
-from tests.bench.flipping import Flipped, by_hand, by_runbook, fenced, forget_redirect, make, missing_on_green
+from tests.bench.flipping import Flipped, by_hand, by_runbook, fenced, make, missing_on_green, new_sides
 
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.steps import Sides
 from pulsar_fleet.migration.waivers import Waiver
@@ -83,15 +82,16 @@ class Row:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("group", GROUPS)
-async def test_clients(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path, group: str) -> None:
+async def test_clients(tmp_path: Path, group: str) -> None:
     found = {client: command for client, command in commands().items() if client.startswith(group)}
     if "Go 0.19.0" in found:
         found[DEDUPLICATED] = found["Go 0.19.0"]
-    sides = Sides(blue, green)
     rows: dict[tuple[str, str], Row] = {}
     for number in range(FLIPS):
         for way in (HAND, RUNBOOK):
-            complaints = await flip(sides, found, tmp_path / f"{number}{way}", way, rows)
+            folder = tmp_path / f"{number}-{way}".replace(" ", "-")
+            with new_sides(folder) as sides:
+                complaints = await flip(sides, found, folder, way, rows)
             print(f"\n{number + 1}: {way}", *complaints, sep="\n    ", flush=True)
     lines = [rows[client, way].text() for client in found for way in (HAND, RUNBOOK)]
     print(*lines, sep="\n", flush=True)
@@ -110,14 +110,16 @@ async def flip(
     with ExitStack() as stack:
         started: dict[str, Applications] = {}
         for client, command in found.items():
-            file = folder.with_suffix(f".{client}.events".replace(" ", "-"))
+            file = folder.with_name(f"{folder.name}-{client}.events".replace(" ", "-"))
             started[client] = stack.enter_context(running(command, url, flows[client], file))
         await asyncio.sleep(WARM_SECONDS)
         after = max(AFTER_SECONDS.get(client.split(" ")[0], 20.0) for client in found)
         if way == HAND:
             done = await by_hand(sides, every)
         else:
-            done = await by_runbook(sides, every, folder, drain_seconds=after, waivers=_waivers(found))
+            done = await by_runbook(
+                sides, every, folder.with_suffix(".run"), drain_seconds=after, waivers=_waivers(found)
+            )
         await asyncio.sleep(after)
         for applications in started.values():
             applications.stop()
@@ -128,7 +130,6 @@ async def flip(
             row = rows.setdefault((client, way), Row(client, way))
             _count(row, applications.end(), flows[client], done, gone)
             row.fenced += sum(flow.topic in closed for flow in flows[client])
-    await forget_redirect(sides)
     return done.complaints
 
 

@@ -1,4 +1,4 @@
-"""Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, one after the other.
+"""Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
 Plain, partitioned and geo-replicated topics, all four types of subscription, batched sends of Java clients, 5 ms delay.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
@@ -21,13 +21,12 @@ from tests.bench.flipping import (
     by_hand,
     by_runbook,
     fenced,
-    forget_redirect,
     make,
     missing_on_green,
+    new_sides,
     replicate_by_hand,
 )
 
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.steps import Sides
@@ -77,14 +76,16 @@ HEAD = (
 
 
 @pytest.mark.timeout(1800)
-async def test_flips(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path) -> None:
-    sides, java = Sides(blue, green), java_command(jars_for(DEFAULT_VERSION))
+async def test_flips(tmp_path: Path) -> None:
+    java = java_command(jars_for(DEFAULT_VERSION))
     ways = {"by hand": None, **{f"runbook, quiet {quiet:g} s": quiet for quiet in QUIET}}
     sums = {way: Sum() for way in ways}
     print(f"\n{FLIPS} flips of 24 topics at {RATE} messages/s each, Java {DEFAULT_VERSION}\n{HEAD}")
     for number in range(FLIPS):
         for way, quiet in ways.items():
-            one = await flip(sides, java, tmp_path / f"{number}-{way[:2]}{quiet or 0:g}", quiet)
+            folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
+            with new_sides(folder) as sides:
+                one = await flip(sides, java, folder, quiet)
             print(f"{f'{number + 1}: {way}':24} {one.text()}", *one.complaints, sep="\n    ", flush=True)
             _add(sums[way], one)
     for way, total in sums.items():
@@ -117,7 +118,6 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
         missing = await missing_on_green(sides, flows)
         closed = fenced(url, flows)
         events = applications.end()
-    await forget_redirect(sides)
     found = Sum(topics=len(flows), fenced=len({TopicName.parse(text).parent for text in closed}), gone=len(missing[1]))
     found.rates.append(events.rate(done[0].began))
     found.complaints += [text for one in done[: 1 if quiet is None else 2] for text in one.complaints]

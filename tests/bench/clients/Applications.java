@@ -12,7 +12,8 @@ import org.apache.pulsar.client.api.*;
 
 /**
  * Applications that write down what they see: read from standard input, one a line, until an empty line.
- * `client` begins a new client object. Then READY; `stop` ends the producers, `end` writes the events and ends.
+ * `client` begins a new client object. When all are connected the file of the events is created, empty; `stop` ends the
+ * producers, `end` writes the events and ends.
  * The events: A producer number time (acknowledged), E producer number time (failed), R consumer producer number time;
  * times in microseconds. `applications.py` and `go/main.go` do the same.
  */
@@ -100,11 +101,12 @@ public class Applications {
             }
         });
         pacer.start();
-        System.out.println("READY");
+        Path file = Path.of(arguments[1]);
+        Files.createFile(file);
         if ("stop".equals(input.readLine())) {
             running = false;
             if ("end".equals(input.readLine())) {
-                write(Path.of(arguments[1]));
+                write(file);
             }
         }
         Runtime.getRuntime().halt(0);

@@ -122,7 +122,7 @@ def main() -> None:
             time.sleep(TICK_SECONDS)
 
     threading.Thread(target=pace, daemon=True).start()
-    print("READY", flush=True)
+    Path(file).touch()
     if sys.stdin.readline().strip() == "stop":
         running.clear()
         if sys.stdin.readline().strip() == "end":

@@ -139,12 +139,11 @@ func main() {
 			}
 		}
 	}()
-	fmt.Println("READY")
+	file := must(os.Create(os.Args[2]))
 	if input.Scan() && input.Text() == "stop" {
 		close(stop)
 		if input.Scan() && input.Text() == "end" {
 			mutex.Lock()
-			file := must(os.Create(os.Args[2]))
 			must(file.WriteString(strings.Join(events, "")))
 			must(0, file.Close())
 		}
