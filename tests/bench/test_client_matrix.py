@@ -18,6 +18,7 @@ import pytest
 from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running, silence, writers
 from tests.bench.clients_built import commands
 from tests.bench.flipping import Flipped, by_hand, by_runbook, fenced, make, missing_on_green, new_sides
+from tests.bench.matrix_page import with_rows
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.steps import Sides
@@ -27,7 +28,6 @@ GROUPS = os.environ.get("PULSAR_FLEET_BENCH_CLIENTS", "Java,Python,Go").split(",
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "100"))
 PAGE = Path(__file__).parents[2] / "docs" / "client_matrix.md"
-BEGIN, END = "<!-- matrix: made by make bench -->", "<!-- end of matrix -->"
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
 DEDUPLICATED = "Go 0.19.0, deduplication on"
 HAND, RUNBOOK = "by hand", "runbook"
@@ -163,16 +163,3 @@ def _count(row: Row, events: Events, flows: Sequence[Flow], done: Flipped, gone:
         seen.missing += 0 if is_gone else got.missing
         seen.twice += got.twice
         seen.order_breaks += got.order_breaks
-
-
-def with_rows(page: str, lines: Sequence[str]) -> str:
-    """The page with these rows in the place of those of the same client and way; others stay as they are."""
-    before, begin, rest = page.partition(BEGIN)
-    table, end, after = rest.partition(END)
-    head, known = table.strip("\n").split("\n")[:2], table.strip("\n").split("\n")[2:]
-    kept = {_key(line): line for line in known} | {_key(line): line for line in lines}
-    return f"{before}{begin}\n" + "\n".join([*head, *kept.values()]) + f"\n{end}{after}"
-
-
-def _key(line: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for cell in line.split("|")[1:3])
