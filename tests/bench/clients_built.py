@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import pulsar
 
 from pulsar_fleet.sandbox.folders import jar_cache
 from pulsar_fleet.sandbox.java import find_java, find_maven
@@ -21,9 +24,9 @@ GO_SECONDS = 1200
 def commands() -> Mapping[str, list[str]]:
     """Client → the command of its applications; without Go on PATH there is none for it."""
     found = {f"Java {version}": java_command(_jars(version)) for version in JAVA}
-    found["Python 3.13.0"] = [sys.executable, str(SOURCES / "applications.py")]
+    found[f"Python {pulsar.__version__}"] = [sys.executable, str(SOURCES / "applications.py")]
     if shutil.which("go"):
-        found["Go 0.19.0"] = [str(_go())]
+        found[f"Go {_go_version()}"] = [str(_go())]
     return found
 
 
@@ -58,6 +61,12 @@ def _go() -> Path:
         command = ["go", "build", "-o", str(program), "."]
         subprocess.run(command, cwd=SOURCES / "go", check=True, timeout=GO_SECONDS)
     return program
+
+
+def _go_version() -> str:
+    found = re.search(r"pulsar-client-go v(\S+)", (SOURCES / "go" / "go.mod").read_text())
+    assert found
+    return found[1]
 
 
 def _older(made: Path, source: Path) -> bool:
