@@ -48,6 +48,7 @@ from pulsar_fleet.sandbox import Sandbox
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
 DRAIN_SECONDS = 90.0
+COPY_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -139,8 +140,9 @@ async def by_runbook(
     flipped = Flipped()
     try:
         await start_replication(sides, run, moves)
-        while not (await replication_progress(sides, moves))[0]:
-            await asyncio.sleep(0.2)
+        async with asyncio.timeout(COPY_SECONDS):
+            while not (await replication_progress(sides, moves))[0]:
+                await asyncio.sleep(0.2)
         await prove_copy(sides, run, moves)
         flipped.began = _now()
         switching = switch_over(sides, run, moves, before, quiet_seconds=quiet_seconds, proof_max_age_minutes=60)

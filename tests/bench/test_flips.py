@@ -1,6 +1,6 @@
 """Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
-Plain, partitioned and geo-replicated topics, all four types of subscription, batched sends of Java clients, 5 ms delay.
+Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
 """

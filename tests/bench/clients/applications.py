@@ -72,7 +72,7 @@ def start(client: pulsar.Client, words: list[str], writers: list[Writing], kept:
             send_timeout_millis=0,
             max_pending_messages=50_000,
             batching_enabled=True,
-            batching_max_publish_delay_ms=5,
+            batching_max_publish_delay_ms=20,
             batching_type=pulsar.BatchingType.KeyBased,
         )
         writers.append(Writing(producer, index, int(words[3])))

@@ -54,7 +54,7 @@ func connect(url string) pulsar.Client {
 func produce(client pulsar.Client, index, topic string, rate int) {
 	producer := must(client.CreateProducer(pulsar.ProducerOptions{
 		Topic: topic, SendTimeout: -1, MaxPendingMessages: 50000, DisableBlockIfQueueFull: true,
-		BatchingMaxPublishDelay: 5 * time.Millisecond, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+		BatchingMaxPublishDelay: 20 * time.Millisecond, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
 	}))
 	began, sent := time.Now(), 0
 	writers = append(writers, func() {
