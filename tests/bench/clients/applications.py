@@ -41,7 +41,7 @@ class Writing:
 
 def connect(url: str) -> pulsar.Client:
     """A client that says nothing."""
-    return pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal))
+    return pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
 
 
 def note(index: str, message: pulsar.Message) -> None:

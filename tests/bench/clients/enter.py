@@ -16,7 +16,7 @@ def main() -> None:
     entered: set[str] = set()
 
     def enter(topic: str) -> None:
-        silent = pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal)
+        silent = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
         client = pulsar.Client(url, logger=silent, operation_timeout_seconds=8, io_threads=1)
         try:
             client.create_producer(topic)
