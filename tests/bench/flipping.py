@@ -149,8 +149,8 @@ async def by_runbook(
         switched = run.artefacts.read_json(await switching)
         await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
         await clean_up(sides, run, moves, before)
-    except FleetError as error:
-        flipped.complaints.append(str(error))
+    except (FleetError, TimeoutError) as error:
+        flipped.complaints.append(str(error) or "The copy did not catch up.")
         known = run.artefacts.find(run.id, SWITCHED)
         switched = run.artefacts.read_json(known) if known else {}
     finally:
