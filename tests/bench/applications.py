@@ -21,6 +21,7 @@ from pulsar_fleet.cluster.names import TopicName
 RUN, KEYS = 8, 10
 _START_SECONDS = 90
 _READ_ON_SECONDS = 6.0
+_RATE_SECONDS = 5
 _STUCK_MICROSECONDS = 3_000_000
 _CONSUMERS = {"Exclusive": 1, "Failover": 2, "Shared": 2, "Key_Shared": 2}
 
@@ -73,9 +74,9 @@ class Events:
     stopped: int
 
     def rate(self, before: int) -> float:
-        """Messages a second that were acknowledged in all, up to a time."""
-        times = sorted(time for answer in self.answers.values() for time in answer.acked.values() if time < before)
-        return len(times) / ((times[-1] - times[0]) / 1e6) if times else 0.0
+        """Messages a second that were acknowledged in all, in the seconds up to a time."""
+        since = before - _RATE_SECONDS * 1_000_000
+        return sum(since <= at < before for one in self.answers.values() for at in one.acked.values()) / _RATE_SECONDS
 
 
 class Applications:
