@@ -26,6 +26,7 @@ from tests.unit.migrating import (
 )
 
 from pulsar_fleet.change.findings import Finding, Severity, blockers, count_line, findings_markdown
+from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.states import Area, Note, Problem
 from pulsar_fleet.migration.facts import NamespaceFacts
@@ -104,6 +105,7 @@ IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
+COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
 
 FAULTS: tuple[tuple[str, Spoil], ...] = (
@@ -131,6 +133,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("green-is-migrated", lambda one: with_green(one, redirect={"migrated": True})),
     ("flag-left-elsewhere", lambda one: with_survey(one, flagged=("acme/other",))),
     ("flags-unknown", lambda one: with_survey(one, flagged=None)),
+    (
+        "copied-and-redirected",
+        lambda one: with_facts(stats(**COPIED)(one), links={TOPIC: frozenset({"green"})}),
+    ),
     ("namespace-missing", lambda one: with_facts(one, blue=None)),
     ("namespace-migrated", flagged("blue")),
     ("namespace-migrated", flagged("green")),
@@ -304,6 +310,16 @@ def test_deduplication_on_green_is_known_to_cure_the_duplicates_of_go() -> None:
     found = with_policies_of(stats(version="Pulsar-Go-v0.19.0")(view()), blue=policy, green=policy)
     (finding,) = [one for one in check(found) if one.id == "client-repeats"]
     assert "deduplication is on there" in finding.remedy
+
+
+def test_deduplication_on_green_alone_is_no_cure_since_the_run_would_take_it_back() -> None:
+    found = with_policies_of(
+        stats(version="Pulsar-Go-v0.19.0")(view(prepares=True)), green={"deduplicationEnabled": True}
+    )
+    blue, green = found.blue.snapshot, found.green.snapshot
+    assert "deduplicationEnabled" in {change.field for change in plan_changes(blue, green).changes}
+    (finding,) = [one for one in check(found) if one.id == "client-repeats"]
+    assert "for the namespace on blue" in finding.remedy
 
 
 def test_all_faults_are_told_at_once_and_blockers_first() -> None:

@@ -55,7 +55,7 @@ async def check(
     :raises Rejected: a waiver that meets no blocker.
     """
     seen = await _survey(sides, run, names)
-    chosen = tuple(plan_move(one, strategy) for one in seen.namespaces)
+    chosen = tuple(plan_move(one, strategy, seen.green.name) for one in seen.namespaces)
     view = View(survey=seen, strategies=_strategies(chosen), expected=expected or Expectations())
     # On the way back each waiver has met its blocker at the interlocks.
     judged = judge(_found(run, FINDINGS, view), waivers, all_looked_at=not view.expected.returns)

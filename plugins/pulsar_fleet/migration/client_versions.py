@@ -82,7 +82,8 @@ _HANGS = (
 _REPEATS = (
     "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
     "and their consumers may need a restart.",
-    "switch deduplication on for green's namespace, and plan a restart of these applications.",
+    "switch deduplication on for the namespace on blue, from where the run carries it to green (on green alone the run "
+    "would take it back), and plan a restart of these applications.",
 )
 _NOT_KNOWN = (
     "this client's version is not known to follow a redirect.",
@@ -118,10 +119,12 @@ TABLE: tuple[Behaviour, ...] = (
         since=(3, 0),
         before=(3, 1),
         severity=Severity.WARNING,
-        can="follows when a TLS URL is stored, even one on which nobody listens",
+        can="follows when a TLS URL is stored, even one on which nobody listens; its readers do not",
         consequence=_TLS[0],
         remedy=_TLS[1],
-        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 8 of 8 quiesced topics followed.",
+        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 16 of 16 quiesced topics followed, with "
+        "consumers of every type; 2 of 2 readers stopped reading at the switch, without an error.",
+        readers_stall=True,
     ),
     Behaviour(
         finding=NEEDS_TLS_URL,
@@ -133,7 +136,8 @@ TABLE: tuple[Behaviour, ...] = (
         can="not known: the cure of 3.0 was not tried on it",
         consequence=_TLS[0],
         remedy=_TLS[1],
-        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7.",
+        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7; readers not measured.",
+        readers_stall=True,
     ),
     Behaviour(
         finding=UNKNOWN,

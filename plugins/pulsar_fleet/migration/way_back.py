@@ -64,7 +64,7 @@ async def check_interlocks(
     """
     async with sides.open() as (blue, green):
         seen = await survey(green, blue, names, seal=open_seal())
-        strategies = {one.namespace: strategy or choose_strategy(one)[0] for one in seen.namespaces}
+        strategies = {one.namespace: strategy or choose_strategy(one, seen.green.name)[0] for one in seen.namespaces}
         looked = [await _look(blue, green, run, one, strategies[one.namespace]) for one in seen.namespaces]
         locked = interlocks.check(tuple(looked), await unhealthy(blue), allow_removal=allow_removal)
     log.info("%s", seen.headline())

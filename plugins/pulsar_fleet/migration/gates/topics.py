@@ -42,6 +42,11 @@ _BACKLOG = warns(
     Owner.BLUE,
     "Writers are held up at the switch until these entries are replicated.",
 )
+_COPIED = blocks(
+    "copied-and-redirected",
+    Owner.RUN,
+    "Consumers get each message twice: as a copy on green, and on blue before they are redirected.",
+)
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
@@ -153,6 +158,18 @@ def nobody_replicates_into_blue(view: View) -> Iterator[Finding]:
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
                 f"let {cluster} replicate to {view.green.name} instead, or end its replication before the switch.",
+            )
+
+
+def nothing_is_copied_and_redirected(view: View) -> Iterator[Finding]:
+    """What blue replicates to green has to be moved by the strategy that places the subscriptions behind the copies."""
+    for facts in view.moving:
+        copied = [topic for topic, clusters in facts.links.items() if view.green.name in clusters]
+        if copied and not view.replicates(facts.namespace):
+            yield _COPIED.found(
+                str(facts.namespace),
+                f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, {copied[0]} among them",
+                "move the namespace with replicate_then_switch.",
             )
 
 
