@@ -348,15 +348,8 @@ async def test_tokens_of_an_issuer_open_what_a_token_opens(
         found = await asyncio.to_thread(judged, orders, engine, here, west)
         assert (found.verdict, found.source_messages, len(issuer.asked)) == (Verdict.EQUAL, 10, 1), found.reason
         environment = {**os.environ, **credentials_environment(Side.SOURCE, here)}
-        command = [
-            sys.executable,
-            "-m",
-            "pulsar_fleet.cli",
-            "snapshot",
-            east.admin_url,
-            "--out",
-            str(tmp_path / "east"),
-        ]
+        words = ["snapshot", east.admin_url, "--select", "verified", "--out", str(tmp_path / "east")]
+        command = [sys.executable, "-m", "pulsar_fleet.cli", *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, len(issuer.asked)) == (0, 2), done.stderr
 
