@@ -98,6 +98,8 @@ class WireConnection:
     def send(self, frame: bytes) -> None:
         """Send one frame."""
         try:
+            if self.address.tls:
+                self._wait_at_most(self._timeout_seconds)
             self._socket.sendall(frame)
         except OSError as error:
             raise self._lost(f"took no more: {error}") from error
@@ -175,9 +177,17 @@ class WireConnection:
             raise
 
     def _let_the_kernel_wait(self) -> None:
-        """Python's own timeouts cost two more system calls a read."""
-        self._socket.settimeout(None)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self._timeout_seconds))
+        """Python's own timeouts cost two more system calls a read; under TLS it would read again after the kernel's."""
+        if not self.address.tls:
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self._timeout_seconds))
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if self.address.tls:
+            self._socket.settimeout(seconds)
+        elif seconds != self._wait_seconds:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
+        self._wait_seconds = seconds
 
     def _introduce(self, broker_url: str | None) -> None:
         method, credentials = credentials_of(self._who)
@@ -206,11 +216,9 @@ class WireConnection:
         elif self._begin and len(self.buffer) - self._end < LEAST_ROOM_BYTES:
             self._make_room(0)
         try:
-            if wait_seconds != self._wait_seconds:
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(wait_seconds))
-                self._wait_seconds = wait_seconds
+            self._wait_at_most(wait_seconds)
             received = self._socket.recv_into(self._view[self._end :])
-        except (BlockingIOError, ssl.SSLWantReadError):  # so the kernel says that the time is over
+        except (TimeoutError, BlockingIOError):  # the latter is how the kernel says it
             return False
         except OSError as error:
             raise self._lost(f"broke the connection: {error}") from error
