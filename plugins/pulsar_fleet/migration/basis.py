@@ -21,7 +21,6 @@ from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.topic_list import topics_of
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers
 from pulsar_fleet.records.run import Run
 
 BASIS = "basis.json"
@@ -129,4 +128,4 @@ async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, move: Mov
 
 def _since(internal_stats: JsonObject, end: str) -> int:
     ledgers = Ledgers.of(internal_stats)
-    return len(ledgers) - EntryNumbers(ledgers).behind(Position.parse(end))
+    return len(ledgers) - ledgers.behind(Position.parse(end))
