@@ -8,7 +8,7 @@ import json
 import time
 from dataclasses import replace
 
-from pulsar_fleet.change.findings import count_line
+from pulsar_fleet.change.findings import refusal_text
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused, Transient
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -59,8 +59,7 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     now = await _without_ends(blue, green, move)
     growth = await _growth(blue, green, basis, move) if basis and not _takes_clients(run, move) else ()
     if found := stale(basis, now, growth, max_age_minutes=max_age_minutes):
-        listed = "\n".join(finding.text() for finding in found)
-        raise Refused(f"{count_line(found)}. {move.namespace} was not switched, and not flagged.\n{listed}")
+        raise Refused(refusal_text(found, f"{move.namespace} was not switched, and not flagged."))
 
 
 async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
@@ -88,9 +87,7 @@ async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, s
 
 def _takes_clients(run: Run, move: Move) -> bool:
     """On the way back, applications that start anew stay where all will be; it is no copy that they could spoil."""
-    opened = any(
-        one.phase == Phase.REOPENED and one.namespace == str(move.namespace) for one in run.ledger.phases(run.id)
-    )
+    opened = run.ledger.entered(run.id, str(move.namespace), Phase.REOPENED)
     return opened and move.strategy is Strategy.REDIRECT
 
 

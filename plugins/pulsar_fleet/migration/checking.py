@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pulsar_fleet.change.findings import Finding, count_line
+from pulsar_fleet.change.findings import Finding, refusal_text
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration import gates
@@ -115,5 +115,4 @@ def _found(run: Run, artefact: str, view: View) -> tuple[Finding, ...]:
 def _stop(run: Run, artefact: str, judged: Judged, state: str) -> None:
     run.artefacts.write_json(run.id, artefact, judged.to_json())
     if judged.stopping:
-        listed = "\n".join(finding.text() for finding in judged.stopping)
-        raise Refused(f"{count_line(judged.findings)}. {state}\n{listed}")
+        raise Refused(refusal_text(judged.findings, state, judged.stopping))

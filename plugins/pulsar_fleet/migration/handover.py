@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, Refused
+from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.migration.clients import Roster, clients_of
 from pulsar_fleet.migration.moves import Move
-from pulsar_fleet.migration.topic_stats import stats_of
+from pulsar_fleet.migration.topic_stats import required_stats
 
 
 async def require_green(green: AdminClient, move: Move) -> None:
@@ -37,9 +37,5 @@ async def require_green(green: AdminClient, move: Move) -> None:
 
 async def count_clients(blue: AdminClient, move: Move) -> Roster:
     """Who is connected to each partition; this loads them all, which nothing can do once the flag is set."""
-    roster = {}
-    for topic, stats in (await stats_of(blue, move.partitions, precise=False)).items():
-        if isinstance(stats, FleetError):
-            raise stats
-        roster[topic] = clients_of(topic, stats)
-    return roster
+    found = await required_stats(blue, move.partitions, precise=False)
+    return {topic: clients_of(topic, stats) for topic, stats in found.items()}

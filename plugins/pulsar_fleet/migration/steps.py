@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.basis import require_fresh
 from pulsar_fleet.migration.finish import finish
 from pulsar_fleet.migration.freeze import BEFORE, freeze, remember, thaw
@@ -86,9 +85,11 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     The partitions that are furthest behind by the brokers' lists are asked first, and the others only when these are
     not: most looks cost a call for each broker and a few more.
     """
-    partitions = [topic for move in _replicated(moves) for topic in move.partitions]
+    replicated = _replicated(moves)
+    partitions = [topic for move in replicated for topic in move.partitions]
+    wanted = {move.namespace: frozenset(move.partitions) for move in replicated}
     async with sides.open() as (blue, _green):
-        listed = (await list_loaded(blue, _by_namespace(partitions), time.time())).states if partitions else {}
+        listed = (await list_loaded(blue, wanted, time.time())).states if partitions else {}
         behind = {topic: state.unsent for topic, state in listed.items()}
         lag, asked, waiting = Lag(0, ()), 0, sorted(partitions, key=lambda topic: -behind.get(topic, 0))
         while waiting and not lag.unlinked and lag.entries <= LIVE_ENTRIES * len(partitions):
@@ -101,11 +102,6 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     left = lag.entries + sum(behind.get(topic, 0) for topic in waiting)
     late = f"; no link yet for {lag.unlinked[0]}" if lag.unlinked else ""
     return caught_up, f"{left:,} entries still to replicate{late}"
-
-
-def _by_namespace(partitions: Sequence[TopicName]) -> dict[NamespaceName, frozenset[TopicName]]:
-    names = {topic.namespace for topic in partitions}
-    return {name: frozenset(topic for topic in partitions if topic.namespace == name) for name in names}
 
 
 async def switch_over(
@@ -160,9 +156,7 @@ async def switch_over(
 async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[TopicName, ...]:
     """Those that are not handed over yet; they are asked only where a flag is, or was in this run."""
     flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
-    tried = any(
-        one.phase == Phase.QUIESCED and one.namespace == str(move.namespace) for one in run.ledger.phases(run.id)
-    )
+    tried = run.ledger.entered(run.id, str(move.namespace), Phase.QUIESCED)
     return await open_partitions(blue, move) if flagged or tried else tuple(move.partitions)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.migration.gates.brokers import CHECK_PERIOD
 from pulsar_fleet.migration.moves import Move
 
-CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
 _AT_FIRST = 2
 _POLL_SECONDS = 0.1
 

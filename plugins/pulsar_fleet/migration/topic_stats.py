@@ -63,6 +63,18 @@ async def stats_of(
     return {one: answers[one] for one in wanted}
 
 
+async def required_stats(
+    admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True
+) -> dict[TopicName, JsonObject]:
+    """As `stats_of`; the first that has none is raised."""
+    found: dict[TopicName, JsonObject] = {}
+    for topic, stats in (await stats_of(admin, partitions, precise=precise)).items():
+        if isinstance(stats, FleetError):
+            raise stats
+        found[topic] = stats
+    return found
+
+
 async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, PartitionFacts | Note]:
     answers = await stats_of(admin, [one for topic, count in topics.items() for one in topic.partitions(count)])
     return {

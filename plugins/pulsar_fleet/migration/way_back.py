@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pulsar_fleet.change.findings import Finding, count_line
+from pulsar_fleet.change.findings import Finding, refusal_text
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, Refused
 from pulsar_fleet.cluster.json import JsonObject
@@ -75,7 +75,8 @@ async def check_interlocks(
     run.artefacts.write_json(run.id, INTERLOCKS, [finding.to_json() for finding in found])
     for finding in found:
         log.warning("%s", finding.text())
-    _require_all(found, _judged(locked, found, waivers))
+    if stopping := _judged(locked, found, waivers).stopping:
+        raise Refused(refusal_text(found, "Nothing has been changed.", stopping))
     return found
 
 
@@ -84,12 +85,6 @@ def _judged(locked: Sequence[Finding], found: Sequence[Finding], waivers: Sequen
         if any(waiver.covers(finding) for finding in locked):
             raise Refused(f"The interlock {waiver.id!r} is never waived: do what its remedy says.")
     return judge(found, waivers)
-
-
-def _require_all(found: Sequence[Finding], judged: Judged) -> None:
-    if judged.stopping:
-        listed = "\n".join(finding.text() for finding in judged.stopping)
-        raise Refused(f"{count_line(found)}. Nothing has been changed.\n{listed}")
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:
@@ -174,10 +169,7 @@ def rivals(ledger: Ledger, own: str, name: NamespaceName) -> tuple[str, ...]:
         one.run_id
         for one in ledger.running(PROCEDURES)
         if one.run_id != own
-        and (
-            parse_scope(one.conf["namespaces"]).has(name)
-            or any(phase.namespace == str(name) for phase in ledger.phases(one.run_id))
-        )
+        and (parse_scope(one.conf["namespaces"]).has(name) or ledger.entered(one.run_id, str(name)))
     )
 
 
@@ -197,7 +189,7 @@ async def _look(
         verdict=next((one.verdict for one in run.ledger.verdicts_of(str(name), newest=1)), None),
         rivals=rivals(run.ledger, run.id, name),
         copied=await _copied(green, [one.topic for one in facts.partitions if one.topic.persistent]),
-        reopened=any(one.namespace == str(name) for one in run.ledger.phases(run.id)),
+        reopened=run.ledger.entered(run.id, str(name)),
     )
 
 

@@ -195,16 +195,14 @@ def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObjec
 @task(trigger_rule="all_done")
 def restore_blue(params: dict[str, Any]) -> list[str]:
     """Put back every setting and rate that the run overrode on blue, also when the run failed."""
-    from pulsar_fleet.migration.freeze import BEFORE
+    from pulsar_fleet.migration.freeze import known_before
     from pulsar_fleet.migration.steps import release
 
     run = current_run(get_current_context())
-    before = run.artefacts.find(run.id, BEFORE)
+    before = known_before(run)
     if before is None:
         raise AirflowSkipException("Nothing was overridden on blue.")
-    restored = release(
-        sides_of(params), run, frozen_of(before.to_json()), delete_topics=params["delete_inactive_topics_on_blue"]
-    )
+    restored = release(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
     return list(asyncio.run(restored))
 
 

@@ -163,16 +163,15 @@ def clean_up_green(params: dict[str, Any], checked: JsonObject, before: JsonObje
 @task(trigger_rule="all_done")
 def restore_green(params: dict[str, Any], request: JsonObject) -> list[str]:
     """Put back what the run overrode on green, and close blue again where the switch was not reached."""
-    from pulsar_fleet.migration.freeze import BEFORE
+    from pulsar_fleet.migration.freeze import known_before
     from pulsar_fleet.migration.steps import release
     from pulsar_fleet.migration.way_back import close_unreached
 
     run = current_run(get_current_context())
     done = [*asyncio.run(close_unreached(sides_of(params), run, _names(request)))] if request else []
-    before = run.artefacts.find(run.id, BEFORE)
+    before = known_before(run)
     if before is not None:
-        restoring = release(_back(params), run, frozen_of(before.to_json()), delete_topics=False)
-        done += asyncio.run(restoring)
+        done += asyncio.run(release(_back(params), run, before, delete_topics=False))
     return done
 
 
