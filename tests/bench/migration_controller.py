@@ -51,10 +51,7 @@ class CountingSides(Sides):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
-        async with (
-            AdminClient(self.blue, retry_seconds=self.retry_seconds) as blue,
-            AdminClient(self.green, retry_seconds=self.retry_seconds) as green,
-        ):
+        async with Sides.open(self) as (blue, green):
             try:
                 yield blue, green
             finally:

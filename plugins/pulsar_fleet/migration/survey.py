@@ -87,11 +87,8 @@ async def _redirect(admin: AdminClient, cluster: str) -> JsonObject:
 async def _look_for_other_workers(admin: AdminClient, attempts: Attempts) -> None:
     """Brokers without a worker say nothing about workers beside them, which keep their state in a namespace."""
     listed = await attempts.read("functions: namespaces of public", admin.namespaces("public"))
-    held = (
-        await attempts.read("functions: topics", admin.topics(FUNCTIONS_STATE))
-        if FUNCTIONS_STATE in (listed or ())
-        else ()
-    )
+    there = FUNCTIONS_STATE in (listed or ())
+    held = await attempts.read("functions: topics", admin.topics(FUNCTIONS_STATE)) if there else ()
     if held:
         detail = f"{FUNCTIONS_STATE} holds the state of functions workers, and the brokers do not answer for them"
         attempts.note("functions", Problem.UNREADABLE, detail)

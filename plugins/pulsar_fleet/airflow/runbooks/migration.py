@@ -79,7 +79,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     from pulsar_fleet.records.run import Run
 
     run = current_run(get_current_context())
-    moves, findings = asyncio.run(
+    checked, findings = asyncio.run(
         check(
             sides_of(params),
             run,
@@ -92,7 +92,8 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     )
     planned_by = Run.open(params["continues"]) if params["continues"] else run
     number = params["wave"]
-    plan = asyncio.run(_plan_placements(params, run, wave_moves(run, moves, planned_by=planned_by, number=number)))
+    moves = wave_moves(run, checked, planned_by=planned_by, number=number)
+    plan = asyncio.run(_plan_placements(params, run, moves))
     taken = take_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
     return {**taken.to_json(), "findings": count_line(findings)}
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts, SubscriptionFacts
-from pulsar_fleet.migration.gates.catalogue import Owner, blocks, warns
+from pulsar_fleet.migration.gates.catalogue import Owner, blocks, first_of, warns
 from pulsar_fleet.migration.surveyed import View
 
 _TRANSACTIONS = blocks(
@@ -57,7 +57,6 @@ _RUNS = warns(
     Owner.APPLICATION,
     "They are not carried: they go on running beside blue, and end with it.",
 )
-_MOST = 3
 
 
 def no_transactions_are_used(view: View) -> Iterator[Finding]:
@@ -177,10 +176,9 @@ def functions_are_told(view: View) -> Iterator[Finding]:
     """Functions, sources and sinks by namespace."""
     for facts in view.moving:
         if facts.runs:
-            more = f" and {len(facts.runs) - _MOST} more" if len(facts.runs) > _MOST else ""
             yield _RUNS.found(
                 str(facts.namespace),
-                f"{', '.join(facts.runs[:_MOST])}{more} on {view.blue.name}",
+                f"{first_of(facts.runs)} on {view.blue.name}",
                 f"create them on {view.green.name} and stop them on {view.blue.name} around the switch.",
             )
 
