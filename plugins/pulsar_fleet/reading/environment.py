@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.connection_fields import ConnectionFields
@@ -68,14 +69,13 @@ def connection_from_environment(
     side: Side, *, name: str, admin_url: str, service_url: str | None, environment: Mapping[str, str] = os.environ
 ) -> ClusterConnection:
     """The connection of one side, with what `credentials_environment` gave to this process."""
-    credentials = {field: environment.get(_variable(side, suffix)) or None for field, suffix in _VARIABLES.items()}
-    oauth2 = {field: environment.get(_variable(side, suffix)) or None for field, suffix in _OAUTH2.items()}
+
+    def given(variables: Mapping[str, str]) -> dict[str, Any]:
+        return {field: environment.get(_variable(side, suffix)) or None for field, suffix in variables.items()}
+
+    oauth2 = OAuth2.given(given(_OAUTH2), whose=name)
     return ClusterConnection(
-        name=name,
-        admin_url=admin_url,
-        service_url=service_url,
-        oauth2=OAuth2.given(oauth2, whose=name),
-        **credentials,  # type: ignore[arg-type]
+        name=name, admin_url=admin_url, service_url=service_url, oauth2=oauth2, **given(_VARIABLES)
     )
 
 

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol
 
 from pulsar_fleet.reading.digests import ALL, DigestRow, TopicDigest, differing_buckets
@@ -95,26 +95,23 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
     found = comparer.mismatches(request, only) if only else {}
     for number in only:
         verdicts[number] = _named(verdicts[number], found.get(number), request.examples)
+    beside = frozenset(islice(only, ORDERS_BESIDE))
     for number, verdict in verdicts.items():
-        if verdict.reordered and request.pairs[number].engine is EngineName.CLIENT:
-            disorder = find_disorder(comparer.displaced(request, number))
-            verdicts[number] = replace(verdict, reason=disorder.reason, differences=disorder.moves[: request.examples])
-    for place, number in enumerate(only):
-        verdict = verdicts[number]
-        if verdict.verdict is Verdict.DIFFERENT and place < ORDERS_BESIDE:
-            verdicts[number] = _in_order(verdict, comparer.displaced(request, number), request.examples)
-        elif verdict.verdict is Verdict.DIFFERENT:
+        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine is EngineName.CLIENT
+        if by_message and (verdict.reordered or number in beside):
+            verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request.examples)
+        elif by_message:
             verdicts[number] = replace(verdict, notes=(*verdict.notes, _UNORDERED))
     return [verdicts[number] for number in numbers]
 
 
-def _in_order(verdict: TopicVerdict, displaced: Sequence[Placed], examples: int) -> TopicVerdict:
-    """The verdict on contents, with what is out of order among the messages that both sides hold."""
+def _ordered(verdict: TopicVerdict, displaced: Sequence[Placed], examples: int) -> TopicVerdict:
+    """The verdict with what is out of order among the messages that both sides hold."""
     disorder = find_disorder(displaced)
-    if not disorder.moves:
-        return verdict
     named = (*verdict.differences, *disorder.moves[:examples])
-    return replace(verdict, reordered=True, reason=disorder.beside, differences=named)
+    if verdict.reordered:
+        return replace(verdict, reason=disorder.reason, differences=named)
+    return replace(verdict, reordered=True, reason=disorder.beside, differences=named) if disorder.moves else verdict
 
 
 def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
