@@ -165,9 +165,7 @@ def read_message(data: bytearray, index: int) -> tuple[int, int, int]:
     Brokers write fields in the order of their numbers, and all before the ledger takes two bytes a field.
     `read_command` does the same for any order, ten times slower.
     """
-    consumer, index = data[index + 5], index + 6
-    if consumer >= 0x80:
-        consumer, index = read_varint(data, index - 1)
+    consumer, index = read_varint(data, index + 5)
     ledger, index = read_varint(data, index + 3)
     entry, _ = read_varint(data, index + 1)
     return consumer, ledger, entry
