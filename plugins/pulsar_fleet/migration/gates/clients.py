@@ -112,7 +112,7 @@ def _remedy(view: View, facts: NamespaceFacts, row: Behaviour) -> str:
     document = facts.blue if view.expected.prepares_green else facts.green
     if row.finding == client_versions.REPEATS and (document or {}).get("deduplicationEnabled"):
         return "nothing against the duplicates: deduplication is on there. Plan a restart of these applications."
-    return row.remedy
+    return row.told.remedy
 
 
 def _who(clients: Iterable[ClientFacts], version: str = "") -> str:
