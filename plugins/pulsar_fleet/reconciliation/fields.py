@@ -97,6 +97,20 @@ def is_cluster_list(field: str) -> bool:
     return field in _LISTS
 
 
+def namespace_document(values: Mapping[str, Json]) -> JsonObject:
+    """A namespace's fields as one document, policy by policy, that means the same on every cluster."""
+    return {policy: whole_value(policy, values, SELF) for policy in sorted({policy_of(name) for name in values})}
+
+
+def values_of_document(document: Mapping[str, Json]) -> Values:
+    """Read what `namespace_document` made, also when a person has edited it: lists come in any order."""
+    keyed = {
+        policy: {SELF: value} if policy in BY_FIELD and BY_FIELD[policy].kind is Kind.CLUSTER_MAP else value
+        for policy, value in document.items()
+    }
+    return namespace_values(keyed, (SELF,), SELF)
+
+
 def with_policy(document: Mapping[str, Json], policy: str, value: Json, own: str) -> JsonObject:
     """The document of a namespace with one policy as a comparable value says."""
     row = BY_FIELD.get(policy)

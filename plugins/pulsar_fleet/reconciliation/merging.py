@@ -10,7 +10,7 @@ from pulsar_fleet.change.difference import same
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.reconciliation.fields import Values
 from pulsar_fleet.reconciliation.merge import Decision, Held, Rule, TieBreak, merge_field
-from pulsar_fleet.reconciliation.observations import UNKNOWN, Seen
+from pulsar_fleet.reconciliation.observations import UNBOUNDED, UNKNOWN, Seen
 
 
 class Granularity(StrEnum):
@@ -41,7 +41,7 @@ class Side:
             cluster=self.cluster,
             value=self.values.get(name),
             not_before=seen.not_before if seen else UNKNOWN,
-            not_after=seen.not_after if seen else UNKNOWN,
+            not_after=seen.not_after if seen else UNBOUNDED,
             joined=self.joined,
         )
 

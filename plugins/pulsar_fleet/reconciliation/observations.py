@@ -14,6 +14,9 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 UNKNOWN = 0.0
 """Before everything: the value was there when the cluster was first looked at."""
 
+UNBOUNDED = 32_503_680_000.0
+"""After everything: nobody has looked yet."""
+
 Span = tuple[float, float]
 """Between these two times, in seconds since 1970 by our clock."""
 

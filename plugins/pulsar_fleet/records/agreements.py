@@ -232,3 +232,9 @@ def _conflict(row: Mapping[Any, Any]) -> RecordedConflict:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def fleets(ledger: Ledger) -> list[frozenset[str]]:
+    """The fleets of which anything was ever seen."""
+    with ledger.engine.connect() as connection:
+        return [frozenset(name.split("+")) for name in connection.scalars(sa.select(observations.c.fleet).distinct())]
