@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.fields import Values
+from pulsar_fleet.reconciliation.fields import Values, is_cluster_list, localised
 from pulsar_fleet.reconciliation.merge import Rule
 from pulsar_fleet.reconciliation.merging import How, Merged, Side, merge_resource
 from pulsar_fleet.reconciliation.views import Item, View, place
@@ -51,7 +51,7 @@ class Compared:
     def drifting(self) -> dict[str, tuple[str, ...]]:
         """Field → the clusters that hold another value than they should."""
         found = {
-            name: tuple(one.cluster for one in self.sides if not same(one.values.get(name), decision.value))
+            name: tuple(one.cluster for one in self.sides if not _holds(one, name, decision.value))
             for name, decision in self.merged.decisions.items()
         }
         return {name: clusters for name, clusters in found.items() if clusters}
@@ -165,3 +165,11 @@ def _against_truth(
 def _gone(absent: Collection[str], agreed: Agreement | None) -> tuple[str, ...]:
     had = {*agreed.clusters, *agreed.gone} if agreed else set()
     return tuple(one for one in absent if one in had)
+
+
+def _holds(side: Side, name: str, value: Json) -> bool:
+    """Whether a cluster holds a value; a list of clusters can be written in two ways for the one that holds it."""
+    held = side.values.get(name)
+    if is_cluster_list(name):
+        return same(localised(held, side.cluster), localised(value, side.cluster))
+    return same(held, value)

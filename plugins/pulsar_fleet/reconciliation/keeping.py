@@ -39,13 +39,17 @@ class Memory:
     choices: Mapping[Item, Mapping[str, Json]]
 
     @classmethod
-    def of(cls, ledger: Ledger, fleet: Fleet, size: int) -> Self:
+    def of(cls, ledger: Ledger, fleet: Fleet, size: int, choose: Mapping[str, str] | None = None) -> Self:
         """What is known of the fleet that has these clusters and `size` in all.
 
+        :param choose: conflict id → cluster, what the operator chooses now.
+        :raises Missing: there was no such conflict.
         :raises Transient: a cluster does not answer, and which it is was never seen.
         """
         names = _names(ledger, fleet, size)
         store = Agreements.of(ledger, names)
+        for conflict_id, cluster in (choose or {}).items():
+            store.choose(conflict_id, cluster)
         choices: dict[Item, dict[str, Json]] = {}
         for (kind, name), field, value in store.choices().values():
             choices.setdefault((Resource(kind), name), {})[field] = value

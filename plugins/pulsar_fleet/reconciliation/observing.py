@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.resources import read_namespace, read_partitioned
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import PUBLIC_DEFAULT
-from pulsar_fleet.cluster.states import NamespaceState, Problem, Snapshot, TenantState, TopicPolicyState
+from pulsar_fleet.cluster.states import Area, NamespaceState, Problem, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 from pulsar_fleet.reconciliation.event_times import EventTimes
 from pulsar_fleet.reconciliation.views import POLICIES_OF
@@ -48,7 +48,7 @@ class Observed:
     def unread(self) -> frozenset[str]:
         """What is there and could not be read, or is hidden from our role."""
         bad = (Problem.UNREADABLE, Problem.HIDDEN)
-        return frozenset(note.resource for note in self.snapshot.notes if note.problem in bad)
+        return frozenset(note.resource for note in self.snapshot.notes if note.problem in bad) - set(Area)
 
 
 async def look(admin: AdminClient, selection: Selection, seal: Seal, *, topics: bool) -> Observed:

@@ -58,6 +58,7 @@ class Request:
     :param topics: keep the policies of topics equal too.
     :param skew_seconds: how far clocks may jump on top of what is measured; closer times count as equal.
     :param allow: ids of irreversible and destructive changes that may be made.
+    :param choose: id of a conflict → the cluster whose value is to be taken after all.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -69,10 +70,14 @@ class Request:
     propagate_deletes: bool = False
     skew_seconds: float = 2.0
     allow: frozenset[str] = frozenset()
+    choose: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
         """Read the settings of a run; a wrong one is `Rejected`."""
+        choose = dict(_choice(text) for text in params["choose"])
+        if choose and params["mode"] == Mode.DRY_RUN:
+            raise Rejected("A dry run keeps nothing, so nothing can be chosen in it: leave 'choose' empty.")
         return cls(
             selection=Selection.parse(params["selection"]),
             mode=Mode(params["mode"]),
@@ -83,4 +88,14 @@ class Request:
             propagate_deletes=params["propagate_deletes"],
             skew_seconds=params["skew_seconds"],
             allow=frozenset(params["allow_changes"]),
+            choose=choose,
         )
+
+
+def _choice(text: str) -> tuple[str, str]:
+    conflict_id, _, cluster = text.partition("=")
+    if not conflict_id or not cluster:
+        raise Rejected(
+            f"The choice {text!r} is not a conflict's id and a cluster's name: write it as 1f2e3d4c5b6a=green."
+        )
+    return conflict_id, cluster

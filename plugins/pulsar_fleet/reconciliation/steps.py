@@ -51,7 +51,7 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
     """
     began, seal = time.monotonic(), open_seal()
     async with open_fleet(connections) as fleet:
-        memory = Memory.of(run.ledger, fleet, len(connections))
+        memory = Memory.of(run.ledger, fleet, len(connections), request.choose)
         observed = await _look(fleet, request, seal)
         views = [memory.view(one, request.skew_seconds) for one in observed.values()]
         if unsure := unsure_topics(views):
@@ -84,10 +84,7 @@ async def repair(connections: Sequence[ClusterConnection], found: JsonObject, re
     """
     seal = open_seal()
     drift = drift_from_json(run.artefacts.read_json(Reference.from_json(found["drift"])))
-    plans = {
-        cluster: Plan.from_json(run.artefacts.read_json(Reference.from_json(one["plan"])))
-        for cluster, one in found["plans"].items()
-    }
+    plans = read_plans(found, run)
     async with open_fleet(connections) as fleet:
         memory = Memory.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
@@ -158,6 +155,14 @@ async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, seal: Sea
     applied = await apply_plan(plan, target, run.ledger, run_id, seal=seal, allow=request.allow, secrets=secrets)
     run.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
     return applied
+
+
+def read_plans(found: JsonObject, run: Run) -> dict[str, Plan]:
+    """The plans that `find_drift` stored, by cluster."""
+    return {
+        cluster: Plan.from_json(run.artefacts.read_json(Reference.from_json(one["plan"])))
+        for cluster, one in found["plans"].items()
+    }
 
 
 def _store_plan(run: Run, plan: Plan) -> JsonObject:

@@ -38,6 +38,7 @@ def summarise(
     conflicts = [f"{one.item[1]} {name}" for one in comparison.compared for name in one.conflicts]
     left = [one for plan in plans.values() for one in plan.left_alone]
     found: JsonObject = {
+        "fleet": list(memory.fleet),
         "clusters": sorted(observed),
         "behind": {name: {"last_seen": since[name]} for name in absent},
         "unreachable": dict(behind),

@@ -164,9 +164,14 @@ class Agreements:
                 connection.execute(conflicts.insert(), list(rows.values()))
         return len(rows)
 
-    def conflicts(self, *, newest: int = 100) -> list[tuple[str, RecordedConflict]]:
-        """Id and conflict, newest first."""
+    def conflicts(self, *, newest: int = 100, run_id: str | None = None) -> list[tuple[str, RecordedConflict]]:
+        """Id and conflict, newest first.
+
+        :param run_id: only those that this run met first.
+        """
         wanted = sa.select(conflicts).where(conflicts.c.fleet == self._fleet).order_by(conflicts.c.at.desc())
+        if run_id is not None:
+            wanted = wanted.where(conflicts.c.run_id == run_id)
         with self._engine.connect() as connection:
             return [(row["id"], _conflict(row)) for row in connection.execute(wanted.limit(newest)).mappings()]
 
