@@ -32,6 +32,7 @@ SETS = st.lists(writes(), max_size=5).map(tuple)
 FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda one: one.cluster)
 
 
+@settings(deadline=None)
 @given(SETS, SETS, SETS)
 def test_joining_what_two_know_is_commutative_associative_and_idempotent(
     a: tuple[Held, ...], b: tuple[Held, ...], c: tuple[Held, ...]
@@ -44,6 +45,7 @@ def test_joining_what_two_know_is_commutative_associative_and_idempotent(
     assert join(join(a, b), join(a, b)) == join(a, b)
 
 
+@settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak), st.randoms(use_true_random=False))
 def test_in_any_order_the_same_value_wins(
     base: Json, fleet: list[Held], tie_break: TieBreak, order: random.Random
@@ -52,6 +54,7 @@ def test_in_any_order_the_same_value_wins(
     assert merge_field(base, fleet, tie_break) == merge_field(base, shuffled, tie_break)
 
 
+@settings(deadline=None)
 @given(st.lists(writes(), min_size=1, max_size=5), st.sampled_from(TieBreak))
 def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[Held], tie_break: TieBreak) -> None:
     ends = set()
@@ -63,6 +66,7 @@ def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[Held], 
     assert len(ends) == 1
 
 
+@settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak))
 def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
     base: Json, fleet: list[Held], tie_break: TieBreak
@@ -74,6 +78,7 @@ def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
         assert (again.value, again.losers) == (value, ())
 
 
+@settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak))
 def test_every_edit_wins_or_is_named_as_a_loser(base: Json, fleet: list[Held], tie_break: TieBreak) -> None:
     found = merge_field(base, fleet, tie_break)
@@ -131,7 +136,7 @@ def test_of_two_whole_documents_one_is_lost_and_counted() -> None:
     assert [one.value for one in merged.decisions["ttl"].losers] == [2]
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(st.sampled_from("abc"), VALUES.filter(bool)),
     st.lists(st.dictionaries(st.sampled_from("abc"), VALUES.filter(bool)), min_size=2, max_size=4),
