@@ -24,7 +24,7 @@ from pulsar_fleet.reconciliation.merging import Granularity
 from pulsar_fleet.reconciliation.request import Mode, Request
 from pulsar_fleet.reconciliation.steps import find_drift, read_plans, repair
 from pulsar_fleet.records.run import Run
-from pulsar_fleet.report.reconciliation import headline
+from pulsar_fleet.report.reconciliation import headline, remaining
 
 Topics = Annotated[bool, typer.Option("--topics/--no-topics", help="The policies of topics too.")]
 
@@ -116,7 +116,7 @@ def _state(found: JsonObject, repaired: JsonObject | None) -> ExitState:
         return ExitState.DIFFERENT if found["drifting"] else ExitState.DONE
     if repaired["failed"] or repaired["unreached"]:
         return ExitState.PARTLY
-    return ExitState.DONE if repaired["complete"] else ExitState.DIFFERENT
+    return ExitState.DIFFERENT if remaining(found, repaired) else ExitState.DONE
 
 
 def _request(conf: JsonObject) -> Request:

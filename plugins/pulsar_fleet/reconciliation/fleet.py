@@ -24,10 +24,6 @@ class Fleet:
     clusters: Mapping[str, AdminClient]
     behind: Mapping[str, str] = field(default_factory=dict)
 
-    def others(self, cluster: str) -> list[AdminClient]:
-        """All but one, in order."""
-        return [self.clusters[name] for name in sorted(self.clusters) if name != cluster]
-
 
 @asynccontextmanager
 async def open_fleet(connections: Sequence[ClusterConnection]) -> AsyncIterator[Fleet]:

@@ -65,10 +65,11 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
         settled = [one for one in comparison.compared if not one.has_drift or request.mode is Mode.REPORT]
         memory.settle(settled, {}, now=time.time())
     found = summarise(comparison, observed, memory, fleet.behind, plans)
-    log.info("%s", found["headline"])
+    seconds = round(time.monotonic() - began, 2)
+    log.info("%s It took %s s.", found["headline"], seconds)
     return {
         **found,
-        "seconds": round(time.monotonic() - began, 2),
+        "seconds": seconds,
         "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
         "drift": _store_drift(run, comparison),
     }
@@ -150,8 +151,8 @@ async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, seal: Sea
     target = fleet.clusters[plan.target]
     run.ledger.start_run(run_id, PROCEDURE, {"target": target.connection.name, "plan": plan.id})
     secrets: dict[str, str] = {}
-    for other in fleet.others(plan.target):
-        secrets |= await read_secrets(plan, other, seal)
+    for holder in fleet.clusters.values():
+        secrets |= await read_secrets(plan, holder, seal)
     applied = await apply_plan(plan, target, run.ledger, run_id, seal=seal, allow=request.allow, secrets=secrets)
     run.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
     return applied

@@ -44,6 +44,8 @@ def headline(found: JsonObject, repaired: JsonObject | None) -> str:
         return str(found["headline"])
     if not repaired["complete"]:
         return f"NOT ALL REPAIRED: {len(repaired['problems'])} or more changes were not made. {found['headline']}"
+    if not repaired["repaired"]:
+        return f"{found['headline']} Nothing of it is written: see what is left alone, and why."
     return f"Repaired: {repaired['repaired']:,} changes on {', '.join(repaired['changed']) or 'no cluster'}"
 
 
@@ -53,13 +55,18 @@ def failure(found: JsonObject, repaired: JsonObject | None, *, fail_on_drift: bo
         return f"{', '.join(found['behind'])} could not be reached; the others were compared. {found['headline']}"
     if repaired is not None and (repaired["failed"] or repaired["unreached"]):
         return "\n".join([headline(found, repaired), *repaired["problems"]])
-    left = found["drifting"] if repaired is None else len(repaired["problems"])
+    left = found["drifting"] if repaired is None else remaining(found, repaired)
     return headline(found, repaired) if fail_on_drift and left else ""
+
+
+def remaining(found: JsonObject, repaired: JsonObject) -> int:
+    """How much drift a repair has left for a person."""
+    return len(repaired["problems"]) + len(found["tombstones"]) + int(found["left_alone"])
 
 
 def metrics(found: JsonObject, repaired: JsonObject | None) -> dict[str, float]:
     """Numbers for a monitoring system, by name."""
-    done = repaired or {"repaired": 0, "problems": [], "calls": {}}
+    done = repaired or {"repaired": 0, "calls": {}}
     return {
         "drift_fields": found["fields"],
         "drift_resources": found["drifting"],
@@ -69,7 +76,7 @@ def metrics(found: JsonObject, repaired: JsonObject | None) -> dict[str, float]:
         "oldest_drift_seconds": found["oldest_drift_seconds"],
         "clusters_behind": len(found["behind"]),
         "repaired": done["repaired"],
-        "not_repaired": len(done["problems"]),
+        "not_repaired": remaining(found, repaired) if repaired else 0,
         "calls": sum(found["calls"].values()) + sum(done["calls"].values()),
         "seconds": found["seconds"],
     }
