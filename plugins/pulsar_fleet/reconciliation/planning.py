@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from pulsar_fleet.change.difference import Difference, Resource, Side, same
@@ -29,7 +28,7 @@ from pulsar_fleet.reconciliation.fields import (
     whole_value,
     with_policy,
 )
-from pulsar_fleet.reconciliation.views import topic_documents
+from pulsar_fleet.reconciliation.views import Item, topic_documents
 
 _FOR_ITSELF = (Kind.AT_CREATION, Kind.LOCAL, Kind.INTERNAL, Kind.MIRROR)
 
@@ -43,8 +42,33 @@ class Target:
     """
 
     held: Snapshot
-    topics: Mapping[str, Collection[str]] = dataclass_field(default_factory=dict)
-    whole: Mapping[str, JsonObject] = dataclass_field(default_factory=dict)
+    topics: Mapping[str, Collection[str]] = field(default_factory=dict)
+    whole: Mapping[str, JsonObject] = field(default_factory=dict)
+
+
+class _Holding:
+    """What the target holds, by name."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.cluster = snapshot.cluster
+        self.known = frozenset(snapshot.known_clusters)
+        self.tenants = {
+            state.name: {ROLES: list(state.admin_roles), CLUSTERS: list(state.allowed_clusters)}
+            for state in snapshot.tenants
+        }
+        self._namespaces = {state.name: state.policies for state in snapshot.namespaces}
+        self._topics = topic_documents(snapshot)
+
+    def policies(self, item: Item) -> Mapping[str, Json]:
+        """The comparable policies of a namespace, or of a topic by `scope/policy`."""
+        kind, name = item
+        if kind is Resource.NAMESPACE:
+            return comparable(self._namespaces[name], self.cluster)
+        return {
+            f"{scope}/{policy}": value
+            for scope, document in self._topics.get(name, {}).items()
+            for policy, value in topic_comparable(document).items()
+        }
 
 
 def plan_repair(
@@ -66,11 +90,11 @@ def plan_repair(
     listed = tuple(TopicState(name, 0, {}) for names in target.topics.values() for name in sorted(names))
     wanted = _wanted(chosen, held, others)
     planner = Planner(replace(wanted, topics=listed), held, StartAt.EARLIEST, exact=True)
+    holding, documents = _Holding(held), {state.name: state.policies for state in wanted.namespaces}
     left: list[LeftAlone] = []
     for one in chosen:
-        for found in _differences(one, held, wanted):
-            reason = _reason(found, held)
-            if reason:
+        for found in _differences(one, holding, documents):
+            if reason := _reason(found, holding):
                 left.append(LeftAlone(found.resource, found.name, found.field, reason))
             else:
                 planner.take(found)
@@ -89,46 +113,30 @@ def topics_needed(compared: Iterable[Compared], cluster: str) -> frozenset[str]:
     )
 
 
-def _differences(one: Compared, held: Snapshot, wanted: Snapshot) -> Iterator[Difference]:
+def _differences(one: Compared, held: _Holding, documents: Mapping[str, JsonObject]) -> Iterator[Difference]:
+    """What a plan has to remove.
+
+    :param documents: the namespaces as the plan leaves them.
+    """
     kind, name = one.item
-    own = held.cluster
-    if own in one.missing:
-        if kind is Resource.TENANT:
-            yield Difference(kind, name, "", Side.MISSING, _tenant(one, own), None)
-        else:
-            document = next(state.policies for state in wanted.namespaces if state.name == name)
-            yield Difference(kind, name, "", Side.MISSING, document, None)
-    elif drifting := _drifting_on(one, own):
+    drifting = _drifting_on(one, held.cluster)
+    if held.cluster in one.missing:
+        whole = _tenant(one, held.cluster) if kind is Resource.TENANT else documents[name]
+        yield Difference(kind, name, "", Side.MISSING, whole, None)
+    elif drifting and kind is Resource.TENANT:
+        yield Difference(kind, name, "", Side.DIFFERENT, _tenant(one, held.cluster), held.tenants[name])
+    elif drifting:
         yield from _by_policy(one, drifting, held)
 
 
-def _by_policy(one: Compared, drifting: Collection[str], held: Snapshot) -> Iterator[Difference]:
+def _by_policy(one: Compared, drifting: Collection[str], held: _Holding) -> Iterator[Difference]:
     kind, name = one.item
-    own, values = held.cluster, one.merged.values
-    if kind is Resource.TENANT:
-        found = next(state for state in held.tenants if state.name == name)
-        before = {ROLES: list(found.admin_roles), CLUSTERS: list(found.allowed_clusters)}
-        yield Difference(kind, name, "", Side.DIFFERENT, _tenant(one, own), before)
-        return
-    documents = _comparable(one, held)
-    resource = Resource.POLICY if kind is Resource.NAMESPACE else kind
-    policies = {policy_of(field) if kind is Resource.NAMESPACE else field for field in drifting}
-    for policy in sorted(policies):
-        after, before_ = whole_value(policy, values, own), documents.get(policy)
-        side = Side.EXTRA if after is None else Side.MISSING if before_ is None else Side.DIFFERENT
-        yield Difference(resource, name, policy, side, after, before_)
-
-
-def _comparable(one: Compared, held: Snapshot) -> Mapping[str, Json]:
-    kind, name = one.item
-    if kind is Resource.NAMESPACE:
-        return comparable(next(state.policies for state in held.namespaces if state.name == name), held.cluster)
-    documents = topic_documents(held).get(name, {})
-    return {
-        f"{scope}/{field}": value
-        for scope, document in documents.items()
-        for field, value in topic_comparable(document).items()
-    }
+    in_namespace = kind is Resource.NAMESPACE
+    before = held.policies(one.item)
+    for policy in sorted({policy_of(path) if in_namespace else path for path in drifting}):
+        after, live = whole_value(policy, one.merged.values, held.cluster), before.get(policy)
+        side = Side.EXTRA if after is None else Side.MISSING if live is None else Side.DIFFERENT
+        yield Difference(Resource.POLICY if in_namespace else kind, name, policy, side, after, live)
 
 
 def _tenant(one: Compared, own: str) -> JsonObject:
@@ -136,7 +144,7 @@ def _tenant(one: Compared, own: str) -> JsonObject:
     return {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], own)}
 
 
-def _reason(found: Difference, held: Snapshot) -> str:
+def _reason(found: Difference, held: _Holding) -> str:
     """Why a list of clusters is not written: what it could do is never worth it."""
     name = CLUSTERS if found.resource is Resource.TENANT else found.field
     listed = found.source[CLUSTERS] if found.resource is Resource.TENANT else found.source
@@ -144,7 +152,7 @@ def _reason(found: Difference, held: Snapshot) -> str:
         return ""
     if held.cluster not in listed:
         return f"the list {', '.join(listed)} leaves {held.cluster} out, which would delete its topics"
-    unknown = sorted(set(listed) - set(held.known_clusters))
+    unknown = sorted(set(listed) - held.known)
     return f"{held.cluster} does not know {', '.join(unknown)}" if unknown else ""
 
 
@@ -206,7 +214,7 @@ def _new_document(one: Compared, held: Snapshot, others: Sequence[Snapshot]) -> 
 def _deletions(compared: Sequence[Compared], target: Target) -> Iterator[Change]:
     """Delete what others deleted, as long as nothing changed since: namespaces first, then tenants."""
     own = target.held.cluster
-    tenants = {state.name: state for state in target.held.tenants}
+    tenants = _Holding(target.held).tenants
     for one in sorted(compared, key=lambda one: one.item[0] is Resource.TENANT):
         kind, name = one.item
         if not one.gone or kind is Resource.TOPIC_POLICY or own not in (side.cluster for side in one.sides):
@@ -214,10 +222,7 @@ def _deletions(compared: Sequence[Compared], target: Target) -> Iterator[Change]
         if _was_edited(one, own):
             continue
         path = NamespaceName.parse(name).path if kind is Resource.NAMESPACE else quote(name, safe="")
-        before = target.whole.get(name)
-        if kind is Resource.TENANT:
-            state = tenants[name]
-            before = {ROLES: list(state.admin_roles), CLUSTERS: list(state.allowed_clusters)}
+        before = target.whole.get(name) if kind is Resource.NAMESPACE else tenants[name]
         yield Change(
             resource=kind,
             name=name,
