@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.contract.proxy import NONE, Proxy, answer
 from tests.contract.reconciling import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
@@ -305,6 +306,30 @@ async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_w
     assert found["behind"]["green"]["last_seen"] is not None
     keeper.connections = (blue, green)
     _, repaired = await keeper.cycle()
+    assert (repaired or {})["changed"] == ["green"]
+    assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
+
+
+async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_caught_up_later(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    keeper: Reconciler,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pulsar_fleet.reconciliation.fleet.PATIENCE_SECONDS", 0.2)
+    blue, green = keeper.connections
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    async with Proxy(green.admin_url) as proxy:
+        keeper.connections = (blue, replace(green, admin_url=proxy.url))
+        for answered in (2, 10):
+            proxy.faults.extend([NONE] * answered)
+            proxy.otherwise = answer(503)
+            found, repaired = await keeper.cycle()
+            assert (found["drifting"], repaired) == (0, None), answered
+            assert found["behind"] or found["unread"]
+        proxy.otherwise = NONE
+        _, repaired = await keeper.cycle()
     assert (repaired or {})["changed"] == ["green"]
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 

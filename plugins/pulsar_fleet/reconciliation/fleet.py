@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -23,6 +24,11 @@ class Fleet:
 
     clusters: Mapping[str, AdminClient]
     behind: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, lost: Mapping[str, str]) -> Self:
+        """The fleet after some clusters stopped to answer; `lost` is like `behind`."""
+        left = {name: admin for name, admin in self.clusters.items() if admin.connection.name not in lost}
+        return replace(self, clusters=left, behind={**self.behind, **lost})
 
 
 @asynccontextmanager

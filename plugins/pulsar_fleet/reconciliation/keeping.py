@@ -125,7 +125,7 @@ def _names(ledger: Ledger, fleet: Fleet, size: int) -> tuple[str, ...]:
     if len(reached) == size:
         return tuple(sorted(reached))
     known = [names for names in fleets(ledger) if len(names) == size and reached < names]
-    if len(known) == 1:
+    if reached and len(known) == 1:
         return tuple(sorted(known[0]))
     raise Transient(next(iter(fleet.behind.values())))
 

@@ -14,6 +14,7 @@ from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.change.secrets_source import read_secrets
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policy_documents import comparable
@@ -50,9 +51,9 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
     :raises Transient: fewer than two clusters, or not the authority, answer.
     """
     began, seal = time.monotonic(), open_seal()
-    async with open_fleet(connections) as fleet:
+    async with open_fleet(connections) as opened:
+        fleet, observed = await _look(opened, request, seal)
         memory = Memory.of(run.ledger, fleet, len(connections), request.choose)
-        observed = await _look(fleet, request, seal)
         views = [memory.view(one, request.skew_seconds) for one in observed.values()]
         if unsure := unsure_topics(views):
             observed = await _with_topics(fleet, observed, unsure)
@@ -98,10 +99,20 @@ async def repair(connections: Sequence[ClusterConnection], found: JsonObject, re
     return result
 
 
-async def _look(fleet: Fleet, request: Request, seal: Seal) -> dict[str, Observed]:
+async def _look(fleet: Fleet, request: Request, seal: Seal) -> tuple[Fleet, dict[str, Observed]]:
+    """Look at all clusters side by side; one that stops to answer meanwhile is left behind."""
+
+    async def attempt(admin: AdminClient) -> Observed | Transient:
+        try:
+            return await look(admin, request.selection, seal, topics=request.topics)
+        except Transient as error:
+            return error
+
     names = sorted(fleet.clusters)
-    looks = (look(fleet.clusters[name], request.selection, seal, topics=request.topics) for name in names)
-    return dict(zip(names, await asyncio.gather(*looks), strict=True))
+    found = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
+    observed = {name: one for name, one in found.items() if isinstance(one, Observed)}
+    lost = {fleet.clusters[name].connection.name: str(one) for name, one in found.items() if isinstance(one, Transient)}
+    return fleet.without(lost), observed
 
 
 async def _with_topics(
