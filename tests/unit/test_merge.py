@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import permutations
 
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.reconciliation.merge import Held, Rule, TieBreak, latest, merge_field, winner
 from pulsar_fleet.reconciliation.merging import Granularity, How, Side, merge_resource
-from pulsar_fleet.reconciliation.observations import Observation, Seen, carried, digest, observe, span_of
+from pulsar_fleet.reconciliation.observations import Observation, Seen, digest, observe, span_of
 
 CLUSTERS = ("blue", "green", "red", "teal")
 VALUES = st.sampled_from([None, 1, 2, {"a": 1}, ["x", "y"]])
@@ -179,10 +180,20 @@ def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
     assert outside.fields["ttl"] == Seen(digest(2), 3, 4)
 
 
-def test_a_copy_is_as_old_as_its_original() -> None:
+def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
     original = Seen(digest(2), 14, 16)
-    after = carried(observe(None, {"ttl": 1}, began=20, ended=21), {"ttl": original})
-    assert observe(after, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
+    before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
+    assert Observation.from_json(before.looked, before.to_json()) == before
+    assert observe(before, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
+    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Seen(digest(3), 21, 31)
+
+
+def test_what_replaced_a_value_is_later_than_its_copies() -> None:
+    first = observe(observe(None, {}, began=1, ended=2), {"ttl": 1}, began=10, ended=12)
+    second = observe(first, {"ttl": 2}, began=20, ended=22)
+    copy, replaced = first.fields["ttl"], second.fields["ttl"]
+    sides = [held("aaa", 1, copy.not_before, copy.not_after), held("blue", 2, replaced.not_before, replaced.not_after)]
+    assert merge_field(0, sides, TieBreak.SMALLER).value == 2
 
 
 def test_the_time_of_an_event_is_told_by_our_clock_with_all_that_is_open() -> None:

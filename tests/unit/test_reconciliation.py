@@ -29,7 +29,7 @@ from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
 from pulsar_fleet.reconciliation.observations import UNKNOWN, Seen
 from pulsar_fleet.reconciliation.planning import Target, plan_repair
 from pulsar_fleet.reconciliation.request import Authority, Request
-from pulsar_fleet.reconciliation.settling import settle, written
+from pulsar_fleet.reconciliation.settling import expected_copies, settle, written
 from pulsar_fleet.reconciliation.views import Item, View, items_of
 from pulsar_fleet.records.agreements import Agreement, Agreements, RecordedConflict, Sighting
 from pulsar_fleet.records.ledger import Ledger
@@ -67,7 +67,7 @@ def views(*snapshots: Snapshot, **topics: Any) -> list[View]:
 
 def agreed_by(*snapshots: Snapshot) -> dict[Item, Agreement]:
     """What snapshots that hold the same would have agreed on."""
-    found = settle(compare(views(*snapshots), {}, Terms()).compared, {}, now=0, all_seen=True)
+    found = settle(compare(views(*snapshots), {}, Terms()).compared, {}, all_seen=True)
     return {item: one for item, one in found.agreements.items() if one}
 
 
@@ -180,7 +180,7 @@ def test_a_deletion_is_not_carried_over_an_edit() -> None:
 def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
     base = agreed_by(snapshot("blue", **{PRODUCERS: 5}), snapshot("green", **{PRODUCERS: 5}))
     gone = compare(views(without_namespace("blue"), snapshot("green", **{PRODUCERS: 5})), base, Terms())
-    kept = settle(gone.compared, {}, now=0, all_seen=True).agreements
+    kept = settle(gone.compared, {}, all_seen=True).agreements
     assert kept[ORDERS] == replace(base[ORDERS], clusters=("green",), gone=("blue",))
     again = compare(
         views(snapshot("blue"), snapshot("green", **{PRODUCERS: 5})), {**base, ORDERS: kept[ORDERS]}, Terms()
@@ -211,10 +211,10 @@ def test_what_could_not_be_read_is_left_out_on_all_sides() -> None:
 
 def test_nothing_is_agreed_on_while_a_cluster_is_away() -> None:
     found = compare(views(snapshot("blue"), snapshot("green")), {}, Terms())
-    assert settle(found.compared, {}, now=0, all_seen=False).agreements == {}
+    assert settle(found.compared, {}, all_seen=False).agreements == {}
 
 
-def test_only_what_was_read_back_is_agreed_on_and_a_copy_keeps_the_age_of_its_original() -> None:
+def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_its_original() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", **{PRODUCERS: 5, TTL: 60}), snapshot("green")
     original = Seen("d", 100, 101)
@@ -227,11 +227,11 @@ def test_only_what_was_read_back_is_agreed_on_and_a_copy_keeps_the_age_of_its_or
     ends = {PRODUCERS: Outcome.APPLIED, TTL: Outcome.REFUSED}
     results = tuple(Result(change, ends[change.field]) for change in planned.changes)
     done = {"green": written(Applied(planned.id, "green", results))}
-    settled = settle(drift_from_json(drift_to_json(found.drift())), done, now=500, all_seen=True)
+    settled = settle(drift_from_json(drift_to_json(found.drift())), done, all_seen=True)
     agreed = settled.agreements[ORDERS]
     assert agreed is not None
     assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)
-    assert settled.stamps == {"green": {ORDERS: {PRODUCERS: original}}}
+    assert expected_copies(found.drift(), 500) == {"green": {ORDERS: {PRODUCERS: original, TTL: original}}}
 
 
 def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -11,9 +12,9 @@ from pulsar_fleet.cluster.errors import Transient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.reconciliation.comparing import Compared
 from pulsar_fleet.reconciliation.fleet import Fleet
-from pulsar_fleet.reconciliation.observations import Observation, Seen, carried, observe
+from pulsar_fleet.reconciliation.observations import Observation, Seen, observe
 from pulsar_fleet.reconciliation.observing import Observed
-from pulsar_fleet.reconciliation.settling import Written, conflicts_of, settle
+from pulsar_fleet.reconciliation.settling import Written, conflicts_of, expected_copies, settle
 from pulsar_fleet.reconciliation.views import Item, View, items_of, place
 from pulsar_fleet.records.agreements import Agreement, Agreements, Sighting, fleets
 from pulsar_fleet.records.ledger import Ledger
@@ -80,12 +81,15 @@ class Memory:
             seen[item] = found.fields
         return View(cluster=cluster, items=items, seen=seen, unread=observed.unread, topics=observed.topics)
 
-    def keep_looks(self, views: Sequence[View], observed: Mapping[str, Observed]) -> None:
-        """Keep what this run saw, before anything is concluded from it."""
+    def keep_looks(
+        self, views: Sequence[View], observed: Mapping[str, Observed], writing: Iterable[Compared] = ()
+    ) -> None:
+        """Keep what this run saw, and what it is about to write, before it writes anything."""
+        expected = expected_copies(writing, time.time())
         for view in views:
-            began = observed[view.cluster].began
+            began, ours = observed[view.cluster].began, expected.get(view.cluster, {})
             looks = {
-                _plain(item): Sighting(began, Observation(began, fields).to_json())
+                _plain(item): Sighting(began, Observation(began, fields, ours.get(item, {})).to_json())
                 for item, fields in view.seen.items()
                 if view.knows(item)
             }
@@ -95,18 +99,10 @@ class Memory:
         """Keep conflicts before a loser is written over; returns how many are new."""
         return self.store.journal(run_id, list(conflicts_of(compared)))
 
-    def settle(self, compared: Sequence[Compared], done: Mapping[str, Written], *, now: float) -> None:
-        """Keep what the clusters hold alike now, and how old our copies are."""
-        settled = settle(compared, done, now=now, all_seen=self.all_seen)
+    def settle(self, compared: Sequence[Compared], done: Mapping[str, Written]) -> None:
+        """Keep what the clusters hold alike now, and which choices are in force."""
+        settled = settle(compared, done, all_seen=self.all_seen)
         self.store.agree({_plain(item): one for item, one in settled.agreements.items()})
-        for cluster, stamps in settled.stamps.items():
-            looks = self.store.sightings(cluster)
-            stamped = {}
-            for item, fields in stamps.items():
-                if look := looks.get(_plain(item)):
-                    after = carried(Observation.from_json(look.looked, look.fields), fields)
-                    stamped[_plain(item)] = Sighting(look.looked, after.to_json())
-            self.store.see(cluster, stamped)
         decided = {(one.item, name) for one in compared for name in one.merged.decisions} - settled.in_force
         open_ = {item for item in self.choices} - {one.item for one in compared}
         self.store.settle(

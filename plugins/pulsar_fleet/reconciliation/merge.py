@@ -100,7 +100,8 @@ def latest(changes: Iterable[Held]) -> tuple[Held, ...]:
     """
     known = {_key(one): one for one in changes}
     bound = max((one.not_before for one in known.values()), default=0.0)
-    return tuple(known[key] for key in sorted(known) if known[key].not_after >= bound)
+    kept = (known[key] for key in sorted(known))
+    return tuple(one for one in kept if one.not_after > bound or one.not_before == bound)
 
 
 def winner(contenders: Sequence[Held], tie_break: TieBreak) -> Held:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -73,11 +73,12 @@ class How:
     chosen: Mapping[str, Json] = field(default_factory=dict)
 
 
-def merge_resource(base: Mapping[str, Json], sides: Sequence[Side], how: How) -> Merged:
-    """Merge what the clusters hold of one resource; the order of the sides makes no difference.
+def merge_resource(base: Mapping[str, Json], clusters: Iterable[Side], how: How) -> Merged:
+    """Merge what the clusters hold of one resource; in which order they are given makes no difference.
 
     :param base: what they agreed on last, empty when they never did.
     """
+    sides = sorted(clusters, key=lambda side: side.cluster)
     if how.truth is not None:
         decided, lost = _by_truth(sides, how.truth), 0
     elif how.granularity is Granularity.FIELD:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from pulsar_fleet.cluster.clock import Clock
@@ -35,19 +35,21 @@ class Observation:
     """What one look at a resource told; a field that was once set and is not any more stays, with its time.
 
     :param looked: when the look began: what it showed was the case then or later.
+    :param expected: what we were about to write then, as old as its original: a copy must beat nothing newer.
     """
 
     looked: float
     fields: Mapping[str, Seen]
+    expected: Mapping[str, Seen] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
-        """The fields as a JSON object."""
-        return {name: [one.digest, one.not_before, one.not_after] for name, one in self.fields.items()}
+        """All but the time of the look as a JSON object."""
+        return {"seen": _to_json(self.fields), "expected": _to_json(self.expected)}
 
     @classmethod
     def from_json(cls, looked: float, found: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(looked, {name: Seen(*seen) for name, seen in found.items()})
+        return cls(looked, *({name: Seen(*one) for name, one in found[part].items()} for part in ("seen", "expected")))
 
 
 def observe(
@@ -64,20 +66,20 @@ def observe(
     :param known: spans that are known otherwise, such as from the events of topic policies.
     """
     earlier = before.fields if before else {}
+    expected = before.expected if before else {}
     since = before.looked if before else UNKNOWN
     fields: dict[str, Seen] = {}
     for name in sorted({*earlier, *values}):
-        found, seen = digest(values.get(name)), earlier.get(name)
+        found, seen, ours = digest(values.get(name)), earlier.get(name), expected.get(name)
         if seen is not None and seen.digest == found:
             fields[name] = seen
+        elif ours is not None and ours.digest == found:
+            fields[name] = ours
         else:
-            fields[name] = Seen(found, *_narrowed((since, ended), (known or {}).get(name)))
+            # What replaced a value was written after it, also when both were seen within seconds.
+            span = (max(since, seen.not_after) if seen and seen.not_after <= ended else since, ended)
+            fields[name] = Seen(found, *_narrowed(span, (known or {}).get(name)))
     return Observation(began, fields)
-
-
-def carried(before: Observation, stamps: Mapping[str, Seen]) -> Observation:
-    """The observation after we wrote values: a copy is as old as its original, so that it beats nothing newer."""
-    return Observation(before.looked, {**before.fields, **stamps})
 
 
 def span_of(event_ms: int, clock: Clock, skew: float) -> Span:
@@ -94,6 +96,10 @@ def digest(value: Json) -> str:
     if value is None:
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _to_json(seen: Mapping[str, Seen]) -> JsonObject:
+    return {name: [one.digest, one.not_before, one.not_after] for name, one in seen.items()}
 
 
 def _narrowed(span: Span, known: Span | None) -> Span:

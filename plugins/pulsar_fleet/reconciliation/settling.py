@@ -26,12 +26,10 @@ class Settled:
     """What is to be kept.
 
     :param agreements: only those that are new or other than before; None is nowhere any more.
-    :param stamps: cluster → resource → field → when the value that we copied there was written at its origin.
     :param in_force: resources and fields in which all clusters hold what was merged.
     """
 
     agreements: Mapping[Item, Agreement | None]
-    stamps: Mapping[str, Mapping[Item, Mapping[str, Seen]]]
     in_force: frozenset[tuple[Item, str]]
 
 
@@ -61,16 +59,28 @@ def conflicts_of(compared: Iterable[Compared]) -> Iterator[RecordedConflict]:
             )
 
 
-def settle(compared: Iterable[Compared], done: Mapping[str, Written], *, now: float, all_seen: bool) -> Settled:
+def expected_copies(compared: Iterable[Compared], now: float) -> dict[str, dict[Item, dict[str, Seen]]]:
+    """Cluster → resource → field → when the value that is about to be copied there was written at its origin.
+
+    :param now: in seconds since 1970, for values that no cluster holds yet.
+    """
+    found: dict[str, dict[Item, dict[str, Seen]]] = {}
+    for one in compared:
+        for field, clusters in one.drifting.items():
+            origin = _origin(one, field, one.merged.decisions[field], now)
+            for cluster in clusters:
+                found.setdefault(cluster, {}).setdefault(one.item, {})[field] = origin
+    return found
+
+
+def settle(compared: Iterable[Compared], done: Mapping[str, Written], *, all_seen: bool) -> Settled:
     """What the clusters hold alike after a run.
 
     :param done: cluster → what is in place there by the run.
-    :param now: in seconds since 1970.
     :param all_seen: every cluster of the fleet took part. Else nothing is agreed on: the one that is away would look as
         if it had gone back to the old value when it returns.
     """
     agreements: dict[Item, Agreement | None] = {}
-    stamps: dict[str, dict[Item, Mapping[str, Seen]]] = {}
     in_force: set[tuple[Item, str]] = set()
     for one in compared:
         after = {cluster: _values_after(one, cluster, done.get(cluster, {})) for cluster in _clusters(one)}
@@ -81,10 +91,7 @@ def settle(compared: Iterable[Compared], done: Mapping[str, Written], *, now: fl
         for name, decision in one.merged.decisions.items():
             if all(values is None or same(values.get(name), decision.value) for values in after.values()):
                 in_force.add((one.item, name))
-        for cluster in done:
-            if copied := _copied(one, cluster, after.get(cluster), now):
-                stamps.setdefault(cluster, {})[one.item] = copied
-    return Settled(agreements=agreements, stamps=stamps, in_force=frozenset(in_force))
+    return Settled(agreements=agreements, in_force=frozenset(in_force))
 
 
 def _clusters(one: Compared) -> list[str]:
@@ -130,17 +137,6 @@ def _agreement(one: Compared, holders: Mapping[str, Values]) -> Agreement | None
     had = {*one.agreed.clusters, *one.agreed.gone} if one.agreed else set()
     gone = had - set(holders) if one.item[0] is not Resource.TOPIC_POLICY else set()
     return Agreement(document=document, clusters=tuple(sorted(holders)), gone=tuple(sorted(gone)))
-
-
-def _copied(one: Compared, cluster: str, after: Values | None, now: float) -> dict[str, Seen]:
-    side = next((side for side in one.sides if side.cluster == cluster), None)
-    if after is None or side is None:
-        return {}
-    return {
-        field: _origin(one, field, decision, now)
-        for field, decision in one.merged.decisions.items()
-        if not same(side.values.get(field), after.get(field))
-    }
 
 
 def _origin(one: Compared, field: str, decision: Decision, now: float) -> Seen:

@@ -61,10 +61,11 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
         comparison = compare(views, memory.agreed, terms_of(request, memory, observed, views))
         plans = await _plans(fleet, observed, comparison, request, seal)
     if request.mode is not Mode.DRY_RUN:
-        memory.keep_looks(views, observed)
+        writing = comparison.drift() if request.mode is Mode.REPAIR else ()
+        memory.keep_looks(views, observed, writing)
         memory.journal(run.id, comparison.compared)
         settled = [one for one in comparison.compared if not one.has_drift or request.mode is Mode.REPORT]
-        memory.settle(settled, {}, now=time.time())
+        memory.settle(settled, {})
     found = summarise(comparison, observed, memory, fleet.behind, plans)
     seconds = round(time.monotonic() - began, 2)
     log.info("%s It took %s s.", found["headline"], seconds)
@@ -93,7 +94,7 @@ async def repair(connections: Sequence[ClusterConnection], found: JsonObject, re
         applied = await asyncio.gather(*(_apply(fleet, plan, request, run, seal) for plan in reached.values()))
         calls = {name: admin.calls for name, admin in fleet.clusters.items()}
     done = {one.target: written(one) for one in applied}
-    memory.settle(drift, done, now=time.time())
+    memory.settle(drift, done)
     result = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
     run.artefacts.write_json(run.id, "repaired.json", {**result, "changes": [one.to_json() for one in applied]})
     return result
