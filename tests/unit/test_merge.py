@@ -168,16 +168,16 @@ def test_a_value_that_stays_keeps_its_time_and_a_new_one_lies_between_two_looks(
     second = observe(first, {"ttl": 1, "quota": 5}, began=20, ended=21)
     assert second.fields == {"ttl": first.fields["ttl"], "quota": Seen(digest(5), 10, 21)}
     third = observe(second, {"quota": 5}, began=30, ended=31)
-    assert third.fields["ttl"] == Seen("", 20, 31)
+    assert third.fields["ttl"] == Seen("", 20, 31, (digest(1),))
     assert Observation.from_json(third.looked, third.to_json()) == third
 
 
 def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
     before = observe(None, {"ttl": 1}, began=10, ended=11)
     inside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (14, 16)})
-    assert inside.fields["ttl"] == Seen(digest(2), 14, 16)
+    assert inside.fields["ttl"] == Seen(digest(2), 14, 16, (digest(1),))
     outside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (3, 4)})
-    assert outside.fields["ttl"] == Seen(digest(2), 3, 4)
+    assert outside.fields["ttl"] == Seen(digest(2), 3, 4, (digest(1),))
 
 
 def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
@@ -185,7 +185,9 @@ def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not(
     before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
     assert Observation.from_json(before.looked, before.to_json()) == before
     assert observe(before, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
-    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Seen(digest(3), 21, 31)
+    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Seen(
+        digest(3), 21, 31, (digest(2), digest(1))
+    )
 
 
 def test_what_replaced_a_value_is_later_than_its_copies() -> None:
@@ -194,6 +196,13 @@ def test_what_replaced_a_value_is_later_than_its_copies() -> None:
     copy, replaced = first.fields["ttl"], second.fields["ttl"]
     sides = [held("aaa", 1, copy.not_before, copy.not_after), held("blue", 2, replaced.not_before, replaced.not_after)]
     assert merge_field(0, sides, TieBreak.SMALLER).value == 2
+
+
+def test_what_took_the_place_of_a_value_since_the_last_agreement_beats_it_where_times_cannot_tell() -> None:
+    older, newer = held("blue", 1), replace(held("green", 2), replaced=(digest(1),))
+    assert merge_field(0, [older, newer], TieBreak.SMALLER).value == 2
+    before_the_agreement = replace(newer, replaced=(digest(0), digest(1)))
+    assert merge_field(0, [older, before_the_agreement], TieBreak.SMALLER).value == 1
 
 
 def test_the_time_of_an_event_is_told_by_our_clock_with_all_that_is_open() -> None:

@@ -29,7 +29,7 @@ from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
 from pulsar_fleet.reconciliation.observations import UNKNOWN, Seen
 from pulsar_fleet.reconciliation.planning import Target, plan_repair
 from pulsar_fleet.reconciliation.request import Authority, Request
-from pulsar_fleet.reconciliation.settling import expected_copies, settle, written
+from pulsar_fleet.reconciliation.settling import decided_values, settle, written
 from pulsar_fleet.reconciliation.views import Item, View, items_of
 from pulsar_fleet.records.agreements import Agreement, Agreements, RecordedConflict, Sighting
 from pulsar_fleet.records.ledger import Ledger
@@ -231,7 +231,8 @@ def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_i
     agreed = settled.agreements[ORDERS]
     assert agreed is not None
     assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)
-    assert expected_copies(found.drift(), 500) == {"green": {ORDERS: {PRODUCERS: original, TTL: original}}}
+    decided = {ORDERS: {PRODUCERS: original, TTL: original}}
+    assert decided_values(found.drift(), 500) == {"blue": decided, "green": decided}
 
 
 def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:

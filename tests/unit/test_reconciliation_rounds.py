@@ -11,7 +11,7 @@ from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.reconciliation.comparing import Comparison, Terms, compare
 from pulsar_fleet.reconciliation.observations import Observation, observe
-from pulsar_fleet.reconciliation.settling import Place, expected_copies, settle
+from pulsar_fleet.reconciliation.settling import Place, decided_values, settle
 from pulsar_fleet.reconciliation.views import Item, View
 from pulsar_fleet.records.agreements import Agreement
 
@@ -51,8 +51,8 @@ class Fleet:
             for cluster in reached
         ]
         found = compare(views, self.agreed, Terms())
-        for cluster, copies in expected_copies(found.drift(), self.now + 20).items():
-            self.looks[cluster] = Observation(self.looks[cluster].looked, self.looks[cluster].fields, copies[ITEM])
+        for cluster, decided in decided_values(found.drift(), self.now + 20).items():
+            self.looks[cluster] = self.looks[cluster].awaiting(decided[ITEM])
         done = {cluster: self._write(found, cluster, refused) for cluster in reached}
         if not killed:
             kept = settle(found.compared, done, all_seen=not away).agreements
@@ -83,7 +83,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=400)
 @given(ROUNDS)
 def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
     fleet = Fleet()

@@ -42,7 +42,7 @@ def _compared_to_json(one: Compared) -> JsonObject:
             [
                 side.cluster,
                 dict(side.values),
-                {name: [seen.digest, seen.not_before, seen.not_after] for name, seen in side.seen.items()},
+                {name: seen.to_json() for name, seen in side.seen.items()},
                 side.joined,
             ]
             for side in one.sides
@@ -68,7 +68,7 @@ def _compared_from_json(found: JsonObject) -> Compared:
             Side(
                 cluster=cluster,
                 values=values,
-                seen={field: Seen(*one) for field, one in seen.items()},
+                seen={field: Seen.from_json(one) for field, one in seen.items()},
                 joined=joined,
             )
             for cluster, values, seen, joined in found["sides"]
@@ -81,13 +81,16 @@ def _compared_from_json(found: JsonObject) -> Compared:
 
 
 def _decision_to_json(one: Decision) -> JsonObject:
-    losers = [[each.cluster, each.value, each.not_before, each.not_after, each.joined] for each in one.losers]
+    losers = [
+        [each.cluster, each.value, each.not_before, each.not_after, each.joined, list(each.replaced)]
+        for each in one.losers
+    ]
     return {"value": one.value, "rule": one.rule.value, "winner": one.winner, "losers": losers}
 
 
 def _decision_from_json(found: JsonObject) -> Decision:
     losers = tuple(
-        Held(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined)
-        for cluster, value, begin, end, joined in found["losers"]
+        Held(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined, replaced=tuple(replaced))
+        for cluster, value, begin, end, joined, replaced in found["losers"]
     )
     return Decision(value=found["value"], rule=Rule(found["rule"]), winner=found["winner"], losers=losers)

@@ -14,7 +14,7 @@ from pulsar_fleet.reconciliation.comparing import Compared
 from pulsar_fleet.reconciliation.fleet import Fleet
 from pulsar_fleet.reconciliation.observations import Observation, Seen, observe
 from pulsar_fleet.reconciliation.observing import Observed
-from pulsar_fleet.reconciliation.settling import Written, conflicts_of, expected_copies, settle
+from pulsar_fleet.reconciliation.settling import Written, conflicts_of, decided_values, settle
 from pulsar_fleet.reconciliation.views import Item, View, items_of, place
 from pulsar_fleet.records.agreements import Agreement, Agreements, Sighting, fleets
 from pulsar_fleet.records.ledger import Ledger
@@ -85,11 +85,11 @@ class Memory:
         self, views: Sequence[View], observed: Mapping[str, Observed], writing: Iterable[Compared] = ()
     ) -> None:
         """Keep what this run saw, and what it is about to write, before it writes anything."""
-        expected = expected_copies(writing, time.time())
+        decided = decided_values(writing, time.time())
         for view in views:
-            began, ours = observed[view.cluster].began, expected.get(view.cluster, {})
+            began, ours = observed[view.cluster].began, decided.get(view.cluster, {})
             looks = {
-                _plain(item): Sighting(began, Observation(began, fields, ours.get(item, {})).to_json())
+                _plain(item): Sighting(began, Observation(began, fields).awaiting(ours.get(item, {})).to_json())
                 for item, fields in view.seen.items()
                 if view.knows(item)
             }

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from pulsar_fleet.change.difference import same
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.reconciliation.observations import digest
 
 
 class TieBreak(StrEnum):
@@ -44,6 +45,7 @@ class Held:
     :param value: None is not set.
     :param not_before: it was written between these two times, in seconds since 1970 by our clock.
     :param joined: the cluster took part in the last agreement about this resource.
+    :param replaced: digests of the values that it took the place of.
     """
 
     cluster: str
@@ -51,6 +53,7 @@ class Held:
     not_before: float
     not_after: float
     joined: bool = True
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,7 @@ def merge_field(base: Json, sides: Iterable[Held], tie_break: TieBreak) -> Decis
     given = sorted(sides, key=_key)
     moved = [one for one in given if _moved(one, base)]
     contenders = latest(moved)
+    contenders = _unreplaced(contenders, digest(base)) or contenders
     first = winner(contenders, tie_break) if contenders else None
     value = first.value if first else base
     losers = tuple(one for one in moved if not same(one.value, value))
@@ -110,11 +114,20 @@ def winner(contenders: Sequence[Held], tie_break: TieBreak) -> Held:
     return pick(contenders, key=_key)
 
 
+def _unreplaced(contenders: Sequence[Held], base: str) -> tuple[Held, ...]:
+    """Those whose value no other one took the place of since the last agreement, where times alone cannot tell."""
+    known: set[str] = set()
+    for one in contenders:
+        since = one.replaced.index(base) if base in one.replaced else len(one.replaced)
+        known.update(one.replaced[:since])
+    return tuple(one for one in contenders if digest(one.value) not in known)
+
+
 def _moved(one: Held, base: Json) -> bool:
     if one.joined:
         return not same(one.value, base)
     return base is None and one.value is not None
 
 
-def _key(one: Held) -> tuple[str, float, float, str]:
-    return one.cluster, one.not_after, one.not_before, json.dumps(one.value, sort_keys=True)
+def _key(one: Held) -> tuple[str, float, float, str, tuple[str, ...]]:
+    return one.cluster, one.not_after, one.not_before, json.dumps(one.value, sort_keys=True), one.replaced

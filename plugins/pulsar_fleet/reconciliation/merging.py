@@ -43,6 +43,7 @@ class Side:
             not_before=seen.not_before if seen else UNKNOWN,
             not_after=seen.not_after if seen else UNBOUNDED,
             joined=self.joined,
+            replaced=seen.replaced if seen else (),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pulsar_fleet.cluster.clock import Clock
@@ -17,17 +17,38 @@ UNKNOWN = 0.0
 UNBOUNDED = 32_503_680_000.0
 """After everything: nobody has looked yet."""
 
+_MOST_REPLACED = 16
+
 Span = tuple[float, float]
 """Between these two times, in seconds since 1970 by our clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A value, by its digest, and between which times it was written."""
+    """A value, by its digest, and between which times it was written.
+
+    :param replaced: digests of the values that it took the place of, on its cluster or as the winner of a conflict,
+        youngest first: who still holds one of these is behind, also where the times cannot tell.
+    """
 
     digest: str
     not_before: float
     not_after: float
+    replaced: tuple[str, ...] = ()
+
+    def having_replaced(self, *older: str) -> Self:
+        """The same, knowing of more values that it took the place of."""
+        known = (one for one in (*older, *self.replaced) if one != self.digest)
+        return replace(self, replaced=tuple(dict.fromkeys(known))[:_MOST_REPLACED])
+
+    def to_json(self) -> list[Json]:
+        """As a JSON list."""
+        return [self.digest, self.not_before, self.not_after, list(self.replaced)]
+
+    @classmethod
+    def from_json(cls, found: list[Json]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(found[0], found[1], found[2], tuple(found[3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +63,14 @@ class Observation:
     fields: Mapping[str, Seen]
     expected: Mapping[str, Seen] = field(default_factory=dict)
 
+    def awaiting(self, decided: Mapping[str, Seen]) -> Self:
+        """The same when values have been decided on: what is held already gets their age, the others are expected."""
+        held = {
+            name: one for name, one in decided.items() if name in self.fields and self.fields[name].digest == one.digest
+        }
+        expected = {name: one for name, one in decided.items() if name not in held}
+        return replace(self, fields={**self.fields, **held}, expected=expected)
+
     def to_json(self) -> JsonObject:
         """All but the time of the look as a JSON object."""
         return {"seen": _to_json(self.fields), "expected": _to_json(self.expected)}
@@ -49,7 +78,9 @@ class Observation:
     @classmethod
     def from_json(cls, looked: float, found: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(looked, *({name: Seen(*one) for name, one in found[part].items()} for part in ("seen", "expected")))
+        return cls(
+            looked, *({name: Seen.from_json(one) for name, one in found[part].items()} for part in ("seen", "expected"))
+        )
 
 
 def observe(
@@ -78,7 +109,10 @@ def observe(
         else:
             # What replaced a value was written after it, also when both were seen within seconds.
             span = (max(since, seen.not_after) if seen and seen.not_after <= ended else since, ended)
-            fields[name] = Seen(found, *_narrowed(span, (known or {}).get(name)))
+            new = Seen(found, *_narrowed(span, (known or {}).get(name)))
+            # Whether our own value came in between is not known after a crash, but it was no later.
+            older = (one for gone in (ours, seen) if gone for one in (gone.digest, *gone.replaced))
+            fields[name] = new.having_replaced(*older)
     return Observation(began, fields)
 
 
@@ -98,8 +132,12 @@ def digest(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
 
 
+def _is(seen: Seen, other: Seen) -> bool:
+    return seen.digest == other.digest
+
+
 def _to_json(seen: Mapping[str, Seen]) -> JsonObject:
-    return {name: [one.digest, one.not_before, one.not_after] for name, one in seen.items()}
+    return {name: one.to_json() for name, one in seen.items()}
 
 
 def _narrowed(span: Span, known: Span | None) -> Span:

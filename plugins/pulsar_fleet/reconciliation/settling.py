@@ -52,24 +52,26 @@ def conflicts_of(compared: Iterable[Compared]) -> Iterator[RecordedConflict]:
                 winner=decision.winner,
                 sides={
                     each.cluster: {
-                        key: value for key, value in asdict(each).items() if key not in ("cluster", "joined")
+                        key: value
+                        for key, value in asdict(each).items()
+                        if key not in ("cluster", "joined", "replaced")
                     }
                     for each in held
                 },
             )
 
 
-def expected_copies(compared: Iterable[Compared], now: float) -> dict[str, dict[Item, dict[str, Seen]]]:
-    """Cluster → resource → field → when the value that is about to be copied there was written at its origin.
+def decided_values(compared: Iterable[Compared], now: float) -> dict[str, dict[Item, dict[str, Seen]]]:
+    """Cluster → resource → field → the decided value, as old as its original, and knowing what it has beaten.
 
     :param now: in seconds since 1970, for values that no cluster holds yet.
     """
     found: dict[str, dict[Item, dict[str, Seen]]] = {}
     for one in compared:
-        for field, clusters in one.drifting.items():
-            origin = _origin(one, field, one.merged.decisions[field], now)
-            for cluster in clusters:
-                found.setdefault(cluster, {}).setdefault(one.item, {})[field] = origin
+        for field, decision in one.merged.decisions.items():
+            age = _age(one, field, decision, now)
+            for side in one.sides:
+                found.setdefault(side.cluster, {}).setdefault(one.item, {})[field] = age
     return found
 
 
@@ -139,12 +141,13 @@ def _agreement(one: Compared, holders: Mapping[str, Values]) -> Agreement | None
     return Agreement(document=document, clusters=tuple(sorted(holders)), gone=tuple(sorted(gone)))
 
 
-def _origin(one: Compared, field: str, decision: Decision, now: float) -> Seen:
-    alike = [side for side in one.sides if same(side.values.get(field), decision.value)]
-    for side in sorted(alike, key=lambda side: side.cluster != decision.winner):
-        if field in side.seen:
-            return side.seen[field]
-    return Seen(digest(decision.value), now, now)
+def _age(one: Compared, field: str, decision: Decision, now: float) -> Seen:
+    """When the decided value was written at its origin, and all that it has beaten."""
+    alike = [side for side in one.sides if same(side.values.get(field), decision.value) and field in side.seen]
+    alike.sort(key=lambda side: side.cluster != decision.winner)
+    age = alike[0].seen[field] if alike else Seen(digest(decision.value), now, now)
+    beaten = [older for loser in decision.losers for older in (digest(loser.value), *loser.replaced)]
+    return age.having_replaced(*beaten)
 
 
 def _place(change: Change) -> Place:
