@@ -21,12 +21,12 @@ from tests.contract.reconciling import (
     set_policy,
 )
 
+from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reconciliation.merge import TieBreak
-from pulsar_fleet.reconciliation.merging import Granularity
 from pulsar_fleet.reconciliation.request import Authority, Mode
 from pulsar_fleet.records.artefacts import Reference
 

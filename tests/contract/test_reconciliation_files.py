@@ -113,7 +113,7 @@ async def test_a_file_that_cannot_be_meant_is_refused_with_its_name_and_changes_
 
 @pytest.mark.parametrize("listed", [["$self"], ["green", "$self"]])
 def test_a_clusters_own_name_travels_as_itself(listed: list[str]) -> None:
-    from pulsar_fleet.reconciliation.fields import localised, neutral
+    from pulsar_fleet.agreement.fields import localised, neutral
 
     assert localised(listed, "blue") == sorted({"blue", *listed} - {"$self"})
     assert neutral(["blue"], ("blue", "green"), "blue") == ["$self"]

@@ -9,11 +9,11 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsar_fleet.agreement.merge import Held, Rule, TieBreak, latest, merge_field, winner
+from pulsar_fleet.agreement.merging import Granularity, How, Side, merge_resource
+from pulsar_fleet.agreement.observations import Observation, Seen, digest, observe, span_of
 from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.merge import Held, Rule, TieBreak, latest, merge_field, winner
-from pulsar_fleet.reconciliation.merging import Granularity, How, Side, merge_resource
-from pulsar_fleet.reconciliation.observations import Observation, Seen, digest, observe, span_of
 
 CLUSTERS = ("blue", "green", "red", "teal")
 VALUES = st.sampled_from([None, 1, 2, {"a": 1}, ["x", "y"]])

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from pulsar_fleet.agreement.event_times import EventTimes
+from pulsar_fleet.agreement.fields import SELF, localised, namespace_values, neutral, whole_value
+from pulsar_fleet.agreement.observations import UNKNOWN, Seen
+from pulsar_fleet.agreement.views import Item, View, items_of
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.change.outcome import Applied, Outcome, Result
 from pulsar_fleet.change.plan import Plan
@@ -22,15 +26,11 @@ from pulsar_fleet.cluster.states import (
     TopicPolicyState,
 )
 from pulsar_fleet.reconciliation.comparing import Compared, Comparison, Terms, Truth, compare, unsure_topics
-from pulsar_fleet.reconciliation.event_times import EventTimes
-from pulsar_fleet.reconciliation.fields import SELF, localised, namespace_values, neutral, whole_value
 from pulsar_fleet.reconciliation.files import export, load
 from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
-from pulsar_fleet.reconciliation.observations import UNKNOWN, Seen
 from pulsar_fleet.reconciliation.planning import Target, plan_repair
 from pulsar_fleet.reconciliation.request import Authority, Request
 from pulsar_fleet.reconciliation.settling import decided_values, settle, written
-from pulsar_fleet.reconciliation.views import Item, View, items_of
 from pulsar_fleet.records.agreements import Agreement, Agreements, RecordedConflict, Sighting
 from pulsar_fleet.records.ledger import Ledger
 

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.change.rendering import plan_text
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach
 from pulsar_fleet.cli.console import ExitState, Terminal, Usage, is_watched
@@ -19,8 +21,6 @@ from pulsar_fleet.cluster.errors import Refused, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reconciliation.exporting import export_cluster
-from pulsar_fleet.reconciliation.merge import TieBreak
-from pulsar_fleet.reconciliation.merging import Granularity
 from pulsar_fleet.reconciliation.request import Mode, Request
 from pulsar_fleet.reconciliation.steps import find_drift, read_plans, repair
 from pulsar_fleet.records.run import Run

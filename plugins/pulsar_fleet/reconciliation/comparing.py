@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pulsar_fleet.agreement.fields import Values, is_cluster_list, localised
+from pulsar_fleet.agreement.merge import Rule
+from pulsar_fleet.agreement.merging import How, Merged, Side, merge_resource
+from pulsar_fleet.agreement.views import Item, View, place
 from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.fields import Values, is_cluster_list, localised
-from pulsar_fleet.reconciliation.merge import Rule
-from pulsar_fleet.reconciliation.merging import How, Merged, Side, merge_resource
-from pulsar_fleet.reconciliation.views import Item, View, place
 from pulsar_fleet.records.agreements import Agreement
 
 _CONFLICTS = (Rule.TIME, Rule.NAME, Rule.JOINED)

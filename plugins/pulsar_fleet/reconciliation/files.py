@@ -13,14 +13,14 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from pulsar_fleet.agreement.fields import CLUSTERS, ROLES, Values, namespace_document, values_of_document
+from pulsar_fleet.agreement.views import Item, place
 from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies import BY_FIELD
 from pulsar_fleet.cluster.topic_policies import TOPIC_BY_FIELD, Form, Scope
-from pulsar_fleet.reconciliation.fields import CLUSTERS, ROLES, Values, namespace_document, values_of_document
-from pulsar_fleet.reconciliation.views import Item, place
 
 _WIDTH = 120
 

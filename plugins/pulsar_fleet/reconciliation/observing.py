@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pulsar_fleet.agreement.event_times import EventTimes
+from pulsar_fleet.agreement.views import POLICIES_OF
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.attempts import Attempts
 from pulsar_fleet.cluster.brokers import read_brokers
@@ -19,8 +21,6 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import PUBLIC_DEFAULT
 from pulsar_fleet.cluster.states import Area, NamespaceState, Problem, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
-from pulsar_fleet.reconciliation.event_times import EventTimes
-from pulsar_fleet.reconciliation.views import POLICIES_OF
 
 _BROKERS_TENANT = "pulsar"
 _PASSES_AT_ONCE = 8

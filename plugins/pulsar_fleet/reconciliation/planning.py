@@ -6,6 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
+from pulsar_fleet.agreement.fields import (
+    CLUSTERS,
+    ROLES,
+    is_cluster_list,
+    localised,
+    policy_of,
+    whole_value,
+    with_policy,
+)
+from pulsar_fleet.agreement.views import Item, topic_documents
 from pulsar_fleet.change.difference import Difference, Resource, Side, same
 from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, LeftAlone, Plan
@@ -19,16 +29,6 @@ from pulsar_fleet.cluster.policy_documents import comparable, translate
 from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
 from pulsar_fleet.reconciliation.comparing import Compared
-from pulsar_fleet.reconciliation.fields import (
-    CLUSTERS,
-    ROLES,
-    is_cluster_list,
-    localised,
-    policy_of,
-    whole_value,
-    with_policy,
-)
-from pulsar_fleet.reconciliation.views import Item, topic_documents
 
 _FOR_ITSELF = (Kind.AT_CREATION, Kind.LOCAL, Kind.INTERNAL, Kind.MIRROR)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
+from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.reconciliation.merge import TieBreak
-from pulsar_fleet.reconciliation.merging import Granularity
 
 
 class Mode(StrEnum):

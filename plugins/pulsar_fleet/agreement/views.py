@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pulsar_fleet.agreement.fields import Values, namespace_values, tenant_values, topic_values
+from pulsar_fleet.agreement.observations import Seen
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.states import Snapshot
-from pulsar_fleet.reconciliation.fields import Values, namespace_values, tenant_values, topic_values
-from pulsar_fleet.reconciliation.observations import Seen
 
 Item = tuple[Resource, str]
 """A resource: a tenant, a namespace, or a topic with its policies."""

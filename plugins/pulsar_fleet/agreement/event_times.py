@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pulsar_fleet.agreement.observations import UNKNOWN, Span, span_of
 from pulsar_fleet.change.difference import same
 from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.states import TopicPolicyState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
-from pulsar_fleet.reconciliation.observations import UNKNOWN, Span, span_of
 
 
 class EventTimes:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pulsar_fleet.agreement.observations import digest
 from pulsar_fleet.change.difference import same
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.observations import digest
 
 
 class TieBreak(StrEnum):

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pulsar_fleet.agreement.fields import Values
+from pulsar_fleet.agreement.merge import Decision, Held, Rule, TieBreak, merge_field
+from pulsar_fleet.agreement.observations import UNBOUNDED, UNKNOWN, Seen
 from pulsar_fleet.change.difference import same
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.fields import Values
-from pulsar_fleet.reconciliation.merge import Decision, Held, Rule, TieBreak, merge_field
-from pulsar_fleet.reconciliation.observations import UNBOUNDED, UNKNOWN, Seen
 
 
 class Granularity(StrEnum):
