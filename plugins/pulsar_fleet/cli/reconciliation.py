@@ -70,6 +70,8 @@ def reconcile(
     """Say what drifted apart between clusters, and repair it with --mode repair. Exits with 3 if drift is left."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
+        if len(clusters) < 2:
+            raise Usage(f"{clusters[0]!r} alone is equal to itself: name two clusters or more.")
         if mode is Mode.REPAIR and not yes and not is_watched():
             raise Refused("This changes clusters, and nobody can be asked here: say --yes. Nothing has been changed.")
         conf: JsonObject = {
