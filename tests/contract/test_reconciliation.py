@@ -322,7 +322,7 @@ async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_ca
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     async with Proxy(green.admin_url) as proxy:
         keeper.connections = (blue, replace(green, admin_url=proxy.url))
-        for answered in (2, 10):
+        for answered in (2, 8):
             proxy.faults.extend([NONE] * answered)
             proxy.otherwise = answer(503)
             found, repaired = await keeper.cycle()

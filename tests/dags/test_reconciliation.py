@@ -105,7 +105,6 @@ def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
     [
         {"mod": "repair"},
         {"clusters": ["pulsar_blue", "pulsar_gren"]},
-        {"authority": "cluster:"},
         {"choose": ["x=green"], "mode": "dry_run"},
     ],
     ids=lambda conf: ",".join(conf),
