@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tests import full_estate
 
 from pulsar_fleet.cluster.admin import AdminClient
@@ -47,6 +48,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the folders whose files take longest, so that no worker ends alone with one of them."""
     folders = ("e2e", "dags", "contract", "unit")
     items.sort(key=lambda item: folders.index(item.path.parent.name) if item.path.parent.name in folders else 0)
+
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

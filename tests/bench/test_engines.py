@@ -17,9 +17,9 @@ import pytest
 from tests.bench.test_reading import make_topic, topic_bounds
 
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.reading import wire_frames as wire
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.digests import ALL, BUCKETS
 from pulsar_fleet.reading.engines import Engines
 from pulsar_fleet.reading.passes import sum_up

@@ -17,8 +17,8 @@ from tests.contract.test_fault_matrix import Message, altered, dropped, duplicat
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
 COUNT = 200_000

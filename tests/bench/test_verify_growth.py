@@ -25,9 +25,9 @@ from tests.contract.submitting import submit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.steps import freeze_bounds, hand_over
 from pulsar_fleet.verification.verdict import Verdict, Verification
@@ -97,10 +97,7 @@ def _first_ledger(connection: ClusterConnection, topic: str) -> int:
 @pytest.mark.parametrize("topics", TOPICS)
 async def test_topics(blue: ClusterConnection, green: ClusterConnection, topics: int) -> None:
     namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
-    for connection in (blue, green):
-        async with AdminClient(connection) as admin:
-            await make_alone(admin, namespace)
-        await asyncio.to_thread(_fill_small, connection, namespace, topics)
+    await asyncio.gather(*(_fill_alone(connection, namespace, topics) for connection in (blue, green)))
     found = measure(blue, green, namespace, "auto")
     assert (found["verdict"], found["messages"]) == ("equal", topics * IN_A_SMALL_TOPIC)
     each = {phase: found[phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu")}
@@ -116,9 +113,7 @@ async def test_topics_in_spark(blue: ClusterConnection, green: ClusterConnection
     for topics in SPARK_TOPICS:
         namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
         async with AdminClient(blue) as here, AdminClient(green) as there:
-            for admin in (here, there):
-                await make_alone(admin, namespace)
-                await asyncio.to_thread(_fill_small, admin.connection, namespace, topics)
+            await asyncio.gather(*(_fill_alone(connection, namespace, topics) for connection in (blue, green)))
             began = time.monotonic()
             request = await freeze_bounds(here, there, [namespace])
             frozen = time.monotonic() - began
@@ -137,6 +132,12 @@ async def test_topics_in_spark(blue: ClusterConnection, green: ClusterConnection
         f"\nin Spark, two tasks at a time: {many:,} topics in {seconds[many]:.1f} s, {few} in {seconds[few]:.1f} s: "
         f"a topic and side takes {each:.2f} ms to read; {frozen / (2 * many) * 1000:.2f} ms to freeze"
     )
+
+
+async def _fill_alone(connection: ClusterConnection, namespace: NamespaceName, topics: int) -> None:
+    async with AdminClient(connection) as admin:
+        await make_alone(admin, namespace)
+    await asyncio.to_thread(_fill_small, connection, namespace, topics)
 
 
 def _fill_small(connection: ClusterConnection, namespace: NamespaceName, topics: int) -> None:
@@ -161,6 +162,6 @@ def measure(
     """Compare in a process of its own."""
     sides = [f"{each.admin_url},{each.service_url}" for each in (blue, green)]
     command = [sys.executable, "-m", "tests.bench.verifying", *sides, str(namespace), engine]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=460)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1400)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout))

@@ -12,9 +12,9 @@ import pulsar
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import open_client
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 TYPES = (

@@ -13,10 +13,12 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.attendance import STATE, Attended, attend, attend_until_done
+from pulsar_fleet.migration.freeze import known_before
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
-from pulsar_fleet.migration.steps import Sides, hold_still, release, switch_over
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.steps import hold_still, release, switch_over
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
@@ -74,9 +76,9 @@ class Migration:
         return await release(self.sides, self.run, self.before(), delete_topics=True)
 
     def before(self) -> Frozen:
-        reference = self.run.artefacts.find(self.run.id, "blue-before.json")
-        assert reference is not None
-        return Frozen.from_json(self.run.artefacts.read_json(reference))
+        before = known_before(self.run)
+        assert before is not None
+        return before
 
     def watched(self) -> Any:
         """What the watch knows about the namespace."""

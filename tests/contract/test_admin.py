@@ -34,10 +34,10 @@ from pulsar_fleet.cluster.errors import (
     Unauthenticated,
 )
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading import wire_frames
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.entry import EntryEngine
 from pulsar_fleet.reading.ranges import Range, TopicBounds, cut
 from pulsar_fleet.reading.wire_address import BrokerAddress

@@ -19,8 +19,8 @@ from tests.contract.submitting import submission
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.digests import ALL
 from pulsar_fleet.reading.source import PulsarReader
 from pulsar_fleet.reading.topic_options import TopicOptions

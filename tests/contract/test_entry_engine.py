@@ -15,10 +15,10 @@ from tests.contract.tcp_proxy import CuttingProxy
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Missing, Transient
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading import client
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.digest_rows import digest_row
 from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.entry import EntryEngine

@@ -19,9 +19,9 @@ from tests.contract.republishing import store_again
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.verification.differences import Kind
 from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process

@@ -11,8 +11,8 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from tests.contract.test_verify_job import findings
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.reading.checkpoints import Checkpoints
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.sandbox import Sandbox
@@ -101,7 +101,7 @@ def _write(sides: Sequence[ClusterConnection], namespace: NamespaceName) -> None
 class Job:
     """One run of the job, in a process group of its own."""
 
-    def __init__(self, ground: Ground, master: str, request: str, result: str, folder: Path) -> None:
+    def __init__(self, ground: Ground, master: str, request: str, result: str, folder: Path, ended: ExitStack) -> None:
         command, environment = submission(
             JOB, ["--request", request, "--result", result], ground.blue, ground.green, folder, master=master
         )
@@ -115,6 +115,7 @@ class Job:
             self._process = subprocess.Popen(
                 command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
+        ended.callback(self._end_now)
 
     def until_reading(self, kept: Path) -> None:
         """Wait for the first range that was read as a whole."""
@@ -140,6 +141,10 @@ class Job:
         """Wait for its end."""
         return self._process.wait(WAIT_SECONDS)
 
+    def _end_now(self) -> None:
+        with suppress(ProcessLookupError):
+            self.kill_driver()
+
 
 def _is_executor(process: psutil.Process) -> bool:
     try:
@@ -148,14 +153,21 @@ def _is_executor(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.fixture
+def ended() -> Iterator[ExitStack]:
+    """Jobs that the test did not end are ended after it, so that none disturbs the next one."""
+    with ExitStack() as stack:
+        yield stack
+
+
 @pytest.mark.parametrize(("point", "victim"), [(point, [*MASTERS][point % 3]) for point in range(POINTS)])
 async def test_a_killed_comparison_goes_on_to_the_same_verdict(
-    victim: str, point: int, ground: Ground, clusters: Sandbox, records: Path
+    victim: str, point: int, ground: Ground, clusters: Sandbox, records: Path, ended: ExitStack
 ) -> None:
     chance = random.Random(f"{SEED}-{victim}-{point}")
     request, result = hand_over(Run.open("verify/killed"), ground.request)
     kept = Checkpoints.beside(result, ground.request.identity())
-    job = Job(ground, MASTERS[victim], request, result, records)
+    job = Job(ground, MASTERS[victim], request, result, records, ended)
     job.until_reading(Path(kept.uri))
     await asyncio.sleep(chance.uniform(0, 4))
     async with _admins(ground.blue, ground.green) as admins:
@@ -170,7 +182,7 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
             before = dict.fromkeys(before, 0)
         if victim == "driver" or await asyncio.to_thread(job.end):
             hand_over(Run.open("verify/killed"), replace(ground.request, max_bytes_per_second=None))
-            job = Job(ground, MASTERS[victim], request, result, records)
+            job = Job(ground, MASTERS[victim], request, result, records, ended)
             assert await asyncio.to_thread(job.end) == 0, job.log.read_text()[-3000:]
         assert 0 < len(finished) < 2 * TOPICS
         assert {each: await _delivered(admins, each) for each in finished} == before

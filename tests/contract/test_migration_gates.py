@@ -23,11 +23,12 @@ from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
 from pulsar_fleet.cluster.states import SYSTEM_TOPIC, TABLES
+from pulsar_fleet.migration.checking import FINDINGS, check
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.preparation import prepare
 from pulsar_fleet.migration.scope import resolve
-from pulsar_fleet.migration.steps import FINDINGS, Sides, check
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.surveyed import Expectations
 from pulsar_fleet.reading import wire_frames
 from pulsar_fleet.reading.wire_lookup import Brokers
@@ -174,6 +175,14 @@ class Faults:
         await blue.post("/clusters/wide/migrate", third, migrated=False)
 
 
+@pytest.fixture(autouse=True)
+async def nothing_left_from_before(on_blue: AdminClient, on_green: AdminClient) -> None:
+    """Forget what a migration leaves behind on purpose, here or on its way back; the gates rightly speak of it."""
+    for admin in (on_blue, on_green):
+        await admin.unset_dynamic("brokerDeleteInactiveTopicsEnabled")
+        await admin.post(f"/clusters/{admin.connection.name}/migrate", migrated=False)
+
+
 @asynccontextmanager
 async def clients(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Someone who left a backlog, a Python reader, and a client with the version string of Java 2.11."""
@@ -261,8 +270,6 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     new_namespace: Callable[[], NamespaceName],
     records: Path,
 ) -> None:
-    # A migration that another test ran leaves it off, on purpose; the gates rightly say so.
-    await on_blue.unset_dynamic("brokerDeleteInactiveTopicsEnabled")
     live = new_namespace()
     spec = EstateSpec(
         live=str(live),

@@ -19,14 +19,15 @@ from pulsar_fleet.airflow.runbooks.proof import prove_placements
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused, Transient
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placement import Placement
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.steps import (
-    Sides,
     clean_up,
     hold_still,
     release,
@@ -34,7 +35,6 @@ from pulsar_fleet.migration.steps import (
     start_replication,
     switch_over,
 )
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run

@@ -11,9 +11,10 @@ import pytest
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Transient
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import ClientEngine, open_client
+from pulsar_fleet.reading.client import ClientEngine
 from pulsar_fleet.reading.digests import BUCKETS, TopicDigest
 from pulsar_fleet.reading.message_ids import batch_size
 from pulsar_fleet.reading.passes import sum_up

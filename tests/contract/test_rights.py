@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,11 +16,14 @@ import pytest
 from tests.contract.equality import verify_equal
 from tests.contract.proxy import Proxy, redirect
 from tests.contract.replication import make_alone
+from tests.issuer import issuing
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, Refused, Unauthenticated
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.cluster.rights import Right, find_rights, rights_markdown
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
@@ -32,10 +36,10 @@ from pulsar_fleet.onboarding.steps import (
     read_plan,
     take_snapshot,
 )
-from pulsar_fleet.reading.client import ClientEngine, open_client
+from pulsar_fleet.reading.client import ClientEngine
 from pulsar_fleet.reading.engines import Engines
 from pulsar_fleet.reading.entry import EntryEngine
-from pulsar_fleet.reading.environment import Side
+from pulsar_fleet.reading.environment import Side, credentials_environment
 from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.records.ledger import Ledger
@@ -330,6 +334,24 @@ async def test_what_can_be_read_by_both_engines_is_compared(secure: Sandbox, ord
     found = await asyncio.to_thread(judged, orders, EngineName.CLIENT, east, west)
     assert (found.verdict, found.source_messages) == (Verdict.EQUAL, 10)
     await nothing_is_left(secure)
+
+
+@pytest.mark.parametrize("engine", list(EngineName))
+async def test_tokens_of_an_issuer_open_what_a_token_opens(
+    secure: Sandbox, orders: VerifyRequest, engine: EngineName, tmp_path: Path
+) -> None:
+    east, west = secure["east"], reach(secure["west"], "admin")
+    with issuing(lambda: east.token("admin")) as issuer:
+        here = replace(reach(east, "admin"), token=None, oauth2=OAuth2(key_file=issuer.key_file(tmp_path)))
+        async with AdminClient(here) as admin:
+            assert await admin.cluster_name() == "east"
+        found = await asyncio.to_thread(judged, orders, engine, here, west)
+        assert (found.verdict, found.source_messages, len(issuer.asked)) == (Verdict.EQUAL, 10, 1), found.reason
+        environment = {**os.environ, **credentials_environment(Side.SOURCE, here)}
+        words = ["snapshot", east.admin_url, "--select", "verified", "--out", str(tmp_path / "east")]
+        command = [sys.executable, "-m", "pulsar_fleet.cli", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, len(issuer.asked)) == (0, 2), done.stderr
 
 
 async def nothing_is_left(secure: Sandbox) -> None:

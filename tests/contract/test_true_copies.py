@@ -23,8 +23,8 @@ from tests.contract.test_verify_subscriptions import write_until_marked
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 from pulsar_fleet.verification.verdict import TopicVerdict, Verdict, Verification

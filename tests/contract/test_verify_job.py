@@ -17,8 +17,8 @@ from tests.contract.submitting import submit
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.reading.ranges import EngineName
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.differences import Difference, Kind
@@ -68,6 +68,7 @@ COPIES: dict[str, list[Written]] = {
     "property": altered(trace="t-other"),
     "event-time": altered(event=9),
     "swapped": [*MESSAGES[:AT], MESSAGES[AT + 1], TARGETED, *MESSAGES[AT + 2 :]],
+    "swapped-and-dropped": [*MESSAGES[1:AT], MESSAGES[AT + 1], TARGETED, *MESSAGES[AT + 2 :]],
 }
 """What green holds, by topic; blue holds `MESSAGES` in each."""
 
@@ -226,6 +227,18 @@ def test_swapped_messages_are_reordered_and_nothing_else(damaged: Damaged) -> No
     moved = the_difference(found)
     assert (found.reordered, found.differing, moved.kind, moved.key) == (True, 0, Kind.REORDERED, TARGETED.key)
     assert found.reason.endswith("the order of producer 'checkout-2' is broken")
+
+
+def test_swapped_messages_are_named_beside_one_that_is_missing(damaged: Damaged) -> None:
+    found = damaged["swapped-and-dropped"]
+    assert [(each.kind, each.key) for each in found.differences] == [
+        (Kind.MISSING, MESSAGES[0].key),
+        (Kind.REORDERED, TARGETED.key),
+    ]
+    assert (found.reordered, found.differing) == (True, 1)
+    assert (
+        found.reason == "of the messages that both hold, 1 changed places; the order of producer 'checkout-2' is broken"
+    )
 
 
 def test_a_topic_that_the_target_lacks_makes_the_namespace_different(damaged: Damaged) -> None:

@@ -24,8 +24,8 @@ from tests.contract.replication import FOREVER, make_alone, make_replicated
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.causes import Cause
 from pulsar_fleet.verification.coverage import Coverage, Mode, Sample

@@ -24,9 +24,9 @@ from tests.contract.submitting import submit
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.reading.client import open_client
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.correspondence import Unit
 from pulsar_fleet.verification.request import Problem, VerifyRequest

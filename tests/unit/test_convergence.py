@@ -207,7 +207,7 @@ def take_topic(document: Document, call: Call) -> None:
         document[row.field] = True if row.form is Form.FLAG else call.body
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents("blue"), documents("green"), *[topic_documents()] * 4)
 def test_nothing_is_left_to_plan(
     ours: Document, theirs: Document, our_local: Document, our_shared: Document, local: Document, shared: Document
@@ -218,7 +218,7 @@ def test_nothing_is_left_to_plan(
     assert [change.label for change in again.changes] == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents("blue"), documents("green"), topic_documents(), topic_documents())
 def test_documents_are_equal_but_for_what_is_never_taken_away(
     ours: Document, theirs: Document, our_local: Document, local: Document

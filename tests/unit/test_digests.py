@@ -110,7 +110,7 @@ def test_text_outside_ascii_is_encoded() -> None:
     assert hashed(Message(key="é")) != hashed(Message(key="\\xe9"))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, 100), max_size=5))
 def test_ranges_add_up_to_the_same_topic_wherever_it_is_cut(cuts: list[int]) -> None:
     assert summed(MESSAGES, *sorted(cuts)) == summed(MESSAGES)

@@ -16,6 +16,7 @@ PROVEN = Basis(
     green={"retention_policies": "a1"},
     topics={"persistent://acme/orders/events": 4},
     ends={"persistent://acme/orders/events-partition-0": ("5:9", "7:9")},
+    stored={"persistent://acme/orders/audit": 0},
 )
 COPIED = (Growth("persistent://acme/orders/events-partition-0", 40, 38),)
 
@@ -37,11 +38,26 @@ def test_a_young_proof_under_live_replication_is_fresh() -> None:
         (replace(PROVEN, topics={**PROVEN.topics, "persistent://acme/orders/new": 0}), COPIED, "topics-changed"),
         (replace(PROVEN, topics={"persistent://acme/orders/events": 8}), COPIED, "topics-changed"),
         (PROVEN, (Growth("persistent://acme/orders/events-partition-0", 40, 41),), "green-written-to"),
+        (PROVEN, (Growth("persistent://acme/orders/events-partition-0", 0, 900, "bytes"),), "green-written-to"),
     ],
-    ids=["old", "policy on blue", "policy on green", "new topic", "more partitions", "foreign writer"],
+    ids=[
+        "old",
+        "policy on blue",
+        "policy on green",
+        "new topic",
+        "more partitions",
+        "foreign writer",
+        "bytes on green",
+    ],
 )
 def test_what_changed_since_the_proof_is_named(now: Basis, growth: tuple[Growth, ...], found: str) -> None:
     assert ids(PROVEN, now, growth) == [found]
+
+
+def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:
+    (found,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
+    assert found.evidence == "equal 120 minutes ago, 60 are allowed"
+    assert "window is open: clear the task prove_copy" in found.remedy
 
 
 def test_without_a_proof_nothing_is_switched() -> None:

@@ -26,6 +26,7 @@ from tests.unit.migrating import (
 )
 
 from pulsar_fleet.change.findings import Finding, Severity, blockers, count_line, findings_markdown
+from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.states import Area, Note, Problem
 from pulsar_fleet.migration.facts import NamespaceFacts
@@ -96,10 +97,15 @@ def kept(minutes: int) -> Spoil:
     return lambda found: with_policies_of(found, blue=policy, green=policy)
 
 
+def rights(**more: object) -> dict[str, object]:
+    return {"auth_policies": {"namespace_auth": {"app": ["consume"]}, **more}}
+
+
 IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
+COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
 
 FAULTS: tuple[tuple[str, Spoil], ...] = (
@@ -127,6 +133,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("green-is-migrated", lambda one: with_green(one, redirect={"migrated": True})),
     ("flag-left-elsewhere", lambda one: with_survey(one, flagged=("acme/other",))),
     ("flags-unknown", lambda one: with_survey(one, flagged=None)),
+    (
+        "copied-and-redirected",
+        lambda one: with_facts(stats(**COPIED)(one), links={TOPIC: frozenset({"green"})}),
+    ),
     ("namespace-missing", lambda one: with_facts(one, blue=None)),
     ("namespace-migrated", flagged("blue")),
     ("namespace-migrated", flagged("green")),
@@ -147,6 +157,14 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     (
         "role-missing-on-green green-policies-differ",
         lambda one: with_policies_of(one, green={"auth_policies": {"namespace_auth": {}}}),
+    ),
+    (
+        "role-missing-on-green green-policies-differ",
+        lambda one: with_policies_of(one, blue=rights(destination_auth={EVENTS: {"app": ["produce"]}}), green=rights()),
+    ),
+    (
+        "role-missing-on-green green-policies-differ",
+        lambda one: with_policies_of(one, blue=rights(subscription_auth_roles={"b": ["app"]}), green=rights()),
     ),
     ("green-in-use", lambda one: with_facts(one, green_clients={JAVA: 2})),
     (
@@ -201,6 +219,22 @@ def shapes(topic: str, blue: int, green: int) -> View:
 )
 def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: Spoil) -> None:
     assert ids(spoil(view())) == set(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"destination_auth": {EVENTS: {"one": ["produce"]}}},
+            f"role 'one' may produce on blue ({EVENTS}), not on green",
+        ),
+        ({"subscription_auth_roles": {"b": ["two"]}}, "role 'two' may consume on blue (subscription b), not on green"),
+    ],
+    ids=["topic", "subscription"],
+)
+def test_a_right_that_green_lacks_is_named_with_its_place(more: dict[str, object], said: str) -> None:
+    found = check(with_policies_of(view(), blue=rights(**more), green=rights()))
+    assert [one.evidence for one in found if one.id == "role-missing-on-green"] == [said]
 
 
 def test_topics_of_another_shape_are_found() -> None:
@@ -276,6 +310,16 @@ def test_deduplication_on_green_is_known_to_cure_the_duplicates_of_go() -> None:
     found = with_policies_of(stats(version="Pulsar-Go-v0.19.0")(view()), blue=policy, green=policy)
     (finding,) = [one for one in check(found) if one.id == "client-repeats"]
     assert "deduplication is on there" in finding.remedy
+
+
+def test_deduplication_on_green_alone_is_no_cure_since_the_run_would_take_it_back() -> None:
+    found = with_policies_of(
+        stats(version="Pulsar-Go-v0.19.0")(view(prepares=True)), green={"deduplicationEnabled": True}
+    )
+    blue, green = found.blue.snapshot, found.green.snapshot
+    assert "deduplicationEnabled" in {change.field for change in plan_changes(blue, green).changes}
+    (finding,) = [one for one in check(found) if one.id == "client-repeats"]
+    assert "for the namespace on blue" in finding.remedy
 
 
 def test_all_faults_are_told_at_once_and_blockers_first() -> None:

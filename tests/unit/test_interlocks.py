@@ -13,13 +13,13 @@ from pulsar_fleet.change.hazard import Hazard
 from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration import gates
+from pulsar_fleet.migration.checking import MOVES
 from pulsar_fleet.migration.interlocks import Returning, Stale, check
 from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placed import Placed
 from pulsar_fleet.migration.placement_proof import Compared, misplaced
 from pulsar_fleet.migration.remains import Remains
-from pulsar_fleet.migration.steps import MOVES
 from pulsar_fleet.migration.surveyed import Expectations, View, without_remains
 from pulsar_fleet.migration.undoing import unused_only
 from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves

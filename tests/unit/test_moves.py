@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -43,7 +44,7 @@ def facts(document: Mapping[str, object], **policies: object) -> NamespaceFacts:
 
 
 def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
-    assert plan_move(facts(stats(billing=(7, 1))), None).strategy is Strategy.REDIRECT
+    assert plan_move(facts(stats(billing=(7, 1))), None, "green").strategy is Strategy.REDIRECT
 
 
 @pytest.mark.parametrize(
@@ -52,19 +53,20 @@ def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
         facts(stats(archive=(7, 0))),
         facts(stats(billing=(0, 1)), retention_policies={"retentionTimeInMinutes": 60, "retentionSizeInMB": 10}),
         facts({"subscriptions": {"later": {"msgBacklog": 3, "msgDelayed": 3, "consumers": [{}]}}}),
+        replace(facts(stats(billing=(0, 1))), links={EVENTS: frozenset({"far", "green"})}),
     ],
-    ids=["idle subscription", "retained history", "delayed messages"],
+    ids=["idle subscription", "retained history", "delayed messages", "copied to green already"],
 )
 def test_what_would_stay_behind_on_blue_is_replicated(found: NamespaceFacts) -> None:
-    assert plan_move(found, None).strategy is Strategy.REPLICATE
+    assert plan_move(found, None, "green").strategy is Strategy.REPLICATE
 
 
 def test_the_strategy_that_was_asked_for_is_taken() -> None:
-    assert plan_move(facts(stats(archive=(7, 0))), Strategy.REDIRECT).strategy is Strategy.REDIRECT
+    assert plan_move(facts(stats(archive=(7, 0))), Strategy.REDIRECT, "green").strategy is Strategy.REDIRECT
 
 
 def test_moves_survive_json() -> None:
-    moves = Moves("blue", "green", (plan_move(facts(stats(billing=(7, 2), archive=(3, 0))), None),))
+    moves = Moves("blue", "green", (plan_move(facts(stats(billing=(7, 2), archive=(3, 0))), None, "green"),))
     assert Moves.from_json(moves.to_json()) == moves
 
 

@@ -56,6 +56,17 @@ def test_equal_messages_are_told_apart_by_their_turn(copies: int) -> None:
     assert disorder(["ak1"] * copies + ["ak2"], ["ak1"] * copies + ["ak2"]).moves == ()
 
 
+def test_what_one_side_alone_holds_displaces_nothing() -> None:
+    assert disorder(["ak1", "ak2", "ak3"], ["ak9", "ak2", "ak3"]).moves == ()
+    assert disorder(["ak1", "ak2"], ["ak1", "ak1", "ak2"]).moves == ()
+
+
+def test_messages_that_changed_places_are_named_beside_one_that_is_missing() -> None:
+    found = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak3", "ak2", "ak4"])
+    assert (moved(found), found.keys) == ([("5:1", "5:1")], ("k",))
+    assert found.beside.startswith("of the messages that both hold, 1 changed places; the order of producer 'a'")
+
+
 def test_the_fewest_moves_restore_any_shuffled_order() -> None:
     names = [f"ak{number}" for number in range(60)]
     chance = random.Random(3)

@@ -14,7 +14,7 @@ from pulsar_fleet.migration.copies import Copies
 from pulsar_fleet.migration.placement_plan import placements_text, planned
 from pulsar_fleet.migration.standing import CARRIED_AT_MOST, Singles, Standing, replicated_up_to, standings
 from pulsar_fleet.reading.source_positions import SOURCE_POSITION, Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.unread import Intervals
 
 TOPIC = TopicName(NamespaceName("acme", "orders"), "events")
 TWO_LEDGERS = Ledgers(((18, 10), (21, 5)))
@@ -40,21 +40,19 @@ def subscription(**changed: Any) -> dict[str, Any]:
     ids=["at the beginning", "at the end of a ledger", "with holes", "with a hole over two ledgers", "at the end"],
 )
 def test_a_cursor_is_read_in_entry_numbers(held: dict[str, str], unread: int, alone: int) -> None:
-    found = standings(
-        EntryNumbers(TWO_LEDGERS), {"subscriptions": {"a+b": subscription()}}, {"cursors": {"a%2Bb": held}}
-    )["a+b"]
+    found = standings(TWO_LEDGERS, {"subscriptions": {"a+b": subscription()}}, {"cursors": {"a%2Bb": held}})["a+b"]
     assert (len(found.unread(15)), len(found.alone)) == (unread, alone)
 
 
 def test_only_durable_subscriptions_of_applications_are_placed() -> None:
     names = ("billing", "reader-1", "__compaction", "pulsar.dedup")
     stats = {"subscriptions": {name: subscription(isDurable=name != "reader-1") for name in names}}
-    found = standings(EntryNumbers(TWO_LEDGERS), stats, {"cursors": {name: cursor("18:0") for name in names}})
+    found = standings(TWO_LEDGERS, stats, {"cursors": {name: cursor("18:0") for name in names}})
     assert list(found) == ["billing"]
 
 
 def test_how_far_the_replicator_came_is_read_from_its_cursor() -> None:
-    numbers = EntryNumbers(TWO_LEDGERS)
+    numbers = TWO_LEDGERS
     assert replicated_up_to(numbers, {"cursors": {"pulsar.repl.green": cursor("21:0")}}, "green") == 11
     assert replicated_up_to(numbers, {"cursors": {}}, "green") is None
 
@@ -96,7 +94,7 @@ def copied(blue: Ledgers, left_out: set[int], markers: set[int]) -> list[Positio
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     some.sets(some.integers(0, 14), max_size=4),
     some.sets(some.integers(0, 14), max_size=4),

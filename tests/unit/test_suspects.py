@@ -186,7 +186,7 @@ def row_by_row(request: CompareRequest) -> Comparison:
     return replace(compare(source, target, subscriptions=request.subscriptions, examples=1_000), compared={})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(pairs(), st.booleans())
 def test_columns_find_exactly_what_rows_find(pair: tuple[Snapshot, Snapshot], wanted: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
+from pulsar_fleet.reading.unread import Intervals, unread_entries
 
 NUMBERS = st.frozensets(st.integers(0, 40))
 RUNS = st.lists(st.tuples(st.integers(-5, 40), st.integers(-5, 40)), max_size=12)
@@ -43,7 +43,7 @@ def test_sets_of_intervals_behave_as_sets(some: frozenset[int], others: frozense
 
 
 def test_a_million_unread_entries_are_one_interval() -> None:
-    numbers = EntryNumbers(Ledgers(((1, 10**6),)))
+    numbers = Ledgers(((1, 10**6),))
     assert unread_entries(numbers, Position(1, -1), "[]", end=10**6).runs == ((0, 10**6),)
 
 
@@ -52,7 +52,7 @@ def test_a_position_counts_the_entries_up_to_it_wherever_it_points(
     ledgers: list[tuple[int, int]], position: Position
 ) -> None:
     held = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
-    numbers = EntryNumbers(Ledgers(tuple(run for run in ledgers if run[1])))
+    numbers = Ledgers(tuple(run for run in ledgers if run[1]))
     assert numbers.behind(position) == sum(one <= position for one in held)
     assert [numbers.at(number) for number in range(len(numbers))] == held
 
@@ -70,7 +70,7 @@ def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
         if one > mark_delete and not any(low < one <= high for low, high in ranges)
     ]
     text = "[" + ",".join(f"({low}..{high}]" for low, high in ranges) + "]"
-    numbers = EntryNumbers(Ledgers(tuple(run for run in ledgers if run[1])))
+    numbers = Ledgers(tuple(run for run in ledgers if run[1]))
     assert list(unread_entries(numbers, mark_delete, text, end=end)) == wanted
 
 
@@ -85,11 +85,11 @@ def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
     ],
 )
 def test_every_form_of_ranges_is_read(text: str, unread: list[int]) -> None:
-    numbers = EntryNumbers(Ledgers(((1, 5), (2, 2))))
+    numbers = Ledgers(((1, 5), (2, 2)))
     assert list(unread_entries(numbers, Position(1, 2), text, end=7)) == unread
 
 
 @pytest.mark.parametrize("text", ["", "[(1:3..1:4]", "[(1:3..1:4],…]", "1:3", "[(1:3-1:4]]"])
 def test_ranges_that_cannot_be_read_are_never_taken_for_none(text: str) -> None:
     with pytest.raises(Rejected, match="individuallyDeletedMessages"):
-        unread_entries(EntryNumbers(Ledgers(((1, 5),))), Position(1, 2), text, end=5)
+        unread_entries(Ledgers(((1, 5),)), Position(1, 2), text, end=5)

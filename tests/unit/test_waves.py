@@ -49,7 +49,7 @@ def wave_of(plan: WavePlan) -> dict[NamespaceName, Wave]:
 
 
 @given(MEMBERS, LIMITS, st.randoms())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_namespace_is_in_one_wave_whatever_the_order(
     given_: list[Member], limits: Limits, chance: random.Random
 ) -> None:
@@ -63,7 +63,7 @@ def test_every_namespace_is_in_one_wave_whatever_the_order(
 
 
 @given(MEMBERS, LIMITS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(given_: list[Member], limits: Limits) -> None:
     waves = wave_of(plan_waves(given_, limits))
     for one in given_:
@@ -73,7 +73,7 @@ def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(given_:
 
 
 @given(MEMBERS, LIMITS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_wave_is_larger_than_the_limits_but_a_single_namespace(given_: list[Member], limits: Limits) -> None:
     for wave in plan_waves(given_, limits).waves:
         assert limits.hold(wave.members) or (len(wave.members) == 1 and "it is alone" in wave.notes[-1])
@@ -127,21 +127,21 @@ def _in(name: str, *clients: str) -> NamespaceFacts:
 
 def test_namespaces_of_one_connection_or_one_replication_are_linked() -> None:
     facts = [_in("a", "/10.0.0.1:7"), _in("b", "/10.0.0.1:7", "/10.0.0.2:1"), _in("c", "/10.0.0.3:1")]
-    found = members(facts, [plan_move(one, None) for one in facts], [])
+    found = members(facts, [plan_move(one, None, "green") for one in facts], [])
     assert {tuple(one.name for one in wave.namespaces) for wave in plan_waves(found, Limits(namespaces=2)).waves} == {
         ("a", "b"),
         ("c",),
     }
     linked = {"replication": {"west": {"connected": True, "outboundConnection": "x"}}}
     facts = [replace(one, partitions=(partition(next(iter(one.topics)), publishers=[], **linked),)) for one in facts]
-    found = members(facts, [plan_move(one, None) for one in facts], [])
+    found = members(facts, [plan_move(one, None, "green") for one in facts], [])
     assert len(plan_waves(found, Limits(namespaces=3)).waves) == 1
 
 
 def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back() -> None:
     found = with_facts(view(), partitions=(partition(**subscription("billing", "Pulsar-CPP-v4.2.0", msgBacklog=7)),))
     findings = check(found)
-    moves = [plan_move(one, None) for one in found.moving]
+    moves = [plan_move(one, None, "green") for one in found.moving]
     plan = plan_waves(members(found.moving, moves, findings))
     text = approval_markdown(
         plan, plan.waves[0], ("blue", "green"), findings, gates=len(EVALUATED), said=["Verified equal 14 minutes ago."]

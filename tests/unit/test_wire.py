@@ -35,13 +35,13 @@ def command_of(frame: bytes) -> wire.Command:
     return wire.read_command(frame[8:])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.sampled_from(Kind), FIELDS)
 def test_a_command_is_read_as_it_was_written(kind: Kind, fields: dict[int, int | bytes]) -> None:
     assert command_of(wire.frame(kind, *encoded(fields))) == wire.Command(kind, fields)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(NUMBERS, NUMBERS, NUMBERS)
 def test_the_short_way_to_a_messages_position_agrees_with_the_long_one(consumer: int, ledger: int, entry: int) -> None:
     place = wire.text(2, wire.number(1, ledger) + wire.number(2, entry) + wire.number(3, -1))
@@ -124,7 +124,7 @@ def test_a_marker_has_no_digest() -> None:
     assert read(content(metadata(wire.number(20, 10)))).digest == b""
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 1000), st.integers(1, 255))
 def test_a_byte_that_was_altered_anywhere_behind_the_checksum_is_detected(at: int, flip: int) -> None:
     stored = content(metadata())
@@ -133,7 +133,7 @@ def test_a_byte_that_was_altered_anywhere_behind_the_checksum_is_detected(at: in
         read(stored)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_entry_are_corrupt_or_read_and_nothing_else(noise: bytes) -> None:
     with suppress(Corrupt):

@@ -9,6 +9,19 @@ from pulsar_fleet.airflow.params import approval_params, connection_param, names
 TEXTS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
 
+
+def _strategy(more: str = "") -> Param:
+    """How namespaces move, or `auto`; `more` ends what is said of it."""
+    return Param(
+        "auto",
+        type="string",
+        enum=["auto", "redirect", "replicate_then_switch"],
+        title="Strategy",
+        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
+        f"else replicate_then_switch{more}.",
+    )
+
+
 WAIVERS = {
     "waivers": Param(
         [],
@@ -61,14 +74,7 @@ PARAMS = {
         description="What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole "
         "tenant/namespace, or all. What an earlier run has moved is left out.",
     ),
-    "strategy": Param(
-        "auto",
-        type="string",
-        enum=["auto", "redirect", "replicate_then_switch"],
-        title="Strategy",
-        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
-        "else replicate_then_switch.",
-    ),
+    "strategy": _strategy(),
     "wave_namespaces": Param(
         20, type="integer", minimum=1, maximum=500, title="Namespaces in a wave", description="At most so many."
     ),
@@ -145,14 +151,7 @@ RETURN_PARAMS = {
     "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
     "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they are on."),
     "namespaces": namespaces_param("What to bring back, one tenant/namespace per line."),
-    "strategy": Param(
-        "auto",
-        type="string",
-        enum=["auto", "redirect", "replicate_then_switch"],
-        title="Strategy",
-        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
-        "else replicate_then_switch, which brings back what was written on green.",
-    ),
+    "strategy": _strategy(", which brings back what was written on green"),
     "allow_removal": Param(
         False,
         type="boolean",

@@ -30,6 +30,10 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": {
                     "service_url": text("Broker service URL", "pulsar://host:6650 or pulsar+ssl://host:6651"),
                     "token_file": text("Token file", "A file on the workers that holds the JWT; read at each use"),
+                    "oauth2_key_file": text("OAuth 2.0 key file", "JSON on the workers: client_id, client_secret"),
+                    "oauth2_issuer_url": text("OAuth 2.0 issuer", "https://issuer.example; by default the key file's"),
+                    "oauth2_audience": text("OAuth 2.0 audience", "Where the issuer wants one"),
+                    "oauth2_scope": text("OAuth 2.0 scope", "Where the issuer wants one"),
                     "tls_trust_file": text("TLS trust file", "PEM of the authorities that signed the brokers' keys"),
                     "tls_certificate_file": text("TLS certificate file", "Our own certificate (PEM), for mTLS"),
                     "tls_key_file": text("TLS key file", "The key of our own certificate (PEM), for mTLS"),

@@ -12,6 +12,7 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator, Context
 
 from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.airflow.runbooks.inputs import moves_of
 from pulsar_fleet.airflow.triggers import Awaited, MigrationTrigger, Status
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
@@ -59,14 +60,11 @@ class MigrationSensor(BaseOperator):
 
     def _attend(self, context: Context, end: float) -> str:
         from pulsar_fleet.airflow.connection import cluster_connection
-        from pulsar_fleet.migration.moves import Moves
-        from pulsar_fleet.migration.steps import Sides
-        from pulsar_fleet.records.artefacts import Artefacts, Reference
+        from pulsar_fleet.migration.sides import Sides
 
         run = current_run(context)
         sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
-        moves = Moves.from_json(Artefacts.open().read_json(Reference.from_json(self.moves)))
-        done, line = asyncio.run(attend(self.awaited, sides, run, moves))
+        done, line = asyncio.run(attend(self.awaited, sides, run, moves_of(self.moves)))
         self.log.info("%s", line)
         if done:
             return line

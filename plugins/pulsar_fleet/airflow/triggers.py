@@ -85,17 +85,15 @@ class MigrationTrigger(BaseTrigger):
 
     async def _watch(self) -> JsonObject:
         from pulsar_fleet.airflow.connection import from_airflow
-        from pulsar_fleet.migration.moves import Moves
-        from pulsar_fleet.migration.steps import Sides
-        from pulsar_fleet.records.artefacts import Artefacts, Reference
+        from pulsar_fleet.airflow.runbooks.inputs import moves_of
+        from pulsar_fleet.migration.sides import Sides
         from pulsar_fleet.records.run import Run
 
         sides = Sides(
             from_airflow(await BaseHook.aget_connection(self.blue)),
             from_airflow(await BaseHook.aget_connection(self.green)),
         )
-        document = await asyncio.to_thread(Artefacts.open().read_json, Reference.from_json(self.moves))
-        moves = Moves.from_json(document)
+        moves = await asyncio.to_thread(moves_of, self.moves)
         run = await asyncio.to_thread(Run.open, self.run_id)
         logged, line = 0.0, "not looked yet"
         while time.time() < self.end:

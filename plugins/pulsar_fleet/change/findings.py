@@ -74,6 +74,16 @@ def count_line(findings: Sequence[Finding]) -> str:
     return f"{_counted(stopping, 'blocker')}, {_counted(warning, 'warning')}"
 
 
+def refusal_text(findings: Sequence[Finding], state: str, stopping: Sequence[Finding] | None = None) -> str:
+    """Why a step goes no further: how much was found, how things are, and all that stops it with its remedy.
+
+    :param state: of the clusters, in a sentence.
+    :param stopping: those that stop it; all blockers unless given.
+    """
+    listed = "\n".join(finding.text() for finding in (blockers(findings) if stopping is None else stopping))
+    return f"{count_line(findings)}. {state}\n{listed}"
+
+
 def findings_markdown(findings: Sequence[Finding]) -> str:
     """A table, blockers first; empty when nothing was found."""
     if not findings:

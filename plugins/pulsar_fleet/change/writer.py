@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.change.hazards import guard_call
 from pulsar_fleet.change.live import Live
-from pulsar_fleet.change.plan import Change
+from pulsar_fleet.change.plan import Action, Change
 from pulsar_fleet.change.settlement import check_creation
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.call import Call
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Refused, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Refused, Rejected, Transient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.secrets import Seal, unseal
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 
+log = logging.getLogger(__name__)
+
+_UNPLACED = "unable to persist readPosition"
+_PLACING_AGAIN = (1.0, 5.0)
 # Setting a policy makes the broker walk over all topics of the namespace, and placement lies in one document.
 _ONE_BY_ONE = (Resource.NAMESPACE, Resource.POLICY, Resource.FAILURE_DOMAIN, Resource.ISOLATION)
 
@@ -73,7 +79,7 @@ class Writer:
         async with self._slots:
             for call in change.calls:
                 try:
-                    await self._call(call)
+                    await self._send_call(change, call)
                 except Conflict as error:
                     failed = error
                     if not finish:
@@ -81,6 +87,24 @@ class Writer:
                 except FleetError as error:
                     return error
         return failed
+
+    async def _send_call(self, change: Change, call: Call) -> None:
+        """Send a call, a few times where a busy broker makes a subscription and cannot set its position (observed).
+
+        What it leaves then stands at the end of the topic, so it is removed before the next try.
+        """
+        for seconds in _PLACING_AGAIN:
+            try:
+                return await self._call(call)
+            except Rejected as error:
+                creates = (change.resource, change.action) == (Resource.SUBSCRIPTION, Action.CREATE)
+                if not creates or _UNPLACED not in str(error):
+                    raise
+                log.warning("%s; made again in %.0f s", error, seconds)
+                await asyncio.sleep(seconds)
+                with suppress(Missing):
+                    await self.admin.delete(call.path)
+        return await self._call(call)
 
     async def _call(self, call: Call) -> None:
         guard_call(call, self.own)

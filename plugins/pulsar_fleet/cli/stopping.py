@@ -12,7 +12,7 @@ from pulsar_fleet.cli.console import ExitState, Terminal, Usage, is_watched
 from pulsar_fleet.cli.onboarding import AsJson
 from pulsar_fleet.cluster.errors import Missing, Refused
 from pulsar_fleet.migration.moves import Moves
-from pulsar_fleet.migration.steps import Sides
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.undoing import Undone, undo_before_switch
 from pulsar_fleet.migration.wave_steps import known_moves
 from pulsar_fleet.reading.environment import Side

@@ -1,4 +1,4 @@
-"""How to reach one cluster, as a value that never shows its secrets (pure)."""
+"""How to reach one cluster, as a value that never shows its secrets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.oauth2 import OAuth2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class ClusterConnection:
     :param service_url: `pulsar://…` or `pulsar+ssl://…` for messages.
     :param token: a JWT, or None without token authentication.
     :param token_file: a file that holds the JWT; read at each use, so that rotated tokens are seen.
+    :param oauth2: where to get tokens instead, and as whom.
     :param tls_trust_file: PEM of the certificate authorities to trust; the system's when None.
     :param tls_certificate_file: PEM of our own certificate, for mTLS; with `tls_key_file`.
     :param cluster_name: the cluster's own name, for a role that may not ask the broker for it.
@@ -31,6 +33,7 @@ class ClusterConnection:
     service_url: str | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
+    oauth2: OAuth2 | None = None
     tls_trust_file: str | None = None
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
@@ -53,7 +56,9 @@ class ClusterConnection:
             )
 
     def read_token(self) -> str | None:
-        """The JWT to send, or None; a token file that cannot be read is `Rejected`."""
+        """The JWT to send, or None; a token file that cannot be read is `Rejected`. See `OAuth2.access_token`."""
+        if self.oauth2:
+            return self.oauth2.access_token()
         if not self.token_file:
             return self.token
         try:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.oauth2 import OAuth2
 
 EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
 _WHOLE_EXTRA = "__extra__"
@@ -54,11 +55,16 @@ class ConnectionFields:
             name=self.conn_id,
             admin_url=self._admin_url(self.host.rstrip("/")),
             token=self.token,
+            oauth2=self._oauth2(),
             **{key: self.extra[key] for key in EXTRAS if self.extra.get(key)},
             broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
             timeout_seconds=self._number("timeout_seconds", 30.0),
             max_connections=int(self._number("max_connections", 8)),
         )
+
+    def _oauth2(self) -> OAuth2 | None:
+        fields = {name: self.extra.get(f"oauth2_{name}") for name in OAuth2.__slots__}
+        return OAuth2.given(fields, whose=self.conn_id)
 
     def _admin_url(self, host: str) -> str:
         if "://" not in host:

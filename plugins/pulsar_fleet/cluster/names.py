@@ -17,6 +17,10 @@ SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
 """Namespaces that a broker makes for itself; never copied."""
 
 
+BROKERS_TENANT = "pulsar"
+"""The brokers' own."""
+
+
 def _entity(text: str, what: str) -> str:
     if not _ENTITY.match(text):
         raise Rejected(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
@@ -45,6 +49,10 @@ class NamespaceName:
     def path(self) -> str:
         """The name as it stands in a REST path."""
         return f"{quote(self.tenant, safe='')}/{quote(self.name, safe='')}"
+
+
+FUNCTIONS_STATE = NamespaceName("public", "functions")
+"""Where functions workers keep their own state."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

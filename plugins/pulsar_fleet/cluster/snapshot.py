@@ -26,7 +26,7 @@ from pulsar_fleet.cluster.cluster_objects import read_clusters, read_resource_gr
 from pulsar_fleet.cluster.errors import Missing, NotAllowed
 from pulsar_fleet.cluster.in_order import in_order
 from pulsar_fleet.cluster.inventory import read_clients, read_functions, read_packages
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
 from pulsar_fleet.cluster.namespace_reader import Contents, NamespaceReader
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
@@ -36,7 +36,6 @@ from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 log = logging.getLogger(__name__)
 
 PUBLIC_DEFAULT = NamespaceName("public", "default")
-_BROKERS_TENANT = "pulsar"
 # What is read ahead of what was handed on: this many namespaces, and as many groups of topics.
 _AHEAD = 32
 _TOPICS_AT_ONCE = 200
@@ -161,9 +160,7 @@ class _Collector:
         listed = await self._attempts.read(f"namespaces of {name}", self._admin.namespaces(name)) or ()
         chosen = [namespace for namespace in listed if self._selection.has(namespace)]
         # Also the tenant of a named namespace that is not there yet: who makes it must know that its tenant is.
-        meant = name in (self._selection.named_tenants or ()) or (
-            self._selection.everything and name != _BROKERS_TENANT
-        )
+        meant = name in (self._selection.named_tenants or ()) or (self._selection.everything and name != BROKERS_TENANT)
         if not chosen and not meant:
             return None, []
         roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.client_log import new_client
 from pulsar_fleet.cluster.errors import Denied, Transient
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.states import TopicPolicyState
@@ -63,7 +63,7 @@ class TopicPolicyReader:
         """
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(_open_client, self._admin)
+                self._client = await asyncio.to_thread(open_client, self._admin.connection)
         return await asyncio.to_thread(self._pass, self._client, namespace, history)
 
     def _pass(
@@ -143,15 +143,3 @@ class _Schemas:
             schema = json.loads(self._client.get_schema_info(self._topic, version).schema())
             self._parsed[version] = fastavro.parse_schema(schema)
         return fastavro.schemaless_reader(io.BytesIO(content), self._parsed[version], None)
-
-
-def _open_client(admin: AdminClient) -> pulsar.Client:
-    import pulsar
-
-    connection = admin.connection
-    token = connection.read_token()
-    return new_client(
-        connection.require_service_url(),
-        authentication=pulsar.AuthenticationToken(token) if token else None,
-        tls_trust_certs_file_path=connection.tls_trust_file,
-    )

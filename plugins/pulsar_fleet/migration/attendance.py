@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.migration.freeze import known_before
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.incident import Incident
 from pulsar_fleet.migration.moves import Moves
@@ -17,7 +18,7 @@ from pulsar_fleet.migration.phases import Phase
 from pulsar_fleet.migration.rationing import is_exhausted, may_treat
 from pulsar_fleet.migration.remedies import Ward, treat, treated
 from pulsar_fleet.migration.rosters import known_rosters, with_roster
-from pulsar_fleet.migration.steps import BEFORE, Sides, redirect_of
+from pulsar_fleet.migration.sides import Sides, redirect_of
 from pulsar_fleet.migration.watch import Look, Watch
 from pulsar_fleet.migration.watch_state import WatchState
 from pulsar_fleet.records.run import Run
@@ -139,7 +140,7 @@ def _record_end(watch: Watch, run: Run) -> None:
 
 
 def _before(run: Run) -> Frozen:
-    reference = run.artefacts.find(run.id, BEFORE)
-    if reference is None:
+    before = known_before(run)
+    if before is None:
         raise Refused(f"Run {run.id!r} has not held blue still: there is nothing to watch.")
-    return Frozen.from_json(run.artefacts.read_json(reference))
+    return before

@@ -8,19 +8,19 @@ import json
 import time
 from dataclasses import replace
 
-from pulsar_fleet.change.findings import count_line
+from pulsar_fleet.change.findings import refusal_text
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import Refused, Transient
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 from pulsar_fleet.migration.freshness import Basis, Growth, stale
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.topic_list import topics_of
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers
 from pulsar_fleet.records.run import Run
 
 BASIS = "basis.json"
@@ -31,11 +31,14 @@ _THE_RUNS_OWN = frozenset({"migrated", "bundles"})
 async def take_basis(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
     """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer.
 
-    A call for each partition of green, and of blue where it is copied; one for each topic.
+    What is copied: a call for each partition on both sides. What is not: one for each broker of green. And one for each
+    partitioned topic.
     """
-    ends = await asyncio.gather(*(_ends(blue, green, topic, move.strategy) for topic in move.partitions))
-    kept = {str(topic): end for topic, end in zip(move.partitions, ends, strict=True)}
-    return replace(await _without_ends(blue, green, move), ends=kept)
+    if move.strategy is Strategy.REPLICATE:
+        ends = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
+        kept = {str(topic): end for topic, end in zip(move.partitions, ends, strict=True)}
+        return replace(await _without_ends(blue, green, move), ends=kept)
+    return replace(await _without_ends(blue, green, move), stored=await _stored(green, move))
 
 
 def keep_basis(run: Run, move: Move, basis: Basis, verdict: str) -> None:
@@ -54,10 +57,9 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     document = (run.artefacts.read_json(known) if known else {}).get(str(move.namespace))
     basis = Basis.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
-    growth = await _growth(blue, green, basis, move.strategy) if basis and not _takes_clients(run, move) else ()
+    growth = await _growth(blue, green, basis, move) if basis and not _takes_clients(run, move) else ()
     if found := stale(basis, now, growth, max_age_minutes=max_age_minutes):
-        listed = "\n".join(finding.text() for finding in found)
-        raise Refused(f"{count_line(found)}. {move.namespace} was not switched; nothing was flagged.\n{listed}")
+        raise Refused(refusal_text(found, f"{move.namespace} was not switched, and not flagged."))
 
 
 async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
@@ -85,9 +87,7 @@ async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, s
 
 def _takes_clients(run: Run, move: Move) -> bool:
     """On the way back, applications that start anew stay where all will be; it is no copy that they could spoil."""
-    opened = any(
-        one.phase == Phase.REOPENED and one.namespace == str(move.namespace) for one in run.ledger.phases(run.id)
-    )
+    opened = run.ledger.entered(run.id, str(move.namespace), Phase.REOPENED)
     return opened and move.strategy is Strategy.REDIRECT
 
 
@@ -95,22 +95,34 @@ def _fingerprint(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName, strategy: Strategy) -> tuple[str, str]:
-    # What is not copied may grow on blue as it likes; on green nothing may come at all.
-    here = str((await blue.internal_stats(topic))["lastConfirmedEntry"]) if strategy is Strategy.REPLICATE else ""
-    return here, str((await green.internal_stats(topic))["lastConfirmedEntry"])
+async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, str]:
+    here, there = await asyncio.gather(blue.internal_stats(topic), green.internal_stats(topic))
+    return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"])
 
 
-async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, strategy: Strategy) -> tuple[Growth, ...]:
+async def _stored(green: AdminClient, move: Move) -> dict[str, int]:
+    """Bytes by partition, up to a minute old; a partition that no broker has loaded takes no messages: 0."""
+    listed = await list_loaded(green, {move.namespace: frozenset(move.partitions)}, time.time())
+    if listed.silent:
+        raise Transient(f"{listed.silent[0]} of {green.connection.name} did not list its topics.")
+    return {str(topic): listed.states[topic].stored if topic in listed.states else 0 for topic in move.partitions}
+
+
+async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, move: Move) -> tuple[Growth, ...]:
+    if basis.stored:
+        # What is not copied may grow on blue as it likes; on green nothing may come at all.
+        now = await _stored(green, move)
+        grown = ((name, now.get(name, 0) - before) for name, before in basis.stored.items())
+        return tuple(Growth(name, 0, more, "bytes") for name, more in grown if more > 0)
+
     async def one(name: str, ends: tuple[str, str]) -> Growth:
         topic = TopicName.parse(name)
         on_green = _since(await green.internal_stats(topic), ends[1])
-        on_blue = _since(await blue.internal_stats(topic), ends[0]) if strategy is Strategy.REPLICATE else 0
-        return Growth(name, on_blue, on_green)
+        return Growth(name, _since(await blue.internal_stats(topic), ends[0]), on_green)
 
     return tuple(await asyncio.gather(*(one(name, ends) for name, ends in basis.ends.items())))
 
 
 def _since(internal_stats: JsonObject, end: str) -> int:
     ledgers = Ledgers.of(internal_stats)
-    return len(ledgers) - EntryNumbers(ledgers).behind(Position.parse(end))
+    return len(ledgers) - ledgers.behind(Position.parse(end))

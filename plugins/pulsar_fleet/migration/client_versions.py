@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pulsar_fleet.change.findings import Severity
 
@@ -21,6 +22,13 @@ UNKNOWN = "client-unknown"
 _Version = tuple[int, ...]
 
 
+class Told(NamedTuple):
+    """What goes wrong, in a sentence, and what to do about it."""
+
+    consequence: str
+    remedy: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
     """What to expect of the clients of one family and range.
@@ -30,7 +38,6 @@ class Behaviour:
     :param since: first version of the range.
     :param before: first version behind it; None for no end.
     :param can: what was seen to work.
-    :param consequence: what goes wrong, in a sentence.
     :param readers_stall: its readers may stop delivering after the redirect, without an error.
     :param evidence: which version was measured, and what it did.
     """
@@ -38,14 +45,19 @@ class Behaviour:
     finding: str
     family: str
     pattern: str
-    severity: Severity | None
     can: str
-    consequence: str
-    remedy: str
+    told: Told
     evidence: str
     since: _Version = ()
     before: _Version | None = None
     readers_stall: bool = False
+
+    @property
+    def severity(self) -> Severity | None:
+        """How grave it is; None for what follows."""
+        if self.finding == FOLLOWS:
+            return None
+        return Severity.BLOCKER if self.finding == CANNOT_FOLLOW else Severity.WARNING
 
     def covers(self, version: str) -> bool:
         """Whether this version string is in the range."""
@@ -66,25 +78,26 @@ _JAVA = r"^Pulsar-Java-v(\d+(?:\.\d+)+)"
 _CPP = r"^Pulsar-CPP-v(\d+(?:\.\d+)+)"
 _GO = r"^Pulsar-Go-v(\d+(?:\.\d+)+)"
 
-_NEVER = (
+_NEVER = Told(
     "never follows a redirect: its producers and consumers stop for good, without an error in the application.",
     "upgrade this application, or stop it for the switch and start it against green.",
 )
-_TLS = (
+_TLS = Told(
     "fails on a redirect in which a TLS URL is missing, and tries again for ever; the switch stores one for it.",
     "nothing to do; the run tells which did not arrive.",
 )
-_HANGS = (
+_HANGS = Told(
     "C++ and Python clients up to 4.2.0 can dead-lock when they reconnect during a redirect; "
     "the switch is made quiet to avoid it.",
     "plan a restart of these applications; the run tells which did not arrive.",
 )
-_REPEATS = (
+_REPEATS = Told(
     "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
     "and their consumers may need a restart.",
-    "switch deduplication on for green's namespace, and plan a restart of these applications.",
+    "switch deduplication on for the namespace on blue, from where the run carries it to green (on green alone the run "
+    "would take it back), and plan a restart of these applications.",
 )
-_NOT_KNOWN = (
+_NOT_KNOWN = Told(
     "this client's version is not known to follow a redirect.",
     "find out what it is; if in doubt, restart it against green after the switch.",
 )
@@ -94,10 +107,8 @@ TABLE: tuple[Behaviour, ...] = (
         finding=CANNOT_FOLLOW,
         family="Java before 3.0 (a bare version)",
         pattern=r"^(\d+\.\d+(?:\.\d+)*)",
-        severity=Severity.BLOCKER,
         can="reads and writes until its topic is closed",
-        consequence=_NEVER[0],
-        remedy=_NEVER[1],
+        told=_NEVER,
         evidence="2.11.4: all producers and consumers of 12 of 12 topics gone, quiesced and with a TLS URL too.",
     ),
     Behaviour(
@@ -105,10 +116,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="Java",
         pattern=_JAVA,
         before=(3, 0),
-        severity=Severity.BLOCKER,
         can="reads and writes until its topic is closed",
-        consequence=_NEVER[0],
-        remedy=_NEVER[1],
+        told=_NEVER,
         evidence="Not measured under this prefix; 2.11.4 did not know the redirect.",
     ),
     Behaviour(
@@ -117,11 +126,11 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 0),
         before=(3, 1),
-        severity=Severity.WARNING,
-        can="follows when a TLS URL is stored, even one on which nobody listens",
-        consequence=_TLS[0],
-        remedy=_TLS[1],
-        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 8 of 8 quiesced topics followed.",
+        can="follows when a TLS URL is stored, even one on which nobody listens; its readers do not",
+        told=_TLS,
+        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 16 of 16 quiesced topics followed, with "
+        "consumers of every type; 2 of 2 readers stopped reading at the switch, without an error.",
+        readers_stall=True,
     ),
     Behaviour(
         finding=NEEDS_TLS_URL,
@@ -129,11 +138,10 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 1),
         before=(3, 2),
-        severity=Severity.WARNING,
         can="not known: the cure of 3.0 was not tried on it",
-        consequence=_TLS[0],
-        remedy=_TLS[1],
-        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7.",
+        told=_TLS,
+        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7; readers not measured.",
+        readers_stall=True,
     ),
     Behaviour(
         finding=UNKNOWN,
@@ -141,10 +149,8 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 2),
         before=(3, 3),
-        severity=Severity.WARNING,
         can="not known",
-        consequence=_NOT_KNOWN[0],
-        remedy=_NOT_KNOWN[1],
+        told=_NOT_KNOWN,
         evidence="Not measured: no 3.2 could be had.",
     ),
     Behaviour(
@@ -152,10 +158,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="Java",
         pattern=_JAVA,
         since=(3, 3),
-        severity=None,
         can="follows with producers, consumers of every type and readers",
-        consequence="follows the redirect",
-        remedy="nothing to do",
+        told=Told("follows the redirect", "nothing to do"),
         evidence="4.2.4: 156 quiesced topics, none stuck, none gone, 0 lost, 6 duplicates; 4.0.4 and 3.3.9: 8 topics "
         "each by hand, nobody gone. Newer ones were not measured.",
     ),
@@ -164,10 +168,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="C++, Python and Node",
         pattern=_CPP,
         before=(4, 2, 1),
-        severity=Severity.WARNING,
         can="follows with producers and consumers when quiesced",
-        consequence=_HANGS[0],
-        remedy=_HANGS[1],
+        told=_HANGS,
         evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
         "stalled where green's ledger ids were lower.",
         readers_stall=True,
@@ -177,10 +179,10 @@ TABLE: tuple[Behaviour, ...] = (
         family="C++, Python and Node",
         pattern=_CPP,
         since=(4, 2, 1),
-        severity=Severity.WARNING,
         can="not known",
-        consequence="no C++ or Python client is known to be cured of the dead-lock on a redirect that 4.2.0 has.",
-        remedy=_HANGS[1],
+        told=Told(
+            "no C++ or Python client is known to be cured of the dead-lock on a redirect that 4.2.0 has.", _HANGS.remedy
+        ),
         evidence="Not measured: 4.2.0 was the newest.",
         readers_stall=True,
     ),
@@ -189,10 +191,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="Go",
         pattern=_GO,
         before=(0, 20),
-        severity=Severity.WARNING,
         can="follows with producers, after one operation time-out",
-        consequence=_REPEATS[0],
-        remedy=_REPEATS[1],
+        told=_REPEATS,
         evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
         "3 of 56 consumers gone.",
     ),
@@ -201,10 +201,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="Go",
         pattern=_GO,
         since=(0, 20),
-        severity=Severity.WARNING,
         can="not known",
-        consequence=_NOT_KNOWN[0],
-        remedy=_NOT_KNOWN[1],
+        told=_NOT_KNOWN,
         evidence="Not measured: 0.19.0 was the newest.",
     ),
 )
@@ -213,10 +211,8 @@ _ANY_OTHER = Behaviour(
     finding=UNKNOWN,
     family="any other",
     pattern=r"^$",
-    severity=Severity.WARNING,
     can="not known",
-    consequence=_NOT_KNOWN[0],
-    remedy=_NOT_KNOWN[1],
+    told=_NOT_KNOWN,
     evidence="No client with such a version string was measured.",
 )
 

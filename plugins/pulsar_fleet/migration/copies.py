@@ -8,7 +8,7 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.source_positions import Ledgers, count_up_to, source_position
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.unread import Intervals
 
 _RUNS_AT_ONCE = 64
 
@@ -24,7 +24,7 @@ class Copies:
         self._green = green
         self._topic = topic
         self._copy = copy
-        self._blue = EntryNumbers(blue)
+        self._blue = blue
         self._shift = len(copy) - len(blue)
 
     async def before(self, number: int) -> int:

@@ -13,9 +13,11 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
 from pulsar_fleet.migration.frozen import DELETION, FROZEN_SETTINGS, REPLICATION_START, Frozen, never_deleting
 from pulsar_fleet.migration.overrides import INACTIVE, RATE, lift, override
+from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
 
+BEFORE = "blue-before.json"
 _CONFIRM_SECONDS = 10.0
 _REMEMBERED = (*FROZEN_SETTINGS, REPLICATION_START[0])
 
@@ -35,10 +37,17 @@ async def remember(blue: AdminClient, namespaces: Iterable[NamespaceName]) -> Fr
             str(name): list(found.get("replication_clusters") or [])
             for name, found in zip(names, policies, strict=True)
         },
+        allowed={tenant: await _allowed(blue, tenant) for tenant in {name.tenant for name in names}},
         inactive={str(name): found.get("inactive_topic_policies") for name, found in zip(names, policies, strict=True)},
         topic_rates=await _local(blue, topics, RATE),
         topic_inactive=await _local(blue, topics, INACTIVE),
     )
+
+
+def known_before(run: Run) -> Frozen | None:
+    """What a run remembers of blue; None before it was held still."""
+    kept = run.artefacts.find(run.id, BEFORE)
+    return Frozen.from_json(run.artefacts.read_json(kept)) if kept else None
 
 
 async def freeze(blue: AdminClient, before: Frozen, settings: Mapping[str, str]) -> None:
@@ -150,6 +159,10 @@ async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     if found is None:
         raise Missing(f"Namespace {name} does not exist on {blue.connection.name}; nothing was changed.")
     return found
+
+
+async def _allowed(blue: AdminClient, tenant: str) -> list[str]:
+    return list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
 
 
 async def _effective(blue: AdminClient) -> dict[str, dict[str, str]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
-from pulsar_fleet.change.findings import Finding, Severity
+from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import blocker
 from pulsar_fleet.cluster.json import JsonObject
+
+_PROVE_AGAIN = "find out who did it, then prove again: clear the task prove_copy and what follows it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,8 @@ class Basis:
     :param verdict: of that proof, such as `equal`.
     :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
     :param topics: topic → partition count on blue.
-    :param ends: partition → where blue and green ended, `ledger:entry` each.
+    :param ends: partition that is copied → where blue and green ended, `ledger:entry` each.
+    :param stored: partition that is only redirected → bytes that green stored, by its brokers' lists; 0 where unlisted.
     """
 
     namespace: str
@@ -28,10 +32,11 @@ class Basis:
     green: Mapping[str, str]
     topics: Mapping[str, int]
     ends: Mapping[str, tuple[str, str]]
+    stored: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"schema_version": 1, **asdict(self)}
+        return {"schema_version": 2, **asdict(self)}
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
@@ -42,11 +47,12 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Entries that came to one partition since the proof; blue looked at after green, so that copies never lead."""
+    """What came to one partition since the proof; blue looked at after green, so that copies never lead."""
 
     topic: str
     blue: int
     green: int
+    unit: str = "entries"
 
 
 def stale(
@@ -59,11 +65,12 @@ def stale(
     """
     if basis is None:
         return (
-            _blocker(
+            blocker(
                 "never-proven",
                 now.namespace,
                 "no proof in this run",
                 "The switch would rely on a copy that nobody compared.",
+                "clear the task prove_copy and what follows it.",
             ),
         )
     return (*_age(basis, now, max_age_minutes), *_changes(basis, now), *_writers(growth))
@@ -72,11 +79,12 @@ def stale(
 def _age(basis: Basis, now: Basis, allowed: float) -> Iterator[Finding]:
     minutes = (now.at - basis.at) / 60
     if minutes > allowed:
-        yield _blocker(
+        yield blocker(
             "proof-too-old",
             now.namespace,
             f"{basis.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
             "What was proven may not hold any more.",
+            "prove again, now that the change window is open: clear the task prove_copy and what follows it.",
         )
 
 
@@ -84,39 +92,31 @@ def _changes(basis: Basis, now: Basis) -> Iterator[Finding]:
     for side, before, after in (("blue", basis.blue, now.blue), ("green", basis.green, now.green)):
         changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
         if changed:
-            yield _blocker(
+            yield blocker(
                 "settings-changed",
                 now.namespace,
                 f"{', '.join(changed[:5])} on {side}",
                 "Somebody changed settings after the proof: green may not behave as blue does.",
+                _PROVE_AGAIN,
             )
     moved = sorted(topic for topic in {*basis.topics, *now.topics} if basis.topics.get(topic) != now.topics.get(topic))
     if moved:
-        yield _blocker(
+        yield blocker(
             "topics-changed",
             now.namespace,
             ", ".join(moved[:5]),
             "Topics came, went or were cut anew after the plan: the switch would close what green does not have.",
+            _PROVE_AGAIN,
         )
 
 
 def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
     for one in growth:
         if one.green > one.blue:
-            yield _blocker(
+            yield blocker(
                 "green-written-to",
                 one.topic,
-                f"{one.green:,} entries came to green since the proof, {one.blue:,} to blue",
+                f"{one.green:,} {one.unit} came to green since the proof, {one.blue:,} to blue",
                 "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
+                _PROVE_AGAIN,
             )
-
-
-def _blocker(id: str, resource: str, evidence: str, consequence: str) -> Finding:
-    return Finding(
-        id=id,
-        severity=Severity.BLOCKER,
-        resource=resource,
-        evidence=evidence,
-        consequence=consequence,
-        remedy="find out who did it, if somebody did, and prove again: clear the task prove_copy.",
-    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Self
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TenantState, TopicPolicyState
+from pulsar_fleet.cluster.topic_policies import Scope
 
 DELETION = "brokerDeleteInactiveTopicsEnabled"
 """Pattern consumers lose their topics on green when blue deletes them (observed), so it stays off after the switch."""
@@ -35,6 +37,7 @@ class Frozen:
     :param effective: broker → setting → the value in force there; each broker has a configuration file of its own.
     :param publish_rates: namespace → its publish rate, None where there was none.
     :param replication: namespace → its `replication_clusters`.
+    :param allowed: tenant → the clusters that it allows.
     :param inactive: namespace → its inactive-topic policies, None where there were none.
     :param topic_rates: topic with a publish rate of its own → the local one, None where only a global one is set.
     :param topic_inactive: topic with inactive-topic policies of its own → the local ones, None as above.
@@ -44,6 +47,7 @@ class Frozen:
     publish_rates: Mapping[str, JsonObject | None]
     replication: Mapping[str, list[str]]
     effective: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    allowed: Mapping[str, list[str]] = field(default_factory=dict)
     inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
@@ -80,6 +84,57 @@ def quiet_rate(before: Json) -> JsonObject:
 def never_deleting(before: Json) -> JsonObject:
     """Inactive-topic policies like these, which delete nothing."""
     return {**(before or _NEVER_INACTIVE), "deleteWhileInactive": False}
+
+
+def as_before(snapshot: Snapshot, before: Frozen, green: str) -> Snapshot:
+    """The snapshot of blue without the run's own overrides: they are never taken for what blue wants green to have.
+
+    Only a value that is exactly the override is replaced: what somebody has set meanwhile counts as it is.
+    """
+    return replace(
+        snapshot,
+        tenants=tuple(_tenant_before(one, before, green) for one in snapshot.tenants),
+        namespaces=tuple(_namespace_before(one, before, snapshot.cluster, green) for one in snapshot.namespaces),
+        topic_policies=tuple(_topic_before(one, before) for one in snapshot.topic_policies),
+    )
+
+
+def _tenant_before(state: TenantState, before: Frozen, green: str) -> TenantState:
+    was = before.allowed.get(state.name)
+    ours = was is not None and set(state.allowed_clusters) == {*was, green}
+    return replace(state, allowed_clusters=tuple(sorted(was or ()))) if ours else state
+
+
+def _namespace_before(state: NamespaceState, before: Frozen, own: str, green: str) -> NamespaceState:
+    if state.name not in before.publish_rates:
+        return state
+    found = dict(state.policies)
+    found["inactive_topic_policies"] = _unless_ours(
+        found.get("inactive_topic_policies"), before.inactive.get(state.name), never_deleting
+    )
+    rates = dict(found.get("publishMaxMessageRate") or {})
+    rates[own] = _unless_ours(rates.get(own), before.publish_rates[state.name], quiet_rate)
+    found["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
+    if set(found.get("replication_clusters") or ()) == {own, green}:
+        found["replication_clusters"] = before.replication[state.name]
+    return NamespaceState(state.name, found)
+
+
+def _topic_before(state: TopicPolicyState, before: Frozen) -> TopicPolicyState:
+    if state.scope != Scope.LOCAL:
+        return state
+    found = dict(state.policies)
+    if state.topic in before.topic_rates:
+        found["publishRate"] = _unless_ours(found.get("publishRate"), before.topic_rates[state.topic], quiet_rate)
+    if state.topic in before.topic_inactive:
+        found["inactiveTopicPolicies"] = _unless_ours(
+            found.get("inactiveTopicPolicies"), before.topic_inactive[state.topic], never_deleting
+        )
+    return replace(state, policies=found)
+
+
+def _unless_ours(now: Json, was: JsonObject | None, override: Callable[[Json], JsonObject]) -> Json:
+    return was if now == override(was) else now
 
 
 def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:

@@ -8,6 +8,7 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.migration.clients import Roster, clients_of
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.topic_stats import required_stats
 
 
 async def require_green(green: AdminClient, move: Move) -> None:
@@ -36,5 +37,5 @@ async def require_green(green: AdminClient, move: Move) -> None:
 
 async def count_clients(blue: AdminClient, move: Move) -> Roster:
     """Who is connected to each partition; this loads them all, which nothing can do once the flag is set."""
-    documents = await asyncio.gather(*(blue.stats(topic, precise=False) for topic in move.partitions))
-    return {topic: clients_of(topic, stats) for topic, stats in zip(move.partitions, documents, strict=True)}
+    found = await required_stats(blue, move.partitions, precise=False)
+    return {topic: clients_of(topic, stats) for topic, stats in found.items()}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsar_fleet.change.findings import Finding, Severity
+from pulsar_fleet.change.findings import Finding
+from pulsar_fleet.change.pair import blocker
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.finish import PROVEN
@@ -69,7 +70,7 @@ def check(
     :param allow_removal: the operator lets the closed topics on blue be removed.
     """
     found = [
-        _blocker(
+        blocker(
             "blue-broker-unhealthy",
             f"broker {broker}",
             said,
@@ -90,7 +91,7 @@ def it_was_migrated(one: Returning) -> Iterator[Finding]:
     That green has it is told by the gates.
     """
     if one.blue is None:
-        yield _blocker(
+        yield blocker(
             "namespace-missing",
             str(one.namespace),
             "not on blue",
@@ -99,7 +100,7 @@ def it_was_migrated(one: Returning) -> Iterator[Finding]:
         )
     for stale in one.stale:
         if not stale.closed and not one.reopened:
-            yield _blocker(
+            yield blocker(
                 "open-on-blue",
                 str(stale.topic),
                 "it is not closed on blue",
@@ -112,7 +113,7 @@ def nothing_drains(one: Returning) -> Iterator[Finding]:
     """A subscription that is left on a closed topic has something to read there, or was not cleaned up."""
     for stale in one.stale:
         if stale.subscriptions and not one.reopened:
-            yield _blocker(
+            yield blocker(
                 "still-draining",
                 str(stale.topic),
                 f"{len(stale.subscriptions)} subscriptions on blue, {stale.subscriptions[0]!r} among them",
@@ -125,7 +126,7 @@ def nobody_is_on_blue(one: Returning) -> Iterator[Finding]:
     """Clients that are still on blue have not arrived on green."""
     for stale in one.stale:
         if stale.clients:
-            yield _blocker(
+            yield blocker(
                 "clients-on-blue",
                 str(stale.topic),
                 f"{len(stale.clients)} clients, {stale.clients[0]} among them",
@@ -137,7 +138,7 @@ def nobody_is_on_blue(one: Returning) -> Iterator[Finding]:
 def green_is_not_flagged(one: Returning) -> Iterator[Finding]:
     """With both sides flagged clients are sent back and forth until they time out."""
     if one.green and one.green.get("migrated"):
-        yield _blocker(
+        yield blocker(
             "both-flagged",
             str(one.namespace),
             "migrated = true on green",
@@ -149,7 +150,7 @@ def green_is_not_flagged(one: Returning) -> Iterator[Finding]:
 def it_was_proven(one: Returning) -> Iterator[Finding]:
     """Without a verdict the closed topics on blue may hold what green never got."""
     if any(stale.entries for stale in one.stale) and one.verdict not in PROVEN:
-        yield _blocker(
+        yield blocker(
             "never-proven",
             str(one.namespace),
             f"the verdict on its migration is {one.verdict!r}",
@@ -161,7 +162,7 @@ def it_was_proven(one: Returning) -> Iterator[Finding]:
 def no_other_run_moves_it(one: Returning) -> Iterator[Finding]:
     """Two runs would undo each other's steps."""
     for rival in one.rivals:
-        yield _blocker(
+        yield blocker(
             "other-run",
             str(one.namespace),
             rival,
@@ -174,7 +175,7 @@ def history_can_return(one: Returning) -> Iterator[Finding]:
     """A broker never replicates what came to it by replication."""
     if one.strategy is Strategy.REPLICATE:
         for topic in one.copied:
-            yield _blocker(
+            yield blocker(
                 "history-cannot-return",
                 str(topic),
                 "its oldest entries came to green by replication",
@@ -200,21 +201,10 @@ def _removal(one: Returning) -> Iterator[Finding]:
     if closed:
         entries = sum(stale.entries for stale in closed)
         names = ", ".join(str(stale.topic) for stale in closed[:3])
-        yield _blocker(
+        yield blocker(
             "removal-not-allowed",
             str(one.namespace),
             f"{len(closed)} closed topics on blue with {entries:,} stored entries: {names}",
             "A closed topic never takes messages again: it has to be removed and made anew.",
             "set 'allow_removal' in the run's configuration.",
         )
-
-
-def _blocker(id: str, resource: str, evidence: str, consequence: str, remedy: str) -> Finding:
-    return Finding(
-        id=id,
-        severity=Severity.BLOCKER,
-        resource=resource,
-        evidence=evidence,
-        consequence=consequence,
-        remedy=remedy,
-    )

@@ -106,9 +106,9 @@ class Moves:
         return cls(found["blue"], found["green"], tuple(Move.from_json(move) for move in found["moves"]))
 
 
-def plan_move(facts: NamespaceFacts, wanted: Strategy | None) -> Move:
-    """The move of one namespace, by the strategy asked for or the one that loses nothing."""
-    strategy, reason = (wanted, "asked for by the run's configuration") if wanted else choose_strategy(facts)
+def plan_move(facts: NamespaceFacts, wanted: Strategy | None, green: str) -> Move:
+    """The move of one namespace to cluster `green`, by the strategy asked for or the one that loses nothing."""
+    strategy, reason = (wanted, "asked for by the run's configuration") if wanted else choose_strategy(facts, green)
     return Move(
         namespace=facts.namespace,
         strategy=strategy,
@@ -119,8 +119,13 @@ def plan_move(facts: NamespaceFacts, wanted: Strategy | None) -> Move:
     )
 
 
-def choose_strategy(facts: NamespaceFacts) -> tuple[Strategy, str]:
-    """Redirect where every subscription drains by itself; replicate where something would stay behind on blue."""
+def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
+    """Redirect where every subscription drains by itself; replicate where something would stay behind on blue.
+
+    What green gets copies of already is replicated too: redirected consumers would get each message from both sides.
+    """
+    if any(green in clusters for clusters in facts.links.values()):
+        return Strategy.REPLICATE, f"it is replicated to {green} already"
     for partition in facts.partitions:
         for subscription in partition.subscriptions.values():
             if subscription.is_idle:

@@ -38,6 +38,7 @@ class PartitionState:
     :param close: it was asked by itself; else it is from its broker's list, which may be a minute old.
     :param backlog: subscription → unread entries.
     :param unsent: unreplicated entries, over all clusters that it replicates to.
+    :param stored: bytes, read or not.
     :param broker: `host:port` that serves it, empty if unknown; `bundle` likewise.
     """
 
@@ -47,6 +48,7 @@ class PartitionState:
     backlog: Mapping[str, int] = field(default_factory=dict)
     unsent: int = 0
     clients: tuple[ConnectedClient, ...] = ()
+    stored: int = 0
     broker: str = ""
     bundle: str = ""
 
@@ -62,6 +64,7 @@ class PartitionState:
             backlog={name: found.backlog for name, found in facts.subscriptions.items()},
             unsent=sum(facts.replication_backlog.values()),
             clients=clients_of(topic, stats),
+            stored=facts.stored_bytes,
             broker=broker,
             bundle=bundle,
         )
@@ -84,6 +87,7 @@ class PartitionState:
             "backlog": dict(self.backlog),
             "unsent": self.unsent,
             "clients": [client.to_json() for client in self.clients],
+            "stored": self.stored,
             "broker": self.broker,
             "bundle": self.bundle,
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +9,10 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Transient
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.observation import Absence, PartitionState, read_loaded
+from pulsar_fleet.migration.topic_stats import stats_of
 
 log = logging.getLogger(__name__)
 
@@ -47,22 +48,28 @@ async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozens
     return Listed(states, tuple(answered), tuple(silent))
 
 
-async def ask(admin: AdminClient, topics: Collection[TopicName], at: float) -> dict[TopicName, PartitionState]:
-    """Ask each partition by itself: one call each."""
-    found = await asyncio.gather(*(_ask(admin, topic, at) for topic in topics))
-    return dict(zip(topics, found, strict=True))
+async def ask(
+    admin: AdminClient, topics: Collection[TopicName], at: float, *, together: bool
+) -> dict[TopicName, PartitionState]:
+    """Ask each partition: a call for each topic, one more for each partition that does not answer with the others.
+
+    :param together: see `stats_of`.
+    """
+    found = await stats_of(admin, topics, together=together)
+    return {topic: _state(topic, stats, at) for topic, stats in found.items()}
 
 
-async def _ask(admin: AdminClient, topic: TopicName, at: float) -> PartitionState:
-    try:
-        return PartitionState.of(topic, await admin.stats(topic), at=at, close=True)
-    except Conflict:
-        absence = Absence.UNLOADED
-    except Missing:
-        absence = Absence.GONE
-    except Transient:
-        absence = Absence.SILENT
-    except FleetError as error:
-        log.warning("%s: %s", topic, error)
-        absence = Absence.UNSEEN
+def _state(topic: TopicName, found: JsonObject | FleetError, at: float) -> PartitionState:
+    match found:
+        case Conflict():
+            absence = Absence.UNLOADED
+        case Missing():
+            absence = Absence.GONE
+        case Transient():
+            absence = Absence.SILENT
+        case FleetError():
+            log.warning("%s: %s", topic, found)
+            absence = Absence.UNSEEN
+        case _:
+            return PartitionState.of(topic, found, at=at, close=True)
     return PartitionState(at=at, close=True, absence=absence)

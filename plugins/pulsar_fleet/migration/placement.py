@@ -15,7 +15,7 @@ from pulsar_fleet.migration.placed import Placed, PlacedTopic
 from pulsar_fleet.migration.seating import Place, Wanted, seat
 from pulsar_fleet.migration.standing import Singles, Standing, replicated_up_to, standings
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.unread import Intervals
 
 COPIED_SECONDS = 10.0
 
@@ -131,10 +131,9 @@ class Placement:
         # Blue first: what it says was confirmed by green is in what green says afterwards.
         stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
         blue = Ledgers.of(held)
-        numbers = EntryNumbers(blue)
-        replicated = replicated_up_to(numbers, held, await self._green.cluster_name())
+        replicated = replicated_up_to(blue, held, await self._green.cluster_name())
         green = Ledgers.of(await self._green.internal_stats(topic))
-        return _Look(blue, green, standings(numbers, stats, held), replicated or 0)
+        return _Look(blue, green, standings(blue, stats, held), replicated or 0)
 
 
 def _is_consumed(name: str, standing: Standing, clients: Clients) -> bool:

@@ -13,7 +13,6 @@ from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.standing import Singles, Standing, standings
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 
@@ -109,7 +108,7 @@ async def plan_placements(blue: AdminClient, run: Run, moves: Moves, singles: Si
 
 async def _plan(blue: AdminClient, topic: TopicName, singles: Singles) -> tuple[Planned, ...]:
     stats, held = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
-    numbers = EntryNumbers(Ledgers.of(held))
+    numbers = Ledgers.of(held)
     return planned(topic, len(numbers), standings(numbers, stats, held), singles)
 
 

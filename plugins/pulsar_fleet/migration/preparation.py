@@ -12,9 +12,11 @@ from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.snapshot import collect
+from pulsar_fleet.migration.freeze import known_before
+from pulsar_fleet.migration.frozen import as_before
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, Strategy
-from pulsar_fleet.migration.steps import Sides
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.run import Run
 
@@ -24,7 +26,8 @@ PLAN = "plan-green.json"
 async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """Make green's namespaces equal to blue's: tenants, policies, topics, schemas, topic policies, subscriptions.
 
-    Only what is missing or differs is written, and read back; a second call changes nothing. Returns counts.
+    Only what is missing or differs is written, and read back; a second call changes nothing. Called after blue was
+    held still, it still gives green what blue had before. Returns counts.
 
     :raises Refused: something could not be made, or would need the operator's permission; the message names it.
     """
@@ -36,6 +39,8 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         held, there = await asyncio.gather(
             collect(blue, selection, seal=seal, must_exist=True), collect(green, selection, seal=seal)
         )
+        if before := known_before(run):
+            held = as_before(held, before, moves.green)
         plan = plan_changes(held, there, subscriptions=subscriptions)
         run.artefacts.write_json(run.id, PLAN, plan.to_json())
         known = await read_secrets(plan, blue, seal)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from pulsar_fleet.cluster.client_log import new_client
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import TopicName
 
 PROBED = 5
@@ -24,13 +24,7 @@ async def closed_topics(blue: ClusterConnection, topics: Collection[TopicName]) 
 def _is_closed(blue: ClusterConnection, topic: TopicName) -> bool:
     import pulsar
 
-    token = blue.read_token()
-    client = new_client(
-        blue.require_service_url(),
-        authentication=pulsar.AuthenticationToken(token) if token else None,
-        tls_trust_certs_file_path=blue.tls_trust_file,
-        operation_timeout_seconds=_SECONDS,
-    )
+    client = open_client(blue, _SECONDS)
     try:
         client.create_producer(str(topic)).close()
     except (pulsar.Timeout, pulsar.ServiceUnitNotReady):

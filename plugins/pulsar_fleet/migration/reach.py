@@ -122,6 +122,7 @@ def _let_in(blue: ClusterConnection, green: ClusterConnection, broker: str) -> t
         green,
         token=blue.token,
         token_file=blue.token_file,
+        oauth2=blue.oauth2,
         tls_trust_file=blue.tls_trust_file or green.tls_trust_file,
         tls_certificate_file=blue.tls_certificate_file,
         tls_key_file=blue.tls_key_file,

@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing, Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.surveyed import names_addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,3 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
     after = await blue.namespace(namespace)
     if after is None or bool(after.get("migrated")) is not migrated:
         raise Refused(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
-
-
-def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
-    """Whether what a cluster redirects to are these addresses.
-
-    :param stored: as `stored_redirect` returns it.
-    """
-    address = (stored or {}).get("migratedClusterUrl") or {}
-    return all(address.get(key) == value for key, value in document.items())

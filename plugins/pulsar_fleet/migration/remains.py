@@ -6,12 +6,14 @@ import asyncio
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, Missing
+from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Transient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.resources import cursors_of
 from pulsar_fleet.migration.clients import clients_of
 from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.standing import OF_BROKERS
+from pulsar_fleet.migration.topic_stats import stats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,12 @@ class Remains:
 
 
 async def remains_of(blue: AdminClient, move: Move) -> Remains:
-    """Ask each partition of a namespace; two calls each. A topic that is not loaded has no clients."""
-    found = await asyncio.gather(*(_one(blue, topic) for topic in move.partitions))
+    """Ask the partitions of a namespace: a call for each topic, two more for each partition that is not served.
+
+    What is not loaded has no clients.
+    """
+    answers = await stats_of(blue, move.partitions, precise=False)
+    found = await asyncio.gather(*(_one(blue, topic, stats) for topic, stats in answers.items()))
     return Remains(
         tuple(each for one in found for each in one.subscriptions),
         tuple(each for one in found for each in one.clients),
@@ -67,15 +73,22 @@ async def remains_of(blue: AdminClient, move: Move) -> Remains:
     )
 
 
-async def _one(blue: AdminClient, topic: TopicName) -> Remains:
-    # A missing topic is answered like trouble, so it is not asked for long.
+async def _one(blue: AdminClient, topic: TopicName, stats: JsonObject | FleetError) -> Remains:
+    if isinstance(stats, Conflict | Missing):
+        return await _not_served(blue, topic)
+    if isinstance(stats, FleetError):
+        raise stats
+    subscriptions = (name for name, one in stats["subscriptions"].items() if one["isDurable"])
+    names = tuple(f"{topic} · {name}" for name in sorted(subscriptions) if not name.startswith(OF_BROKERS))
+    return Remains(names, tuple(f"{client} on {topic}" for client in clients_of(topic, stats)), (str(topic),))
+
+
+async def _not_served(blue: AdminClient, topic: TopicName) -> Remains:
     try:
         info = await blue.internal_info(topic, patience=0)
-    except Missing:
+    except (Missing, Transient):
+        # A broker answers 500 about a topic that is gone, as it does in trouble.
+        if topic in await blue.topics(topic.namespace):
+            raise
         return Remains()
-    names = tuple(f"{topic} · {one.name}" for one in cursors_of(topic, info))
-    try:
-        clients = clients_of(topic, await blue.stats(topic, precise=False))
-    except (Conflict, Missing):
-        clients = ()
-    return Remains(names, tuple(f"{client} on {topic}" for client in clients), (str(topic),))
+    return Remains(tuple(f"{topic} · {one.name}" for one in cursors_of(topic, info)), (), (str(topic),))

@@ -9,7 +9,6 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.standing import standings
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers
 from pulsar_fleet.records.run import Run
 
 RESERVED = "reserved.json"
@@ -23,7 +22,7 @@ async def reserve(blue: AdminClient, green: AdminClient, topic: TopicName) -> tu
     stats, held, there = await asyncio.gather(
         blue.stats(topic, precise=False), blue.internal_stats(topic), green.stats(topic, precise=False)
     )
-    numbers = EntryNumbers(Ledgers.of(held))
+    numbers = Ledgers.of(held)
     created = []
     for name, one in standings(numbers, stats, held).items():
         if one.consumers == 0 and one.unread(len(numbers)) and name not in there["subscriptions"]:

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 
 ALL = "all"
-_BROKERS_TENANT = "pulsar"
-_FUNCTIONS = NamespaceName("public", "functions")
 _DEFAULT = NamespaceName("public", "default")
 
 
@@ -37,14 +35,14 @@ def parse_scope(texts: Sequence[str]) -> Selection:
     for name in sorted(selection.namespaces):
         if is_system(name):
             raise Rejected(f"Namespace '{name}' belongs to the brokers and is never moved: leave it out.")
-    if _BROKERS_TENANT in selection.tenants:
+    if BROKERS_TENANT in selection.tenants:
         raise Rejected("Tenant 'pulsar' belongs to the brokers and is never moved: leave it out.")
     return selection
 
 
 def is_system(name: NamespaceName) -> bool:
     """Whether the brokers or the functions workers keep their own state there."""
-    return name.tenant == _BROKERS_TENANT or name == _FUNCTIONS
+    return name.tenant == BROKERS_TENANT or name == FUNCTIONS_STATE
 
 
 def choose(

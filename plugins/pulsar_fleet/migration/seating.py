@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.migration.standing import Standing, standings
 from pulsar_fleet.reading.source_positions import Ledgers
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.unread import Intervals
 
 _VISIBLE_SECONDS = 10.0
 
@@ -50,7 +50,7 @@ class Wanted:
 class _Seats:
     """Green's partition with its subscriptions as they are."""
 
-    numbers: EntryNumbers
+    numbers: Ledgers
     last: Position
     standings: Mapping[str, Standing]
 
@@ -102,7 +102,7 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
     """
     import pulsar
 
-    from pulsar_fleet.reading.client import open_client
+    from pulsar_fleet.cluster.messaging import open_client
 
     client = open_client(connection)
     try:
@@ -164,5 +164,5 @@ async def _confirmed(green: AdminClient, topic: TopicName, now: _Seats, wanted: 
 
 async def _look(green: AdminClient, topic: TopicName) -> _Seats:
     stats, held = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
-    numbers = EntryNumbers(Ledgers.of(held))
+    numbers = Ledgers.of(held)
     return _Seats(numbers, Position.parse(held["lastConfirmedEntry"]), standings(numbers, stats, held))

@@ -9,12 +9,14 @@ from enum import StrEnum
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.resources import by_name
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
+from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.unread import Intervals, unread_entries
 
 CARRIED_AT_MOST = 100_000
 """Single acknowledgments that are repeated on green for one subscription of a partition, at about 20,000 a second."""
 
-_OF_BROKERS = ("pulsar.", "__compaction")
+OF_BROKERS = ("pulsar.", "__compaction")
+"""How subscriptions and cursors begin that no application has made."""
 
 
 class Singles(StrEnum):
@@ -52,23 +54,23 @@ class Standing:
         return singles is Singles.CARRY and len(self.alone) <= CARRIED_AT_MOST
 
 
-def standings(numbers: EntryNumbers, stats: JsonObject, internal_stats: JsonObject) -> dict[str, Standing]:
+def standings(numbers: Ledgers, stats: JsonObject, internal_stats: JsonObject) -> dict[str, Standing]:
     """The durable subscriptions of applications, by name; cursors of brokers and readers are left out."""
     cursors = by_name(internal_stats["cursors"])
     return {
         name: _standing(numbers, found, cursors[name])
         for name, found in stats["subscriptions"].items()
-        if found["isDurable"] and name in cursors and not name.startswith(_OF_BROKERS)
+        if found["isDurable"] and name in cursors and not name.startswith(OF_BROKERS)
     }
 
 
-def replicated_up_to(numbers: EntryNumbers, internal_stats: JsonObject, cluster: str) -> int | None:
+def replicated_up_to(numbers: Ledgers, internal_stats: JsonObject, cluster: str) -> int | None:
     """How many of the first entries were sent to `cluster` and confirmed by it; None without a replicator."""
     cursor = internal_stats["cursors"].get(f"pulsar.repl.{cluster}")
     return numbers.behind(Position.parse(cursor["markDeletePosition"])) if cursor else None
 
 
-def _standing(numbers: EntryNumbers, found: JsonObject, cursor: JsonObject) -> Standing:
+def _standing(numbers: Ledgers, found: JsonObject, cursor: JsonObject) -> Standing:
     mark, deleted = cursor["markDeletePosition"], cursor["individuallyDeletedMessages"]
     behind = numbers.behind(Position.parse(mark))
     unread = unread_entries(numbers, Position.parse(mark), deleted, end=len(numbers))

@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.attempts import Attempts
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
 from pulsar_fleet.cluster.schema_compatibility import ask_about_schemas
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
@@ -24,11 +24,10 @@ from pulsar_fleet.cluster.snapshot import collect
 from pulsar_fleet.cluster.states import Area, Problem, Snapshot
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
 from pulsar_fleet.migration.reach import advertised_addresses, try_redirect
-from pulsar_fleet.migration.redirect import names_addresses, redirect_to, stored_redirect
-from pulsar_fleet.migration.surveyed import ClusterFacts, Survey
-from pulsar_fleet.migration.topic_stats import read_partitions
+from pulsar_fleet.migration.redirect import redirect_to, stored_redirect
+from pulsar_fleet.migration.surveyed import ClusterFacts, Survey, names_addresses
+from pulsar_fleet.migration.topic_stats import read_partitions, required_stats
 
-_FUNCTIONS = NamespaceName("public", "functions")
 _RUNNING = ("function", "source", "sink")
 
 
@@ -67,10 +66,9 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
 
 
 async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName]) -> tuple[PartitionFacts, ...]:
-    """Statistics of each partition by itself: the broker's sum leaves out, in silence, what it cannot load."""
-    names = tuple(partitions)
-    documents = await asyncio.gather(*(admin.stats(topic) for topic in names))
-    return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in zip(names, documents, strict=True))
+    """Statistics of each partition: the broker's sum leaves out, in silence, what it cannot load."""
+    found = await required_stats(admin, partitions)
+    return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in found.items())
 
 
 async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Seal) -> ClusterFacts:
@@ -89,9 +87,10 @@ async def _redirect(admin: AdminClient, cluster: str) -> JsonObject:
 async def _look_for_other_workers(admin: AdminClient, attempts: Attempts) -> None:
     """Brokers without a worker say nothing about workers beside them, which keep their state in a namespace."""
     listed = await attempts.read("functions: namespaces of public", admin.namespaces("public"))
-    held = await attempts.read("functions: topics", admin.topics(_FUNCTIONS)) if _FUNCTIONS in (listed or ()) else ()
+    there = FUNCTIONS_STATE in (listed or ())
+    held = await attempts.read("functions: topics", admin.topics(FUNCTIONS_STATE)) if there else ()
     if held:
-        detail = f"{_FUNCTIONS} holds the state of functions workers, and the brokers do not answer for them"
+        detail = f"{FUNCTIONS_STATE} holds the state of functions workers, and the brokers do not answer for them"
         attempts.note("functions", Problem.UNREADABLE, detail)
 
 

@@ -110,6 +110,15 @@ class Redirecting:
         }
 
 
+def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
+    """Whether what a cluster redirects to are these addresses.
+
+    :param stored: as `redirect.stored_redirect` returns it.
+    """
+    address = (stored or {}).get("migratedClusterUrl") or {}
+    return all(address.get(key) == value for key, value in document.items())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """Both clusters, the namespaces that move, and the way between.

@@ -29,7 +29,7 @@ from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
 from pulsar_fleet.migration.replicate import wait_replicated
 from pulsar_fleet.migration.rosters import with_roster
 from pulsar_fleet.migration.standing import Singles
-from pulsar_fleet.migration.termination import check_periods, open_partitions, wait_terminated
+from pulsar_fleet.migration.termination import check_periods, wait_terminated
 from pulsar_fleet.migration.window import messages_after
 
 log = logging.getLogger(__name__)
@@ -77,18 +77,19 @@ async def switch(
     redirect: Redirect,
     before: Frozen,
     notes: Notes,
+    open_: Sequence[TopicName],
     quiet_seconds: float = QUIET_SECONDS,
     singles: Singles = Singles.CARRY,
 ) -> Switched:
     """Hand the namespace's clients over to green.
 
+    :param open_: partitions that are not handed over yet.
     :param before: the publish rates before the run, restored whatever happens, as soon as every partition is closed.
     :param notes: who was connected and where subscriptions were placed, also by an earlier try.
     :param singles: what becomes of messages that were acknowledged one by one.
     :raises Refused: green cannot take them, replication did not catch up, or a partition was not handed over; the
         message says what holds. `Transient`: a cluster did not answer, try again.
     """
-    open_ = await open_partitions(blue, move)
     if len(open_) == len(move.partitions):
         move = await _with_clients(blue, green, move, notes)
     await store_redirect(blue, await blue.cluster_name(), redirect)

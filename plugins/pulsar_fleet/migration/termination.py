@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.migration.gates.brokers import CHECK_PERIOD
 from pulsar_fleet.migration.moves import Move
 
-CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
-_AT_ONCE = 8
+_AT_FIRST = 2
 _POLL_SECONDS = 0.1
 
 
@@ -23,16 +23,16 @@ async def open_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> tuple[TopicName, ...]:
     """Wait until every partition is handed over; returns those that are not after `seconds`.
 
-    A few topics are asked in turn until the first is closed, then all of them: the brokers close theirs together.
+    Two topics are asked in turn until they are closed, then ever more at once: the brokers close theirs together.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    waiting = list(move.topics)
+    waiting, at_once = list(move.topics), _AT_FIRST
     while waiting and loop.time() < end:
-        asked, rest = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        asked, rest = waiting[:at_once], waiting[at_once:]
         still = list(await _ask(blue, asked, move))
-        waiting = rest + still
-        if len(still) == len(asked):
+        waiting, at_once = rest + still, _AT_FIRST if still else 4 * at_once
+        if still:
             await asyncio.sleep(_POLL_SECONDS)
     return _partitions_of(await _ask(blue, waiting, move)) if waiting else ()
 

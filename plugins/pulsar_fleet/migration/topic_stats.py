@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
@@ -39,37 +39,66 @@ async def read_partitions(
     return facts, tuple(one for one in found.values() if isinstance(one, Note))
 
 
-async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, PartitionFacts | Note]:
-    answers = await asyncio.gather(*(_read(admin, topic, count) for topic, count in topics.items()))
-    return {topic: one for answer in answers for topic, one in answer.items()}
+async def stats_of(
+    admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True, together: bool = True
+) -> dict[TopicName, JsonObject | FleetError]:
+    """The `stats` of each, or why it has none: a call for each topic, one more for each partition that it leaves out.
 
+    Loads the topics.
 
-async def _read(admin: AdminClient, topic: TopicName, count: int) -> dict[TopicName, PartitionFacts | Note]:
-    wanted = topic.partitions(count)
-    told = await _together(admin, topic) if count > 1 else {}
+    :param together: ask for all partitions of a topic at once. A broker that is gone keeps such a call waiting.
+    """
+    wanted = list(partitions)
+    groups: dict[TopicName, list[TopicName]] = {}
+    for one in wanted:
+        groups.setdefault(one.parent, []).append(one)
+    several = [parent for parent, group in groups.items() if together and len(group) > 1]
+    told: dict[TopicName, JsonObject] = {}
+    for found in await asyncio.gather(*(_together(admin, parent, precise=precise) for parent in several)):
+        told |= found
     # Partitions that cannot be loaded are left out of the sum in silence: each is asked by itself.
     missing = [one for one in wanted if one not in told]
-    alone = await asyncio.gather(*(_one(admin, one) for one in missing))
-    found = {**told, **dict(zip(missing, alone, strict=True))}
-    return {one: found[one] for one in wanted}
+    alone = await asyncio.gather(*(_alone(admin, one, precise=precise) for one in missing))
+    answers = {**told, **dict(zip(missing, alone, strict=True))}
+    return {one: answers[one] for one in wanted}
 
 
-async def _together(admin: AdminClient, topic: TopicName) -> dict[TopicName, PartitionFacts | Note]:
+async def required_stats(
+    admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True
+) -> dict[TopicName, JsonObject]:
+    """As `stats_of`; the first that has none is raised."""
+    found: dict[TopicName, JsonObject] = {}
+    for topic, stats in (await stats_of(admin, partitions, precise=precise)).items():
+        if isinstance(stats, FleetError):
+            raise stats
+        found[topic] = stats
+    return found
+
+
+async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, PartitionFacts | Note]:
+    answers = await stats_of(admin, [one for topic, count in topics.items() for one in topic.partitions(count)])
+    return {
+        one: Note(str(one), Problem.UNREADABLE, str(found))
+        if isinstance(found, FleetError)
+        else PartitionFacts.from_stats(one, found)
+        for one, found in answers.items()
+    }
+
+
+async def _together(admin: AdminClient, topic: TopicName, *, precise: bool) -> dict[TopicName, JsonObject]:
+    path = f"/{topic.path}/partitioned-stats"
     try:
-        answer: JsonObject = await admin.get(
-            f"/{topic.path}/partitioned-stats", perPartition=True, getPreciseBacklog=True
-        )
+        answer: JsonObject = await admin.get(path, perPartition=True, getPreciseBacklog=precise)
     except FleetError:
         return {}
-    parts = {TopicName.parse(name): stats for name, stats in (answer.get("partitions") or {}).items()}
-    return {name: PartitionFacts.from_stats(name, stats) for name, stats in parts.items()}
+    return {TopicName.parse(name): stats for name, stats in (answer.get("partitions") or {}).items()}
 
 
-async def _one(admin: AdminClient, topic: TopicName) -> PartitionFacts | Note:
+async def _alone(admin: AdminClient, topic: TopicName, *, precise: bool) -> JsonObject | FleetError:
     try:
-        return PartitionFacts.from_stats(topic, await admin.stats(topic))
+        return await admin.stats(topic, precise=precise)
     except FleetError as error:
-        return Note(str(topic), Problem.UNREADABLE, str(error))
+        return error
 
 
 def _unlinked(facts: PartitionFacts, links: Mapping[TopicName, Collection[str]]) -> bool:

@@ -17,13 +17,15 @@ from pulsar_fleet.cluster.errors import Missing, Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clients import clients_of
+from pulsar_fleet.migration.freeze import known_before
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Phase
 from pulsar_fleet.migration.redirect import set_flag
 from pulsar_fleet.migration.replicate import set_replication
 from pulsar_fleet.migration.reserving import known_reserved
-from pulsar_fleet.migration.steps import BEFORE, Sides, release
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.steps import release
 from pulsar_fleet.migration.termination import open_partitions
 from pulsar_fleet.migration.topic_list import topics_of
 from pulsar_fleet.records.fingerprint_key import open_seal
@@ -60,7 +62,7 @@ async def undo_before_switch(sides: Sides, run: Run, moves: Moves) -> Undone:
     :raises Refused: a topic is closed already, so that only a second migration leads back; nothing was taken back. Or
         something could not be restored; everything else was.
     """
-    before = _before(run)
+    before = known_before(run)
     async with sides.open() as (blue, green):
         for move in moves.moves:
             await _require_open(blue, move)
@@ -160,8 +162,3 @@ async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Co
             if topic not in created or any(clients_of(topic, stats) for stats in documents):
                 found.add(topic)
     return found
-
-
-def _before(run: Run) -> Frozen | None:
-    reference = run.artefacts.find(run.id, BEFORE)
-    return Frozen.from_json(run.artefacts.read_json(reference)) if reference else None

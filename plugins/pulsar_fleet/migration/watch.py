@@ -137,7 +137,7 @@ class Watch:
             return has_arrived(topic, move.partitions[topic], state)
 
         for admin, side, holds in ((self.blue, one.blue, drained), (self.green, one.green, arrived)):
-            await _ask_due(admin, side, move, now, holds)
+            await _ask_due(admin, side, move, now, holds, together=not self.state.silent)
 
     async def _judge(self, move: Move, now: float, live: Collection[str]) -> tuple[Incident, ...]:
         one = self.state.namespaces[str(move.namespace)]
@@ -204,9 +204,11 @@ class Watch:
         )
 
 
-async def _ask_due(admin: AdminClient, side: SideWatch, move: Move, now: float, holds: Holds) -> None:
+async def _ask_due(
+    admin: AdminClient, side: SideWatch, move: Move, now: float, holds: Holds, *, together: bool
+) -> None:
     due = side.due(move.partitions, now, holds)
-    side.asked(await ask(admin, due, now), now)
+    side.asked(await ask(admin, due, now, together=together), now)
     side.confirmed.update(topic for topic in due if holds(topic, side.known[topic]))
 
 

@@ -10,10 +10,10 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.checking import MOVES, WAVES
 from pulsar_fleet.migration.gates import EVALUATED
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase
-from pulsar_fleet.migration.steps import MOVES, WAVES
 from pulsar_fleet.migration.wave_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves import Wave, WavePlan
 from pulsar_fleet.records.artefacts import Reference
@@ -84,7 +84,7 @@ def known_moves(run: Run) -> Moves | None:
 
 def take_wave(
     run: Run,
-    checked: Reference,
+    moves: Moves,
     findings: Sequence[Finding],
     *,
     planned_by: Run,
@@ -93,13 +93,12 @@ def take_wave(
 ) -> Taken:
     """Keep what this run moves, and the text of its approval. Again gives the same.
 
-    :param checked: the moves of all namespaces that this run looked at.
+    :param moves: as `wave_moves` gives them.
     :param planned_by: the run whose plan it is; this one itself for the first wave.
     :param placements: what the switch will do to the wave's subscriptions, in Markdown.
     """
     plan = read_plan(planned_by)
     wave = wave_of(plan, number)
-    moves = wave_moves(run, checked, planned_by=planned_by, number=number)
     text = approval_markdown(
         plan, wave, (moves.blue, moves.green), findings, gates=len(EVALUATED), placements=placements
     )

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pulsar_fleet.change.findings import Finding, count_line
+from pulsar_fleet.change.findings import Finding, refusal_text
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration import gates, interlocks
 from pulsar_fleet.migration.facts import NamespaceFacts
-from pulsar_fleet.migration.frozen import Frozen
+from pulsar_fleet.migration.freeze import known_before
 from pulsar_fleet.migration.interlocks import Returning
 from pulsar_fleet.migration.moves import choose_strategy
 from pulsar_fleet.migration.owners import load_all
@@ -26,8 +26,8 @@ from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import set_flag
 from pulsar_fleet.migration.replicate import set_replication
 from pulsar_fleet.migration.scope import parse_scope
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.stale_topics import create_like, make_anew, stale_topics
-from pulsar_fleet.migration.steps import BEFORE, Sides
 from pulsar_fleet.migration.survey import survey
 from pulsar_fleet.migration.surveyed import Expectations, View, without_remains
 from pulsar_fleet.migration.topic_list import topics_of
@@ -64,7 +64,7 @@ async def check_interlocks(
     """
     async with sides.open() as (blue, green):
         seen = await survey(green, blue, names, seal=open_seal())
-        strategies = {one.namespace: strategy or choose_strategy(one)[0] for one in seen.namespaces}
+        strategies = {one.namespace: strategy or choose_strategy(one, seen.green.name)[0] for one in seen.namespaces}
         looked = [await _look(blue, green, run, one, strategies[one.namespace]) for one in seen.namespaces]
         locked = interlocks.check(tuple(looked), await unhealthy(blue), allow_removal=allow_removal)
     log.info("%s", seen.headline())
@@ -75,7 +75,8 @@ async def check_interlocks(
     run.artefacts.write_json(run.id, INTERLOCKS, [finding.to_json() for finding in found])
     for finding in found:
         log.warning("%s", finding.text())
-    _require_all(found, _judged(locked, found, waivers))
+    if stopping := _judged(locked, found, waivers).stopping:
+        raise Refused(refusal_text(found, "Nothing has been changed.", stopping))
     return found
 
 
@@ -84,12 +85,6 @@ def _judged(locked: Sequence[Finding], found: Sequence[Finding], waivers: Sequen
         if any(waiver.covers(finding) for finding in locked):
             raise Refused(f"The interlock {waiver.id!r} is never waived: do what its remedy says.")
     return judge(found, waivers)
-
-
-def _require_all(found: Sequence[Finding], judged: Judged) -> None:
-    if judged.stopping:
-        listed = "\n".join(finding.text() for finding in judged.stopping)
-        raise Refused(f"{count_line(found)}. Nothing has been changed.\n{listed}")
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:
@@ -128,8 +123,8 @@ async def close_again(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
     topics on blue must be without clients; they are closed again. Replication to blue ends first, since a closed topic
     takes none. Returns the namespaces that were closed.
     """
-    kept = run.artefacts.find(run.id, BEFORE)
-    before = Frozen.from_json(run.artefacts.read_json(kept)).replication if kept else {}
+    remembered = known_before(run)
+    before = remembered.replication if remembered else {}
     closed = []
     async with sides.open() as (blue, green):
         for name in names:
@@ -174,10 +169,7 @@ def rivals(ledger: Ledger, own: str, name: NamespaceName) -> tuple[str, ...]:
         one.run_id
         for one in ledger.running(PROCEDURES)
         if one.run_id != own
-        and (
-            parse_scope(one.conf["namespaces"]).has(name)
-            or any(phase.namespace == str(name) for phase in ledger.phases(one.run_id))
-        )
+        and (parse_scope(one.conf["namespaces"]).has(name) or ledger.entered(one.run_id, str(name)))
     )
 
 
@@ -197,7 +189,7 @@ async def _look(
         verdict=next((one.verdict for one in run.ledger.verdicts_of(str(name), newest=1)), None),
         rivals=rivals(run.ledger, run.id, name),
         copied=await _copied(green, [one.topic for one in facts.partitions if one.topic.persistent]),
-        reopened=any(one.namespace == str(name) for one in run.ledger.phases(run.id)),
+        reopened=run.ledger.entered(run.id, str(name)),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pulsar_fleet.change.apply import Progress, apply_plan
 from pulsar_fleet.change.compatibility import check_compatibility
-from pulsar_fleet.change.findings import Finding, blockers, count_line
+from pulsar_fleet.change.findings import Finding, blockers, refusal_text
 from pulsar_fleet.change.outcome import Applied, Outcome
 from pulsar_fleet.change.pair import Measured, Probes
 from pulsar_fleet.change.plan import Plan
@@ -228,9 +228,7 @@ def read_findings(artefacts: Artefacts, planned: JsonObject) -> tuple[Finding, .
 
 def stopping_text(artefacts: Artefacts, planned: JsonObject) -> str:
     """What stops the run, every blocker with its remedy."""
-    findings = read_findings(artefacts, planned)
-    listed = "\n".join(finding.text() for finding in blockers(findings))
-    return f"{count_line(findings)}. Nothing has been changed.\n{listed}"
+    return refusal_text(read_findings(artefacts, planned), "Nothing has been changed.")
 
 
 def _write_json(artefacts: Artefacts, run_id: str, name: str, content: Any) -> JsonObject:

@@ -17,9 +17,10 @@ from typing import Any
 
 import pulsar
 
-from pulsar_fleet.cluster.client_log import Orphans, is_logged, new_client, orphaned_chunks
+from pulsar_fleet.cluster.client_log import Orphans, is_logged, orphaned_chunks
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
+from pulsar_fleet.cluster.messaging import OPERATION_TIMEOUT_SECONDS, open_client
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.chunks import BegunBefore, ends_in_a_chunk
 from pulsar_fleet.reading.closing import Closing
@@ -37,7 +38,6 @@ QUIET_SECONDS = 2.0
 STALL_SECONDS = 30.0
 QUEUE = 1000
 LEAST_QUEUE = 100
-OPERATION_TIMEOUT_SECONDS = 30
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
     (pulsar.TopicNotFound, Missing, "does not exist"),
@@ -220,27 +220,6 @@ def _meaning(error: pulsar.PulsarException) -> tuple[type[FleetError], str]:
         if isinstance(error, kind):
             return raised, reason
     return Transient, "could not be read"
-
-
-def open_client(
-    connection: ClusterConnection, operation_timeout_seconds: int = OPERATION_TIMEOUT_SECONDS
-) -> pulsar.Client:
-    """A client with the connection's credentials and trust; host names in certificates are checked."""
-    return new_client(
-        connection.require_service_url(),
-        authentication=_authentication(connection),
-        operation_timeout_seconds=operation_timeout_seconds,
-        tls_trust_certs_file_path=connection.tls_trust_file,
-        tls_validate_hostname=True,
-    )
-
-
-def _authentication(connection: ClusterConnection) -> pulsar.Authentication | None:
-    if connection.tls_certificate_file:
-        return pulsar.AuthenticationTLS(connection.tls_certificate_file, connection.tls_key_file)
-    if connection.token_file:
-        return pulsar.AuthenticationToken(lambda: connection.read_token() or "")
-    return pulsar.AuthenticationToken(connection.token) if connection.token else None
 
 
 def _inside(wanted: Range, batch: list[Any]) -> list[Any]:

@@ -6,10 +6,12 @@ import hashlib
 import os
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.oauth2 import OAuth2
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
@@ -31,6 +33,8 @@ _VARIABLES = {
     "tls_certificate_file": "TLS_CERTIFICATE_FILE",
     "tls_key_file": "TLS_KEY_FILE",
 }
+_OAUTH2 = {name: f"OAUTH2_{name.upper()}" for name in OAuth2.__slots__}
+_SUFFIXES = (*_VARIABLES.values(), *_OAUTH2.values())
 
 
 def _variable(side: Side, suffix: str) -> str:
@@ -39,13 +43,15 @@ def _variable(side: Side, suffix: str) -> str:
 
 def credentials_environment(side: Side, connection: ClusterConnection) -> dict[str, str]:
     """The environment variables that hand the credentials of `connection` to another process. **Holds secrets.**"""
-    given = ((suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items())
+    given = [(suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items()]
+    if connection.oauth2:
+        given += [(suffix, getattr(connection.oauth2, name)) for name, suffix in _OAUTH2.items()]
     return {_variable(side, suffix): value for suffix, value in given if value}
 
 
 def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Those variables with credentials of both sides, or a key, that are set, to hand them on. **Holds secrets.**"""
-    names = (DIGEST_KEY_VARIABLE, *(_variable(side, suffix) for side in Side for suffix in _VARIABLES.values()))
+    names = (DIGEST_KEY_VARIABLE, *(_variable(side, suffix) for side in Side for suffix in _SUFFIXES))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
@@ -63,8 +69,14 @@ def connection_from_environment(
     side: Side, *, name: str, admin_url: str, service_url: str | None, environment: Mapping[str, str] = os.environ
 ) -> ClusterConnection:
     """The connection of one side, with what `credentials_environment` gave to this process."""
-    credentials = {field: environment.get(_variable(side, suffix)) or None for field, suffix in _VARIABLES.items()}
-    return ClusterConnection(name=name, admin_url=admin_url, service_url=service_url, **credentials)  # type: ignore[arg-type]
+
+    def given(variables: Mapping[str, str]) -> dict[str, Any]:
+        return {field: environment.get(_variable(side, suffix)) or None for field, suffix in variables.items()}
+
+    oauth2 = OAuth2.given(given(_OAUTH2), whose=name)
+    return ClusterConnection(
+        name=name, admin_url=admin_url, service_url=service_url, oauth2=oauth2, **given(_VARIABLES)
+    )
 
 
 def service_url_from_environment(side: Side, environment: Mapping[str, str] = os.environ) -> str | None:

@@ -32,7 +32,7 @@ class Readers:
         Nothing that looks for chunks of a message before its range, since what a reader throws away is told to whoever
         reads at that time; and not the last entry of a terminated topic (see `ranges.cut`).
         """
-        for wanted in ranges[:AT_ONCE]:
+        for wanted in ranges:
             apart = wanted.final or wanted.compacted or not wanted.tolerant or wanted.entries > LARGEST
             if not apart and wanted not in self._ahead:
                 self._ahead[wanted] = self._pool().submit(self._open, wanted)

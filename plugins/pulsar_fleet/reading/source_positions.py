@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
@@ -19,12 +21,13 @@ TIME_MARGIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """The entries that a topic holds, in order.
+    """The entries that a topic holds, in order: positions as their indices, and back, in the logarithm of the ledgers.
 
-    :param runs: (ledger, number of entries) without empty ledgers.
+    :param runs: (ledger, number of entries) without empty ledgers, ascending.
     """
 
     runs: tuple[tuple[int, int], ...]
+    _begins: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, internal_stats: JsonObject) -> Ledgers:
@@ -37,28 +40,28 @@ class Ledgers:
         )
         return cls(tuple((ledger, entries) for ledger, entries in counted if entries > 0))
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_begins", (0, *accumulate(entries for _, entries in self.runs)))
+
     def __len__(self) -> int:
-        return sum(entries for _, entries in self.runs)
+        return self._begins[-1]
 
     def at(self, index: int) -> Position:
-        """The `index`-th entry (0-based)."""
-        for ledger, entries in self.runs:
-            if index < entries:
-                return Position(ledger, index)
-            index -= entries
-        raise IndexError(index)
-
-    def count_after(self, position: Position) -> int:
-        """Entries behind `position`."""
-        return sum(
-            entries if ledger > position.ledger else max(0, entries - 1 - position.entry)
-            for ledger, entries in self.runs
-            if ledger >= position.ledger
-        )
+        """The `index`-th entry (0-based); one that there is not is an `IndexError`."""
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        place = bisect_right(self._begins, index) - 1
+        return Position(self.runs[place][0], index - self._begins[place])
 
     def behind(self, position: Position) -> int:
-        """Index of the first entry behind `position`: how many entries lie up to and including it."""
-        return len(self) - self.count_after(position)
+        """Index of the first entry behind `position`: how many entries lie up to and including it.
+
+        The position need not exist: it may be that before a ledger's first entry, or in a ledger that is empty or gone.
+        """
+        place = bisect_right(self.runs, position.ledger, key=lambda run: run[0])
+        if place and self.runs[place - 1][0] == position.ledger:
+            return self._begins[place - 1] + max(0, min(position.entry + 1, self.runs[place - 1][1]))
+        return self._begins[place]
 
 
 async def source_position(copy: AdminClient, topic: TopicName, entry: Position) -> Position | None:

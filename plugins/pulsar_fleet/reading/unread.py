@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Self
 
 from pulsar_fleet.cluster.errors import Rejected
@@ -94,36 +94,7 @@ class Intervals:
         return Intervals(tuple((begin + by, end + by) for begin, end in self.runs))
 
 
-class EntryNumbers:
-    """Positions as entry numbers of one frozen topic, and back; each in the logarithm of the number of ledgers."""
-
-    def __init__(self, ledgers: Ledgers) -> None:
-        self._ledgers = [ledger for ledger, _ in ledgers.runs]
-        self._entries = [entries for _, entries in ledgers.runs]
-        self._begins = [0, *accumulate(self._entries)]
-
-    def __len__(self) -> int:
-        return self._begins[-1]
-
-    def behind(self, position: Position) -> int:
-        """Number of the first entry behind `position`: how many entries lie up to and including it.
-
-        The position need not exist: it may be that before a ledger's first entry, or in a ledger that is empty or gone.
-        """
-        place = bisect_right(self._ledgers, position.ledger)
-        if place and self._ledgers[place - 1] == position.ledger:
-            return self._begins[place - 1] + max(0, min(position.entry + 1, self._entries[place - 1]))
-        return self._begins[place]
-
-    def at(self, number: int) -> Position:
-        """Where an entry lies; a number that there is not is an `IndexError`."""
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        place = bisect_right(self._begins, number) - 1
-        return Position(self._ledgers[place], number - self._begins[place])
-
-
-def unread_entries(numbers: EntryNumbers, mark_delete: Position, deleted: str, *, end: int) -> Intervals:
+def unread_entries(numbers: Ledgers, mark_delete: Position, deleted: str, *, end: int) -> Intervals:
     """The entries below `end` that a cursor would still deliver.
 
     :param mark_delete: up to here, and including it, everything is acknowledged.
@@ -134,7 +105,7 @@ def unread_entries(numbers: EntryNumbers, mark_delete: Position, deleted: str, *
     return open_entries.minus(Intervals.of(_acknowledged_alone(numbers, deleted)))
 
 
-def _acknowledged_alone(numbers: EntryNumbers, text: str) -> Iterator[tuple[int, int]]:
+def _acknowledged_alone(numbers: Ledgers, text: str) -> Iterator[tuple[int, int]]:
     if not _RANGES.fullmatch(text):
         raise Rejected(f"individuallyDeletedMessages {text[:200]!r} is not a list of ranges such as [(18:3..18:5]].")
     for low, ledger, entry, last_ledger, last_entry, high in _ONE_RANGE.findall(text):

@@ -13,33 +13,17 @@ from itertools import count
 from typing import NamedTuple
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import (
-    Conflict,
-    Denied,
-    FleetError,
-    Missing,
-    NotAllowed,
-    Transient,
-    Unauthenticated,
-)
+from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Transient
 from pulsar_fleet.reading import wire_frames as wire
 from pulsar_fleet.reading.wire_address import BrokerAddress
 from pulsar_fleet.reading.wire_credentials import credentials_of, tls_context
-from pulsar_fleet.reading.wire_frames import Command, Kind, ServerError
+from pulsar_fleet.reading.wire_frames import Command, Kind
+from pulsar_fleet.reading.wire_refusals import refused
 
 BUFFER_BYTES = 1 << 20
+LEAST_ROOM_BYTES = 1 << 18
 LARGEST_FRAME_BYTES = 256 << 20
 _SIZES = struct.Struct(">II").unpack_from
-
-_BY_CODE: dict[int, tuple[type[FleetError], str]] = {
-    ServerError.AUTHENTICATION: (
-        Unauthenticated,
-        "cannot be read, because our credentials are not accepted",
-    ),
-    ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
-    ServerError.TOPIC_NOT_FOUND: (Missing, "does not exist"),
-    ServerError.TOPIC_TERMINATED: (Conflict, "is closed or was moved"),
-}
 
 
 class ConnectionLost(Transient):
@@ -84,6 +68,7 @@ class WireConnection:
         self.buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self.buffer)
         self._begin = self._end = 0
+        self._wait_seconds = 0.0
         try:
             self._socket = self._open()
         except ssl.SSLCertVerificationError as error:
@@ -95,6 +80,7 @@ class WireConnection:
         except OSError as error:
             raise self._lost(f"cannot be connected to: {error}") from error
         try:
+            self._let_the_kernel_wait()
             self._introduce(broker_url)
         except BaseException:
             self.close()
@@ -112,7 +98,8 @@ class WireConnection:
     def send(self, frame: bytes) -> None:
         """Send one frame."""
         try:
-            self._socket.settimeout(self._timeout_seconds)
+            if self.address.tls:
+                self._wait_at_most(self._timeout_seconds)
             self._socket.sendall(frame)
         except OSError as error:
             raise self._lost(f"took no more: {error}") from error
@@ -169,9 +156,7 @@ class WireConnection:
 
     def refusal(self, code: int, message: str, about: str) -> FleetError:
         """The error for a broker's code; what is not known may pass."""
-        raised, reason = _BY_CODE.get(code, (Transient, "could not be read"))
-        said = " ".join(message.split())[:300]
-        return raised(f"{about} {reason} on {self._who.name} ({self.address}): {said}.", cluster=self._who.name)
+        return refused(code, message, about, cluster=self._who.name, address=str(self.address))
 
     def moved(self, topic: str) -> Conflict:
         """The error for a topic that answers elsewhere; it is never followed there, because another one is meant."""
@@ -190,6 +175,19 @@ class WireConnection:
         except BaseException:
             plain.close()
             raise
+
+    def _let_the_kernel_wait(self) -> None:
+        """Python's own timeouts cost two more system calls a read; under TLS it would read again after the kernel's."""
+        if not self.address.tls:
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self._timeout_seconds))
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if self.address.tls:
+            self._socket.settimeout(seconds)
+        elif seconds != self._wait_seconds:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
+        self._wait_seconds = seconds
 
     def _introduce(self, broker_url: str | None) -> None:
         method, credentials = credentials_of(self._who)
@@ -215,10 +213,12 @@ class WireConnection:
     def _receive(self, wait_seconds: float) -> bool:
         if self._begin == self._end:
             self._begin = self._end = 0
+        elif self._begin and len(self.buffer) - self._end < LEAST_ROOM_BYTES:
+            self._make_room(0)
         try:
-            self._socket.settimeout(wait_seconds)
+            self._wait_at_most(wait_seconds)
             received = self._socket.recv_into(self._view[self._end :])
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):  # the latter is how the kernel says it
             return False
         except OSError as error:
             raise self._lost(f"broke the connection: {error}") from error
@@ -238,6 +238,10 @@ class WireConnection:
 
     def _lost(self, what: str) -> ConnectionLost:
         return ConnectionLost(f"The broker {self.address} of {self._who.name} {what}.", cluster=self._who.name)
+
+
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 _OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})

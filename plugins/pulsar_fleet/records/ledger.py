@@ -136,6 +136,14 @@ class Ledger:
             rows = connection.execute(sa.select(*wanted).where(phases.c.run_id == run_id).order_by(phases.c.id))
             return [RecordedPhase(**row) for row in rows.mappings()]
 
+    def entered(self, run_id: str, namespace: str, phase: str | None = None) -> bool:
+        """Whether a namespace ever entered `phase` in a run, or with None any phase."""
+        wanted = sa.select(phases.c.id).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
+        if phase is not None:
+            wanted = wanted.where(phases.c.phase == phase)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted.limit(1)).first() is not None
+
     def last_phase(self, namespace: str) -> str | None:
         """The phase that a namespace entered last, in any run; None if it never entered one."""
         with self._engine.connect() as connection:

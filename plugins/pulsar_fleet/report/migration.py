@@ -9,22 +9,18 @@ from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.attendance import STATE
 from pulsar_fleet.migration.basis import BASIS
+from pulsar_fleet.migration.checking import FINDINGS, FINDINGS_AGAIN, WAIVERS, WAVES
+from pulsar_fleet.migration.freeze import BEFORE
 from pulsar_fleet.migration.moves import Moves
 from pulsar_fleet.migration.phases import Phase, is_reversible, still_reversible
 from pulsar_fleet.migration.placement_plan import PLACEMENTS
-from pulsar_fleet.migration.steps import (
-    BEFORE,
-    FINDINGS,
-    FINDINGS_AGAIN,
-    REDIRECT,
-    SWITCHED,
-    WAIVERS,
-    WAVES,
-)
+from pulsar_fleet.migration.sides import REDIRECT
+from pulsar_fleet.migration.steps import SWITCHED
 from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves
 from pulsar_fleet.migration.way_back import INTERLOCKS
 from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.report.approval import approval_text
 from pulsar_fleet.report.migration_picture import migration_picture
 from pulsar_fleet.report.page import keep_report
 
@@ -39,7 +35,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
     verdicts = run.ledger.verdicts(run.id)
     parts = [
         _headline(moves, phases, verdicts, failed),
-        _approval(approval),
+        approval_text(approval),
         _phase_table(phases),
         _switches(_document(run, SWITCHED) or {}),
         _watched(_document(run, STATE) or {}),
@@ -119,13 +115,6 @@ def _headline(
         f"{sum(move.consumers for move in moves.moves)} consumers arrived. "
         f"{messages:,} messages compared, equal on both sides."
     )
-
-
-def _approval(approval: JsonObject | None) -> str:
-    if approval is None:
-        return ""
-    when = f", {approval['at']}" if approval["at"] else ""
-    return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
 
 
 def _phase_table(phases: Sequence[RecordedPhase]) -> str:

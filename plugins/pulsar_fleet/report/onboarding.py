@@ -8,6 +8,7 @@ from pulsar_fleet.change.findings import Finding, blockers, count_line, findings
 from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.change.rendering import plan_markdown
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.report.approval import approval_text
 
 _TABLES = ("tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies")
 
@@ -27,7 +28,7 @@ def onboarding_report(
     """
     parts = [
         f"# {verdict(plan, findings, applied, verified)}",
-        _approval(approval),
+        approval_text(approval),
         _compared(source, target),
         *(one["rights"] for one in (source, target)),
         f"## Findings: {count_line(findings)}" if findings else "",
@@ -54,13 +55,6 @@ def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None,
     if not applied["complete"]:
         return f"INCOMPLETE: {names}, {len(applied['problems'])} or more changes were not made"
     return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
-
-
-def _approval(approval: JsonObject | None) -> str:
-    if approval is None:
-        return ""
-    when = f", {approval['at']}" if approval["at"] else ""
-    return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."
 
 
 def _compared(source: JsonObject, target: JsonObject) -> str:

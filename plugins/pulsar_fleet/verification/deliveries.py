@@ -8,7 +8,7 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.unread import EntryNumbers
+from pulsar_fleet.reading.source_positions import Ledgers
 from pulsar_fleet.verification.correspondence import Discrepancy
 from pulsar_fleet.verification.subscription_verdict import Delivery, Kind
 
@@ -20,7 +20,7 @@ class DeliveryNames:
     """
 
     def __init__(
-        self, topic: TopicName, numbers: Mapping[Side, EntryNumbers], admins: Mapping[Side, AdminClient], lookups: int
+        self, topic: TopicName, numbers: Mapping[Side, Ledgers], admins: Mapping[Side, AdminClient], lookups: int
     ) -> None:
         self._topic = topic
         self._numbers = numbers

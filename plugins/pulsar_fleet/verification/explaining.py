@@ -29,16 +29,21 @@ class Explainer:
 
     async def explain(self, request: VerifyRequest, pair: Pair, found: TopicVerdict) -> TopicVerdict:
         """The verdict with causes; inconclusive if every difference is named and has an innocent one."""
-        if found.verdict is not Verdict.DIFFERENT or found.reordered or not found.differences:
+        if found.verdict is not Verdict.DIFFERENT or not found.differing or not found.differences:
             return found
         topic = TopicName.parse(pair.topic)
         around = await self._circumstances(request, pair, topic)
-        named = tuple([replace(each, cause=await self._cause(topic, each, around)) for each in found.differences])
+        named = tuple([await self._explained(topic, each, around) for each in found.differences])
         causes = [each.cause for each in named if each.cause]
-        if found.differing > len(named) or not all(cause.innocent for cause in causes):
+        if found.reordered or found.differing > len(named) or not all(cause.innocent for cause in causes):
             return replace(found, differences=named)
         reason = explanation(causes, around)
         return replace(found, differences=named, verdict=Verdict.INCONCLUSIVE, reason=reason)
+
+    async def _explained(self, topic: TopicName, each: Difference, around: Circumstances) -> Difference:
+        if each.kind is Kind.REORDERED:
+            return each
+        return replace(each, cause=await self._cause(topic, each, around))
 
     async def _circumstances(self, request: VerifyRequest, pair: Pair, topic: TopicName) -> Circumstances:
         policies: JsonObject = await self.source.namespace(topic.namespace) or {}

@@ -6,7 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol
 
 from pulsar_fleet.reading.digests import ALL, DigestRow, TopicDigest, differing_buckets
@@ -21,6 +21,11 @@ log = logging.getLogger(__name__)
 
 NAMED_PER_KIND = 200
 """Contents per topic, of those missing and of those extra, that are looked at; all others are only counted."""
+
+ORDERS_BESIDE = 20
+"""Topics whose messages differ of which the order is looked at too: it takes another reading of each."""
+
+_UNORDERED = f"its order was not looked at, because more than {ORDERS_BESIDE} topics differ"
 
 Only = Mapping[int, frozenset[int]]
 """Buckets to list, by the number of the pair."""
@@ -47,7 +52,7 @@ class Comparer(Protocol):
         ...
 
     def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
-        """Messages of a pair that are not in the same place on both sides, which hold the same ones; the first ones."""
+        """Those of the messages that both sides hold which are not in the same place among them; the first ones."""
         ...
 
 
@@ -90,11 +95,23 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
     found = comparer.mismatches(request, only) if only else {}
     for number in only:
         verdicts[number] = _named(verdicts[number], found.get(number), request.examples)
+    beside = frozenset(islice(only, ORDERS_BESIDE))
     for number, verdict in verdicts.items():
-        if verdict.reordered and request.pairs[number].engine is EngineName.CLIENT:
-            disorder = find_disorder(comparer.displaced(request, number))
-            verdicts[number] = replace(verdict, reason=disorder.reason, differences=disorder.moves[: request.examples])
+        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine is EngineName.CLIENT
+        if by_message and (verdict.reordered or number in beside):
+            verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request.examples)
+        elif by_message:
+            verdicts[number] = replace(verdict, notes=(*verdict.notes, _UNORDERED))
     return [verdicts[number] for number in numbers]
+
+
+def _ordered(verdict: TopicVerdict, displaced: Sequence[Placed], examples: int) -> TopicVerdict:
+    """The verdict with what is out of order among the messages that both sides hold."""
+    disorder = find_disorder(displaced)
+    named = (*verdict.differences, *disorder.moves[:examples])
+    if verdict.reordered:
+        return replace(verdict, reason=disorder.reason, differences=named)
+    return replace(verdict, reordered=True, reason=disorder.beside, differences=named) if disorder.moves else verdict
 
 
 def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:

@@ -16,7 +16,7 @@ MOST_DISPLACED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One message with its places, counted from 0, on both sides.
+    """One message with its places, counted from 0, among those that both sides hold.
 
     :param in_producer: it is not the same message in number of its producer on both sides.
     :param in_key: nor of its key.
@@ -49,6 +49,15 @@ class Disorder:
     @property
     def reason(self) -> str:
         """In one sentence."""
+        return f"the same messages in another order: {self._moved}"
+
+    @property
+    def beside(self) -> str:
+        """In one sentence, where other messages are not the same."""
+        return f"of the messages that both hold, {self._moved}"
+
+    @property
+    def _moved(self) -> str:
         broken = [
             f"{what} {', '.join(repr(each) for each in names[:3])}{' …' if len(names) > 3 else ''}"
             for what, names in (("of producer", self.producers), ("of key", self.keys))
@@ -59,20 +68,24 @@ class Disorder:
             if broken
             else "the order of each producer and of each key is kept"
         )
-        return f"the same messages in another order: {len(self.moves):,} changed places; {orders}"
+        return f"{len(self.moves):,} changed places; {orders}"
 
 
 def pair_up(source: Iterable[Sighting], target: Iterable[Sighting]) -> list[Placed]:
-    """Messages that are not in the same place on both sides, which hold the same ones; equal ones by their turn."""
+    """Of the messages that both sides hold, those not in the same place among them; equal ones by their turn."""
     places: dict[str, list[tuple[int, Sighting]]] = defaultdict(list)
     for number, each in enumerate(target):
         places[each.digest].append((number, each))
     taken: dict[str, int] = defaultdict(int)
     matched: list[tuple[int, Sighting, int, Sighting]] = []
-    for number, each in enumerate(source):
-        there, copy = places[each.digest][taken[each.digest]]
-        taken[each.digest] += 1
-        matched.append((number, each, there, copy))
+    for each in source:
+        copies, turn = places.get(each.digest, ()), taken[each.digest]
+        if turn < len(copies):
+            there, copy = copies[turn]
+            taken[each.digest] += 1
+            matched.append((len(matched), each, there, copy))
+    ranks = {there: rank for rank, there in enumerate(sorted(there for _, _, there, _ in matched))}
+    matched = [(number, each, ranks[there], copy) for number, each, there, copy in matched]
     producers = _turned([(each.producer, there) for _, each, there, _ in matched])
     keys = _turned([(each.key or None, there) for _, each, there, _ in matched])
     found = (

@@ -14,8 +14,8 @@ from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine
 from pulsar_fleet.reading.ranges import TopicBounds, cut
-from pulsar_fleet.reading.source_positions import source_position
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.source_positions import Ledgers, source_position
+from pulsar_fleet.reading.unread import Intervals
 from pulsar_fleet.verification.correspondence import ByContent, Correspondence, Listing, OneToOne
 from pulsar_fleet.verification.request import Pair
 
@@ -54,7 +54,7 @@ class Partners:
         self._reading = asyncio.Lock()
 
     async def find(
-        self, pair: Pair, numbers: Mapping[Side, EntryNumbers], unread: Unread, *, markers: bool
+        self, pair: Pair, numbers: Mapping[Side, Ledgers], unread: Unread, *, markers: bool
     ) -> Correspondence:
         """What corresponds, at least for all entries in `unread`.
 
@@ -73,7 +73,7 @@ class Partners:
             return found
         return found.without(await self._own(pair, numbers, found.alone_in_target(unread.target)))
 
-    async def _shift(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], unread: Unread) -> int | None:
+    async def _shift(self, pair: Pair, numbers: Mapping[Side, Ledgers], unread: Unread) -> int | None:
         """By how much the numbers differ, if that is the same wherever we look, and every unread entry has a partner.
 
         The replicator keeps the order of entries. So if it is the same at both ends, no entry lies on one side only.
@@ -87,11 +87,11 @@ class Partners:
         shifts = await asyncio.gather(*(self._shift_at(pair, numbers, number) for number in _edges(wanted)))
         return shift if set(shifts) == {shift} else None
 
-    async def _shift_at(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], number: int) -> int | None:
+    async def _shift_at(self, pair: Pair, numbers: Mapping[Side, Ledgers], number: int) -> int | None:
         came_from = await self._source_number(pair, numbers, number)
         return None if came_from is None else came_from - number
 
-    async def _source_number(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], number: int) -> int | None:
+    async def _source_number(self, pair: Pair, numbers: Mapping[Side, Ledgers], number: int) -> int | None:
         """The source's number of an entry of the target; None if it was never there, or is there no more."""
         found = await self._source_position(pair, numbers, number)
         if found is None:
@@ -100,11 +100,11 @@ class Partners:
         came_from = source.behind(found) - 1
         return came_from if came_from >= 0 and source.at(came_from) == found else None
 
-    async def _source_position(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], number: int) -> Position | None:
+    async def _source_position(self, pair: Pair, numbers: Mapping[Side, Ledgers], number: int) -> Position | None:
         return await source_position(self._target, TopicName.parse(pair.topic), numbers[Side.TARGET].at(number))
 
     async def _begins(
-        self, pair: Pair, numbers: Mapping[Side, EntryNumbers], unread: Unread, *, replicated: bool
+        self, pair: Pair, numbers: Mapping[Side, Ledgers], unread: Unread, *, replicated: bool
     ) -> Mapping[Side, int]:
         """From which entry on each side is read: its first unread one, on the source also the other side's."""
         source = pair.source.end if unread.source.first is None else unread.source.first
@@ -114,7 +114,7 @@ class Partners:
         return {Side.SOURCE: source, Side.TARGET: target}
 
     async def _listings(
-        self, pair: Pair, numbers: Mapping[Side, EntryNumbers], begins: Mapping[Side, int]
+        self, pair: Pair, numbers: Mapping[Side, Ledgers], begins: Mapping[Side, int]
     ) -> tuple[Listing, Listing]:
         ends = {side: replace(pair.bounds(side), begin=begin) for side, begin in begins.items()}
         for side, name in zip(Side, self._names, strict=True):
@@ -129,7 +129,7 @@ class Partners:
             )
         return source, target
 
-    def _list(self, side: Side, name: str, pair: Pair, bounds: TopicBounds, numbers: EntryNumbers) -> Listing:
+    def _list(self, side: Side, name: str, pair: Pair, bounds: TopicBounds, numbers: Ledgers) -> Listing:
         import numpy as np
 
         from pulsar_fleet.reading.digests import digest
@@ -145,7 +145,7 @@ class Partners:
                     raise _too_much(name)
         return Listing(contents, np.array(entries, dtype=np.int64))
 
-    async def _own(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], entries: tuple[int, ...]) -> Iterable[int]:
+    async def _own(self, pair: Pair, numbers: Mapping[Side, Ledgers], entries: tuple[int, ...]) -> Iterable[int]:
         """Which of these entries of the target were published on it directly, and so are nothing of the source's."""
         if len(entries) > CALLS_AT_MOST:
             raise Unclear(

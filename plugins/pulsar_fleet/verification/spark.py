@@ -87,23 +87,22 @@ class InSpark:
         """All messages of the pair are sorted, without their payloads; only displaced ones come to the driver."""
         rows = self._rows(request, {pair: frozenset(range(request.buckets))})
         lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
-        in_order = Window.partitionBy("side").orderBy("ledger", "entry", "batch")
         turn = F.row_number().over(Window.partitionBy("side", "digest").orderBy("ledger", "entry", "batch"))
-        placed = rows.select(
-            "side", "digest", lies.alias("at"), F.row_number().over(in_order).alias("n"), turn.alias("turn")
-        )
+        placed = rows.select("side", "pair", "digest", lies.alias("at"), turn.alias("turn"))
         source, target = (
-            placed.where(F.col("side") == side.value).select(
-                "digest", "turn", F.col("at").alias(f"at_{side}"), (F.col("n") - 1).alias(side.value)
-            )
+            placed.where(F.col("side") == side.value).select("pair", "digest", "turn", F.col("at").alias(f"at_{side}"))
             for side in Side
         )
+        places = {
+            side.value: F.row_number().over(Window.partitionBy("pair").orderBy(f"at_{side}")) - 1 for side in Side
+        }
         turned = {
             name: _turn(owner, Side.SOURCE) != _turn(owner, Side.TARGET)
             for name, owner in (("in_producer", "producer"), ("in_key", "key"))
         }
         keyed = F.col("at_source.key") != ""
-        both = source.join(target, ["digest", "turn"]).withColumns(turned).withColumn("in_key", F.col("in_key") & keyed)
+        both = source.join(target, ["pair", "digest", "turn"]).withColumns(places).withColumns(turned)
+        both = both.withColumn("in_key", F.col("in_key") & keyed)
         moved = both.where((F.col("source") != F.col("target")) | F.col("in_producer") | F.col("in_key"))
         return [_placed(row, pair) for row in moved.orderBy("source").limit(MOST_DISPLACED).collect()]
 

@@ -10,14 +10,15 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.resources import by_name
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals, unread_entries
+from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.unread import Intervals, unread_entries
 from pulsar_fleet.verification.subscription_verdict import UNKNOWN_TYPE, SubscriptionState
 
 _OF_THE_BROKER = frozenset({"__compaction"})
 
 
 async def read_subscriptions(
-    admin: AdminClient, topic: TopicName, numbers: EntryNumbers, *, end: int
+    admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int
 ) -> dict[str, SubscriptionState]:
     """Every durable subscription of applications, by name; cursors of replication, compaction and readers are none.
 
@@ -32,15 +33,13 @@ async def read_subscriptions(
     }
 
 
-async def read_unread(
-    admin: AdminClient, topic: TopicName, numbers: EntryNumbers, *, end: int
-) -> Mapping[str, Intervals]:
+async def read_unread(admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int) -> Mapping[str, Intervals]:
     """The unread entries of every cursor, by the subscription's name; the broker's own cursors are among them."""
     cursors = by_name((await admin.internal_stats(topic))["cursors"])
     return {name: _unread(cursor, numbers, end) for name, cursor in cursors.items()}
 
 
-def _unread(cursor: JsonObject, numbers: EntryNumbers, end: int) -> Intervals:
+def _unread(cursor: JsonObject, numbers: Ledgers, end: int) -> Intervals:
     mark_delete = Position.parse(cursor["markDeletePosition"])
     return unread_entries(numbers, mark_delete, cursor["individuallyDeletedMessages"], end=end)
 

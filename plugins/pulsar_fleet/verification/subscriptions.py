@@ -12,7 +12,8 @@ from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.reading.passes import Engine
-from pulsar_fleet.reading.unread import EntryNumbers, Intervals
+from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.unread import Intervals
 from pulsar_fleet.verification.correspondence import Correspondence, OneToOne
 from pulsar_fleet.verification.deliveries import DeliveryNames
 from pulsar_fleet.verification.partners import Partners, Unclear, Unread
@@ -77,7 +78,7 @@ class SubscriptionComparer:
 
     async def compare(self, pair: Pair) -> TopicSubscriptions:
         """The verdicts on one topic's subscriptions; a failure of ours or the broker's is a reason, no exception."""
-        numbers = {side: EntryNumbers(pair.bounds(side).ledgers) for side in Side}
+        numbers = {side: pair.bounds(side).ledgers for side in Side}
         try:
             states = await self._states(pair, numbers)
             missing = [self._missing(name, states) for name in states[Side.SOURCE] if name not in states[Side.TARGET]]
@@ -91,16 +92,14 @@ class SubscriptionComparer:
             notes=(*pair.notes, *self._notes(states)),
         )
 
-    async def _states(self, pair: Pair, numbers: Mapping[Side, EntryNumbers]) -> States:
+    async def _states(self, pair: Pair, numbers: Mapping[Side, Ledgers]) -> States:
         topic = TopicName.parse(pair.topic)
         found = await asyncio.gather(
             *(read_subscriptions(self._admins[side], topic, numbers[side], end=pair.bounds(side).end) for side in Side)
         )
         return dict(zip(Side, found, strict=True))
 
-    async def _common(
-        self, pair: Pair, numbers: Mapping[Side, EntryNumbers], states: States
-    ) -> list[SubscriptionVerdict]:
+    async def _common(self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States) -> list[SubscriptionVerdict]:
         """The verdicts on subscriptions that both sides have."""
         source, target = states[Side.SOURCE], states[Side.TARGET]
         common = [name for name in source if name in target]
@@ -120,7 +119,7 @@ class SubscriptionComparer:
         return verdicts
 
     async def _correspondence(
-        self, pair: Pair, numbers: Mapping[Side, EntryNumbers], states: States, common: Sequence[str]
+        self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States, common: Sequence[str]
     ) -> tuple[Correspondence, str]:
         """What belongs together, and why that cannot be told where anything is unread."""
         source, target = (
@@ -133,7 +132,7 @@ class SubscriptionComparer:
         except (Unclear, FleetError, UnicodeDecodeError) as error:
             return OneToOne(0), str(error)
 
-    async def _moved(self, pair: Pair, numbers: Mapping[Side, EntryNumbers], states: States) -> Mapping[str, str]:
+    async def _moved(self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States) -> Mapping[str, str]:
         """Subscriptions that did not stand still since they were read, and what happened to them."""
         topic = TopicName.parse(pair.topic)
         moved: dict[str, str] = {}

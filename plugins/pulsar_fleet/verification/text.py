@@ -39,14 +39,16 @@ def _namespace(each: NamespaceVerdict, found: Verification) -> Iterator[str]:
         if topic.verdict is not Verdict.EQUAL:
             yield f"{topic.verdict.upper()}  {topic.topic}: {_in_short(topic)}"
             yield from (f"  {_difference(one, found.source, found.target)}" for one in topic.differences)
-            if topic.differing > len(topic.differences) > 0:
-                yield f"  … and {topic.differing - len(topic.differences):,} more"
+            named = sum(one.kind is not Kind.REORDERED for one in topic.differences)
+            if topic.differing > named > 0:
+                yield f"  … and {topic.differing - named:,} more"
         yield from (f"  note  {topic.topic}: {note}" for note in topic.notes)
 
 
 def _in_short(topic: TopicVerdict) -> str:
-    if topic.verdict is Verdict.DIFFERENT and not topic.reason:
-        return f"{topic.differing:,} of {max(topic.source_messages, topic.target_messages):,} messages"
+    if topic.verdict is Verdict.DIFFERENT and topic.differing:
+        contents = f"{topic.differing:,} of {max(topic.source_messages, topic.target_messages):,} messages"
+        return f"{contents}; {topic.reason}" if topic.reason else contents
     return topic.reason
 
 

@@ -49,7 +49,7 @@ class TopicVerdict:
 
     :param source_messages: messages read between the bounds; 0 where nothing was read.
     :param differing: how many messages are missing, extra or altered; `differences` names the first of them.
-    :param reordered: the same messages in another order.
+    :param reordered: the messages that both sides hold lie in another order.
     :param bounds: first and last position on each side, as text.
     :param proof: digests of both sides, which engine made them, and what they are of; `after` names the run whose proof
         they come after and could not be put together with.

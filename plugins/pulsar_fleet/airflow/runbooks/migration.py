@@ -10,18 +10,14 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.runbooks.inputs import expected_of, frozen_of, moves_of, sides_of, strategy_of, waivers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
-    from pulsar_fleet.migration.phases import Strategy
-    from pulsar_fleet.migration.steps import Sides
-    from pulsar_fleet.migration.surveyed import Expectations
-    from pulsar_fleet.migration.waivers import Waiver
     from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
@@ -60,7 +56,7 @@ async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]
         return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
     if params["wave"] != 1:
         raise Rejected(f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1.")
-    async with _sides(params).open() as (blue, _green):
+    async with sides_of(params).open() as (blue, _green):
         names = await resolve(blue, params["namespaces"])
         moved = await moved_before(blue, names, run.ledger)
     if len(moved) == len(names):
@@ -77,26 +73,27 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Evaluate every gate at once; go on only without a blocker, with one wave. Nothing has been changed by then."""
     from pulsar_fleet.change.findings import count_line
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.migration.steps import check
+    from pulsar_fleet.migration.checking import check
     from pulsar_fleet.migration.wave_steps import take_wave, wave_moves
     from pulsar_fleet.migration.waves import Limits
     from pulsar_fleet.records.run import Run
 
     run = current_run(get_current_context())
-    moves, findings = asyncio.run(
+    checked, findings = asyncio.run(
         check(
-            _sides(params),
+            sides_of(params),
             run,
             [NamespaceName.parse(text) for text in request["namespaces"]],
             strategy_of(params),
-            expected=_expected(params),
+            expected=expected_of(params),
             waivers=waivers_of(params),
             limits=Limits(namespaces=params["wave_namespaces"], topics=params["wave_topics"]),
         )
     )
     planned_by = Run.open(params["continues"]) if params["continues"] else run
     number = params["wave"]
-    plan = asyncio.run(_plan_placements(params, run, wave_moves(run, moves, planned_by=planned_by, number=number)))
+    moves = wave_moves(run, checked, planned_by=planned_by, number=number)
+    plan = asyncio.run(_plan_placements(params, run, moves))
     taken = take_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
     return {**taken.to_json(), "findings": count_line(findings)}
 
@@ -106,19 +103,19 @@ def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Create on green everything that blue's clients will need; only what is missing is created."""
     from pulsar_fleet.migration.preparation import prepare
 
-    return asyncio.run(prepare(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(prepare(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def check_again(params: dict[str, Any], checked: JsonObject) -> str:
     """Evaluate every gate once more, now that green is ready: whatever got in the way since stops the run here."""
     from pulsar_fleet.change.findings import count_line
-    from pulsar_fleet.migration.steps import check_again as evaluate
+    from pulsar_fleet.migration.checking import check_again as evaluate
 
     run = current_run(get_current_context())
     moves = moves_of(checked["moves"])
     return count_line(
-        asyncio.run(evaluate(_sides(params), run, moves, expected=_expected(params), waivers=waivers_of(params)))
+        asyncio.run(evaluate(sides_of(params), run, moves, expected=expected_of(params), waivers=waivers_of(params)))
     )
 
 
@@ -128,7 +125,7 @@ def hold_blue_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     from pulsar_fleet.migration.steps import hold_still
 
     run = current_run(get_current_context())
-    return asyncio.run(hold_still(_sides(params), run, moves_of(checked["moves"]))).to_json()
+    return asyncio.run(hold_still(sides_of(params), run, moves_of(checked["moves"]))).to_json()
 
 
 @task
@@ -136,7 +133,7 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
     """Copy what is stored on blue to green, where a namespace's strategy asks for it."""
     from pulsar_fleet.migration.steps import start_replication as start
 
-    return asyncio.run(start(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(start(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
@@ -144,7 +141,7 @@ def prove_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare what was copied, message by message, and keep on what the switch may rely."""
     from pulsar_fleet.airflow.runbooks.proof import prove_copy as prove
 
-    return asyncio.run(prove(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(prove(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
@@ -156,7 +153,7 @@ def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject)
     run = current_run(get_current_context())
     moves, quiet = moves_of(checked["moves"]), float(params["quiet_seconds"])
     switching = switch(
-        _sides(params),
+        sides_of(params),
         run,
         moves,
         frozen_of(before),
@@ -172,7 +169,9 @@ def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonOb
     """Right after the switch: do the subscriptions without consumers stand on green where they stood on blue?"""
     from pulsar_fleet.airflow.runbooks.proof import prove_placements
 
-    return asyncio.run(prove_placements(_sides(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(
+        prove_placements(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
+    )
 
 
 @task
@@ -181,7 +180,7 @@ def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     from pulsar_fleet.airflow.runbooks.proof import prove
 
     run = current_run(get_current_context())
-    return asyncio.run(prove(_sides(params), run, moves_of(checked["moves"])))
+    return asyncio.run(prove(sides_of(params), run, moves_of(checked["moves"])))
 
 
 @task
@@ -191,21 +190,20 @@ def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObjec
 
     run, moves = current_run(get_current_context()), moves_of(checked["moves"])
     removing = bool(params["remove_topics_on_blue"])
-    return asyncio.run(clean_up(_sides(params), run, moves, frozen_of(before), remove_topics=removing))
+    return asyncio.run(clean_up(sides_of(params), run, moves, frozen_of(before), remove_topics=removing))
 
 
 @task(trigger_rule="all_done")
 def restore_blue(params: dict[str, Any]) -> list[str]:
     """Put back every setting and rate that the run overrode on blue, also when the run failed."""
-    from pulsar_fleet.migration.steps import BEFORE, release
+    from pulsar_fleet.migration.freeze import known_before
+    from pulsar_fleet.migration.steps import release
 
     run = current_run(get_current_context())
-    before = run.artefacts.find(run.id, BEFORE)
+    before = known_before(run)
     if before is None:
         raise AirflowSkipException("Nothing was overridden on blue.")
-    restored = release(
-        _sides(params), run, frozen_of(before.to_json()), delete_topics=params["delete_inactive_topics_on_blue"]
-    )
+    restored = release(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
     return list(asyncio.run(restored))
 
 
@@ -239,53 +237,10 @@ def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     }
 
 
-def _sides(params: dict[str, Any]) -> Sides:
-    from pulsar_fleet.airflow.connection import cluster_connection
-    from pulsar_fleet.migration.steps import Sides
-
-    return Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
-
-
 async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> str:
     from pulsar_fleet.migration.placement_plan import plan_placements
     from pulsar_fleet.migration.standing import Singles
 
-    async with _sides(params).open() as (blue, _green):
+    async with sides_of(params).open() as (blue, _green):
         kept = await plan_placements(blue, run, moves, Singles(params["acknowledged_singly"]))
     return str(run.artefacts.read_json(kept)["text"])
-
-
-def strategy_of(params: dict[str, Any]) -> Strategy | None:
-    """The strategy of the form; None for `auto`."""
-    from pulsar_fleet.migration.phases import Strategy
-
-    return None if params["strategy"] == "auto" else Strategy(params["strategy"])
-
-
-def moves_of(reference: JsonObject) -> Moves:
-    """What moves, from its reference."""
-    from pulsar_fleet.migration.moves import Moves
-    from pulsar_fleet.records.artefacts import Artefacts, Reference
-
-    return Moves.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
-
-
-def frozen_of(reference: JsonObject) -> Frozen:
-    """How the cluster was before it was held still, from its reference."""
-    from pulsar_fleet.migration.frozen import Frozen
-    from pulsar_fleet.records.artefacts import Artefacts, Reference
-
-    return Frozen.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
-
-
-def _expected(params: dict[str, Any]) -> Expectations:
-    from pulsar_fleet.migration.surveyed import Expectations
-
-    return Expectations(drain_minutes=params["drain_timeout_minutes"])
-
-
-def waivers_of(params: dict[str, Any]) -> list[Waiver]:
-    """The waivers of the form."""
-    from pulsar_fleet.migration.waivers import Waiver
-
-    return [Waiver.parse(found) for found in params["waivers"]]

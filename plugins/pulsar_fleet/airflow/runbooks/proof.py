@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Refused
@@ -15,7 +16,8 @@ from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.placed import known_placed
 from pulsar_fleet.migration.placement_proof import Compared, Name, misplaced
-from pulsar_fleet.migration.steps import Sides
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.steps import hold_still
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.correspondence import Unit
 from pulsar_fleet.verification.request import Mapping
@@ -36,10 +38,16 @@ COPY = "copy of {}"
 async def prove_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """Before the switch: compare what was replicated so far, and keep on what the switch may rely.
 
+    Blue is held still first, again if it was let go meanwhile, so that the switch finds it as it is proven. What an
+    earlier try has switched is left out.
+
     :raises Refused: the messages are not equal, or it cannot be told. Nothing was flagged.
     """
     messages = 0
     async with sides.open() as (blue, green):
+        flagged = [(await blue.namespace(move.namespace) or {}).get("migrated") for move in moves.moves]
+        moves = replace(moves, moves=tuple(move for move, done in zip(moves.moves, flagged, strict=True) if not done))
+        await hold_still(sides, run, moves)
         bases = {move.namespace: await take_basis(blue, green, move) for move in moves.moves}
         if _replicated(moves):
             found = await _compare(blue, green, moves)

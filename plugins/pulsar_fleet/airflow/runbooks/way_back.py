@@ -12,13 +12,12 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
-from pulsar_fleet.airflow.runbooks.migration import frozen_of, moves_of, strategy_of, waivers_of
+from pulsar_fleet.airflow.runbooks.inputs import expected_of, frozen_of, moves_of, sides_of, strategy_of, waivers_of
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.cluster.names import NamespaceName
-    from pulsar_fleet.migration.steps import Sides
-    from pulsar_fleet.migration.surveyed import Expectations
+    from pulsar_fleet.migration.sides import Sides
 
 PROCEDURE = "return_namespaces"
 
@@ -47,12 +46,12 @@ def check_interlocks(params: dict[str, Any], request: JsonObject) -> str:
 
     run, names = current_run(get_current_context()), _names(request)
     checking = check(
-        _forth(params),
+        sides_of(params),
         run,
         names,
         strategy_of(params),
         allow_removal=params["allow_removal"],
-        expected=_expected(params),
+        expected=expected_of(params, returns=True),
         waivers=waivers_of(params),
     )
     return count_line(asyncio.run(checking))
@@ -65,14 +64,14 @@ def open_blue_again(params: dict[str, Any], request: JsonObject) -> JsonObject:
 
     if params["dry_run"]:
         raise AirflowSkipException("Dry run: every interlock holds, nothing is changed.")
-    return asyncio.run(reopen(_forth(params), current_run(get_current_context()), _names(request)))
+    return asyncio.run(reopen(sides_of(params), current_run(get_current_context()), _names(request)))
 
 
 @task(multiple_outputs=True)
 def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Evaluate every gate of the migration to blue once more, on blue as it is now, and decide how each moves."""
     from pulsar_fleet.change.findings import count_line
-    from pulsar_fleet.migration.steps import check
+    from pulsar_fleet.migration.checking import check
 
     run = current_run(get_current_context())
     checking = check(
@@ -80,7 +79,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
         run,
         _names(request),
         strategy_of(params),
-        expected=_expected(params),
+        expected=expected_of(params, returns=True),
         waivers=waivers_of(params),
     )
     moves, findings = asyncio.run(checking)
@@ -164,15 +163,15 @@ def clean_up_green(params: dict[str, Any], checked: JsonObject, before: JsonObje
 @task(trigger_rule="all_done")
 def restore_green(params: dict[str, Any], request: JsonObject) -> list[str]:
     """Put back what the run overrode on green, and close blue again where the switch was not reached."""
-    from pulsar_fleet.migration.steps import BEFORE, release
+    from pulsar_fleet.migration.freeze import known_before
+    from pulsar_fleet.migration.steps import release
     from pulsar_fleet.migration.way_back import close_unreached
 
     run = current_run(get_current_context())
-    done = [*asyncio.run(close_unreached(_forth(params), run, _names(request)))] if request else []
-    before = run.artefacts.find(run.id, BEFORE)
+    done = [*asyncio.run(close_unreached(sides_of(params), run, _names(request)))] if request else []
+    before = known_before(run)
     if before is not None:
-        restoring = release(_back(params), run, frozen_of(before.to_json()), delete_topics=False)
-        done += asyncio.run(restoring)
+        done += asyncio.run(release(_back(params), run, before, delete_topics=False))
     return done
 
 
@@ -189,19 +188,11 @@ def write_report() -> str:
     return report
 
 
-def _forth(params: dict[str, Any]) -> Sides:
-    """The clusters as in the migration."""
-    from pulsar_fleet.airflow.connection import cluster_connection
-    from pulsar_fleet.migration.steps import Sides
-
-    return Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
-
-
 def _back(params: dict[str, Any]) -> Sides:
     """The clusters as the steps of a migration name them: what is left comes first."""
-    from pulsar_fleet.migration.steps import Sides
+    from pulsar_fleet.migration.sides import Sides
 
-    forth = _forth(params)
+    forth = sides_of(params)
     return Sides(forth.green, forth.blue)
 
 
@@ -209,9 +200,3 @@ def _names(request: JsonObject) -> list[NamespaceName]:
     from pulsar_fleet.cluster.names import NamespaceName
 
     return [NamespaceName.parse(text) for text in request["namespaces"]]
-
-
-def _expected(params: dict[str, Any]) -> Expectations:
-    from pulsar_fleet.migration.surveyed import Expectations
-
-    return Expectations(drain_minutes=params["drain_timeout_minutes"], returns=True)

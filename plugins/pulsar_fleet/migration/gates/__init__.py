@@ -38,6 +38,7 @@ EVALUATED: tuple[Evaluated, ...] = (
     topics.subscriptions_are_read,
     topics.replicators_are_connected,
     topics.nobody_replicates_into_blue,
+    topics.nothing_is_copied_and_redirected,
     topics.functions_are_told,
     clients.clients_follow_a_redirect,
     clients.readers_read_on,

@@ -5,6 +5,7 @@ Pure. The table in docs/migrate_namespaces.md is made from it, and each gate tak
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,6 +54,14 @@ class Gate:
             owner=self.owner.value,
         )
 
+
+def first_of(names: Sequence[str]) -> str:
+    """The first three, and how many there are more."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+_NAMED = 3
 
 GATES: dict[str, Gate] = {}
 

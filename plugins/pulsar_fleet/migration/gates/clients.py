@@ -42,7 +42,7 @@ _BY_BEHAVIOUR: dict[str, Gate] = {
 _READER_STALLS = blocks(
     "reader-stalls",
     Owner.APPLICATION,
-    "After the redirect it drops, without an error, every message whose id is smaller than its start id from blue.",
+    "After the redirect it delivers nothing, without an error; of C++ and Python where green's ledger ids are lower.",
 )
 _NON_DURABLE = warns(
     "non-durable-consumer",
@@ -72,7 +72,7 @@ def clients_follow_a_redirect(view: View) -> Iterator[Finding]:
 
 
 def readers_read_on(view: View) -> Iterator[Finding]:
-    """Clients without a kept position; those of C++ and Python stop reading where green's ledger ids are lower."""
+    """Clients without a kept position; of some versions they stop reading at the redirect."""
     for facts in view.moving:
         readers = [client for _, client in facts.clients if client.role is Role.READER]
         stalling = [client for client in readers if behaviour(client.version).readers_stall]
@@ -80,7 +80,7 @@ def readers_read_on(view: View) -> Iterator[Finding]:
         if stalling:
             yield _READER_STALLS.found(
                 str(facts.namespace),
-                _who(stalling, "of C++ or Python"),
+                _who(stalling, ", ".join(sorted({client.version for client in stalling}))),
                 "stop them for the switch and start them against green; waive this if that is planned.",
             )
         if others:
@@ -112,7 +112,7 @@ def _remedy(view: View, facts: NamespaceFacts, row: Behaviour) -> str:
     document = facts.blue if view.expected.prepares_green else facts.green
     if row.finding == client_versions.REPEATS and (document or {}).get("deduplicationEnabled"):
         return "nothing against the duplicates: deduplication is on there. Plan a restart of these applications."
-    return row.remedy
+    return row.told.remedy
 
 
 def _who(clients: Iterable[ClientFacts], version: str = "") -> str:

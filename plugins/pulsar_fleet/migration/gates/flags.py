@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.gates.catalogue import Owner, blocks
-from pulsar_fleet.migration.surveyed import KINDS, View
+from pulsar_fleet.migration.surveyed import View, names_addresses
 
 _BLUE_FLAGGED = blocks(
     "blue-is-migrated",
@@ -67,9 +67,7 @@ def no_cluster_is_flagged(view: View) -> Iterator[Finding]:
 
 def no_other_namespace_is_flagged(view: View) -> Iterator[Finding]:
     """Flags that were set without a redirect sleep until one is stored (observed: 0.8 s)."""
-    document = (view.blue.redirect or {}).get("migratedClusterUrl") or {}
-    wanted = view.survey.redirecting.document
-    if all(document.get(key) == wanted.get(key) for key in KINDS):
+    if names_addresses(view.blue.redirect, view.survey.redirecting.document):
         return
     if view.survey.flagged is None:
         yield _FLAGS_UNKNOWN.found(

@@ -15,7 +15,7 @@ from pulsar_fleet.change.plan import Action, Change
 from pulsar_fleet.change.planning import plan_changes
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.states import NamespaceState
-from pulsar_fleet.migration.gates.catalogue import GATES, Gate, Owner, blocks
+from pulsar_fleet.migration.gates.catalogue import GATES, Gate, Owner, blocks, first_of
 from pulsar_fleet.migration.surveyed import View
 
 _absent = partial(blocks, milder="nothing when the run itself prepares green")
@@ -62,7 +62,6 @@ _IN_USE = blocks(
     Owner.RUN,
     "Applications already use this namespace on green; their messages would mix with those that arrive.",
 )
-_MOST = 3
 
 
 def green_holds_what_blue_holds(view: View) -> Iterator[Finding]:
@@ -71,10 +70,9 @@ def green_holds_what_blue_holds(view: View) -> Iterator[Finding]:
         return
     for (gate, name), changes in sorted(_lacking(view).items(), key=lambda item: (item[0][1], item[0][0])):
         labels = [" ".join(part for part in (one.name, one.field) if part) for one in changes]
-        more = f" and {len(labels) - _MOST} more" if len(labels) > _MOST else ""
         yield GATES[gate].found(
             name,
-            f"{view.green.name} lacks or has differently: {', '.join(labels[:_MOST])}{more}",
+            f"{view.green.name} lacks or has differently: {first_of(labels)}",
             f"make it on {view.green.name}: onboard {name} from {view.blue.name}, or let this run prepare green.",
         )
 

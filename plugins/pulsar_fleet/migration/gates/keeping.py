@@ -8,7 +8,6 @@ from dataclasses import replace
 from pulsar_fleet.change.checks.policies import messages_outlive_the_lag
 from pulsar_fleet.change.findings import Finding, Severity
 from pulsar_fleet.change.pair import number
-from pulsar_fleet.cluster.states import Snapshot
 from pulsar_fleet.migration.facts import NamespaceFacts
 from pulsar_fleet.migration.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.surveyed import View
@@ -62,10 +61,5 @@ def _retained(view: View, facts: NamespaceFacts) -> bool:
     own = (document or {}).get("retention_policies")
     if own:
         return bool(own.get("retentionTimeInMinutes") and own.get("retentionSizeInMB"))
-    return _positive(view.green.snapshot, "defaultRetentionTimeInMinutes") and _positive(
-        view.green.snapshot, "defaultRetentionSizeInMB"
-    )
-
-
-def _positive(snapshot: Snapshot, key: str) -> bool:
-    return number(snapshot, key) > 0
+    keys = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
+    return all(number(view.green.snapshot, key) > 0 for key in keys)

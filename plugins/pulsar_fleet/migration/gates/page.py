@@ -47,4 +47,4 @@ def _gate(gate: Gate) -> str:
 
 
 def _client(row: Behaviour) -> str:
-    return f"| {row.family} | {row.range} | `{row.finding}` | {row.can}; {row.consequence} | {row.evidence} |"
+    return f"| {row.family} | {row.range} | `{row.finding}` | {row.can}; {row.told.consequence} | {row.evidence} |"

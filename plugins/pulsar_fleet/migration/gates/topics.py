@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts, SubscriptionFacts
-from pulsar_fleet.migration.gates.catalogue import Owner, blocks, warns
+from pulsar_fleet.migration.gates.catalogue import Owner, blocks, first_of, warns
 from pulsar_fleet.migration.surveyed import View
 
 _TRANSACTIONS = blocks(
@@ -42,6 +42,11 @@ _BACKLOG = warns(
     Owner.BLUE,
     "Writers are held up at the switch until these entries are replicated.",
 )
+_COPIED = blocks(
+    "copied-and-redirected",
+    Owner.RUN,
+    "Consumers get each message twice: as a copy on green, and on blue before they are redirected.",
+)
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
@@ -52,7 +57,6 @@ _RUNS = warns(
     Owner.APPLICATION,
     "They are not carried: they go on running beside blue, and end with it.",
 )
-_MOST = 3
 
 
 def no_transactions_are_used(view: View) -> Iterator[Finding]:
@@ -156,14 +160,25 @@ def nobody_replicates_into_blue(view: View) -> Iterator[Finding]:
             )
 
 
+def nothing_is_copied_and_redirected(view: View) -> Iterator[Finding]:
+    """What blue replicates to green has to be moved by the strategy that places the subscriptions behind the copies."""
+    for facts in view.moving:
+        copied = [topic for topic, clusters in facts.links.items() if view.green.name in clusters]
+        if copied and not view.replicates(facts.namespace):
+            yield _COPIED.found(
+                str(facts.namespace),
+                f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, {copied[0]} among them",
+                "move the namespace with replicate_then_switch.",
+            )
+
+
 def functions_are_told(view: View) -> Iterator[Finding]:
     """Functions, sources and sinks by namespace."""
     for facts in view.moving:
         if facts.runs:
-            more = f" and {len(facts.runs) - _MOST} more" if len(facts.runs) > _MOST else ""
             yield _RUNS.found(
                 str(facts.namespace),
-                f"{', '.join(facts.runs[:_MOST])}{more} on {view.blue.name}",
+                f"{first_of(facts.runs)} on {view.blue.name}",
                 f"create them on {view.green.name} and stop them on {view.blue.name} around the switch.",
             )
 

@@ -1,0 +1,210 @@
+"""Applications in a process of their own, in Java, Python or Go, and what they saw while their topics were moved.
+
+Each topic has one producer, which numbers its messages; whoever reads it is a group: the consumers of a subscription, a
+reader, or a consumer by pattern.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from pulsar_fleet.cluster.names import TopicName
+
+# As in the programs: so many messages of a key one after the other, so many keys.
+RUN, KEYS = 8, 10
+_START_SECONDS = 90
+_READ_ON_SECONDS = 6.0
+_RATE_SECONDS = 5
+_STUCK_MICROSECONDS = 3_000_000
+_CONSUMERS = {"Exclusive": 1, "Failover": 2, "Shared": 2, "Key_Shared": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A topic, its producer, and who reads it.
+
+    :param type: of the subscription `work`; empty where there is none.
+    :param reader: a reader reads it too.
+    :param pattern: the subscription of a consumer that finds it by a pattern; empty for none.
+    """
+
+    topic: TopicName
+    rate: int
+    type: str = ""
+    partitions: int = 0
+    reader: bool = False
+    pattern: str = ""
+
+    @property
+    def subscriptions(self) -> dict[str, int]:
+        """Subscription → number of its consumers."""
+        found = {"work": _CONSUMERS[self.type]} if self.type else {}
+        return found | ({self.pattern: 1} if self.pattern else {})
+
+    @property
+    def stored(self) -> tuple[TopicName, ...]:
+        """What holds the messages."""
+        return tuple(self.topic.partitions(self.partitions)) if self.partitions else (self.topic,)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a producer saw: number → when it was acknowledged, in microseconds; and the numbers that failed."""
+
+    acked: dict[int, int] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Events:
+    """What was seen: of each flow by its place, its producer, and group → what it received, in order.
+
+    :param stopped: when the producers were told to stop, microseconds since 1970.
+    """
+
+    answers: dict[int, Answer]
+    received: dict[tuple[int, str], list[int]]
+    stopped: int
+
+    def rate(self, before: int) -> float:
+        """Messages a second that were acknowledged in all, in the seconds up to a time."""
+        since = before - _RATE_SECONDS * 1_000_000
+        return sum(since <= at < before for one in self.answers.values() for at in one.acked.values()) / _RATE_SECONDS
+
+
+class Applications:
+    """A running process of applications; obtain one by `running`."""
+
+    def __init__(self, process: subprocess.Popen[str], flows: Sequence[Flow], file: Path) -> None:
+        self.flows = flows
+        self._process, self._file = process, file
+        self._stopped = 0
+
+    def stop(self) -> None:
+        """Stop the producers; consumers go on."""
+        self._stopped = time.time_ns() // 1000
+        self._say("stop")
+
+    def end(self) -> Events:
+        """End it and read what was seen."""
+        self._say("end")
+        self._process.wait(60)
+        answers: dict[int, Answer] = defaultdict(Answer)
+        received: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+        for line in self._file.read_text().splitlines():
+            kind, *words = line.split(" ")
+            if kind == "A":
+                answers[int(words[0])].acked[int(words[1])] = int(words[2])
+            elif kind == "E":
+                answers[int(words[0])].failed.append(int(words[1]))
+            else:
+                group = words[0].split("/")[0]
+                received[int(words[1]), group].append((int(words[3]), int(words[2])))
+        # Two consumers of a subscription write down what they get apart from each other.
+        in_order = {key: [number for _, number in sorted(found)] for key, found in received.items()}
+        return Events(answers, in_order, self._stopped)
+
+    def _say(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+
+@contextmanager
+def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path) -> Iterator[Applications]:
+    """Start the applications; they are connected when this returns, and do not outlive it.
+
+    The producer of each topic shares a client object with its consumers; readers and pattern consumers have their own.
+    """
+    log = file.with_suffix(".log")
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, text=True
+        )
+    try:
+        assert process.stdin is not None
+        process.stdin.write("".join(f"{line}\n" for line in [*_lines(flows), ""]))
+        process.stdin.flush()
+        end = time.monotonic() + _START_SECONDS
+        while not file.exists():
+            if process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{command[0]} did not connect: {log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        yield Applications(process, flows, file)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _lines(flows: Sequence[Flow]) -> Iterator[str]:
+    patterns: dict[str, list[Flow]] = defaultdict(list)
+    for index, flow in enumerate(flows):
+        yield "client"
+        for number in range(flow.subscriptions.get("work", 0)):
+            yield f"consumer work/{number} {flow.topic} work {flow.type}"
+        if flow.pattern:
+            patterns[flow.pattern].append(flow)
+        yield f"producer {index} {flow.topic} {flow.rate}"
+        if flow.reader:
+            yield "client"
+            yield f"reader reader {flow.topic}"
+    for pattern, found in patterns.items():
+        yield "client"
+        yield f"pattern {pattern} persistent://{found[0].topic.namespace}/{pattern}-.* {pattern}"
+
+
+def writers(answer: Answer, partitions: int) -> list[list[int]]:
+    """Times of acknowledgment, in order, for each partition that the producer writes to."""
+    times: dict[int, list[int]] = defaultdict(list)
+    for number, time_ in answer.acked.items():
+        times[partition_of(number, partitions)].append(time_)
+    return [sorted(times[partition]) for partition in range(partitions or 1)]
+
+
+def partition_of(number: int, partitions: int) -> int:
+    """Where the Java client sends a message: the hash of its key's text."""
+    return (31 * ord("k") + ord("0") + number // RUN % KEYS) % partitions if partitions else 0
+
+
+def is_stuck(times: Sequence[int], stopped: int) -> bool:
+    """No message was acknowledged in the last 3 s before the stop."""
+    return not times or times[-1] < stopped - _STUCK_MICROSECONDS
+
+
+def silence(times: Sequence[int], began: int) -> float:
+    """The longest time without an acknowledgment that ended after `began`, in seconds."""
+    return max((after - before for before, after in pairwise(times) if after > began), default=0) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a group got: acknowledged messages that it did not get, messages that it got again, keys out of order."""
+
+    missing: int
+    twice: int
+    order_breaks: int
+
+
+def reading(answer: Answer, received: Sequence[int]) -> Reading:
+    """Compare what a group got with what was acknowledged; a repetition is no break of the order."""
+    seen: set[int] = set()
+    latest: dict[int, int] = {}
+    twice = breaks = 0
+    for number in received:
+        if number in seen:
+            twice += 1
+            continue
+        seen.add(number)
+        key = number // RUN % KEYS
+        breaks += number < latest.get(key, -1)
+        latest[key] = max(number, latest.get(key, -1))
+    return Reading(len(answer.acked.keys() - seen), twice, breaks)

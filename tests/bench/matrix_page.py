@@ -1,0 +1,20 @@
+"""The table of docs/client_matrix.md, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BEGIN, END = "<!-- matrix: made by make bench -->", "<!-- end of matrix -->"
+
+
+def with_rows(page: str, lines: Sequence[str]) -> str:
+    """The page with these rows in the place of those of the same client and way; others stay as they are."""
+    before, begin, rest = page.partition(BEGIN)
+    table, end, after = rest.partition(END)
+    head, known = table.strip("\n").split("\n")[:2], table.strip("\n").split("\n")[2:]
+    kept = {_key(line): line for line in known} | {_key(line): line for line in lines}
+    return f"{before}{begin}\n" + "\n".join([*head, *kept.values()]) + f"\n{end}{after}"
+
+
+def _key(line: str) -> tuple[str, ...]:
+    return tuple(cell.strip() for cell in line.split("|")[1:3])

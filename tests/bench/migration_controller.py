@@ -1,0 +1,170 @@
+"""One whole migration in a process of its own: what each step costs in admin calls, seconds and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulsar_fleet.airflow.runbooks.proof import prove, prove_copy, prove_placements
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.http import BrokerHttp
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.attendance import STATE, attend_until_done
+from pulsar_fleet.migration.checking import check, check_again
+from pulsar_fleet.migration.freeze import known_before
+from pulsar_fleet.migration.frozen import Frozen
+from pulsar_fleet.migration.moves import Moves
+from pulsar_fleet.migration.placement_plan import plan_placements
+from pulsar_fleet.migration.preparation import prepare
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.steps import (
+    clean_up,
+    hold_still,
+    release,
+    replication_progress,
+    start_replication,
+    switch_over,
+)
+from pulsar_fleet.migration.surveyed import Expectations
+from pulsar_fleet.records.artefacts import Artefacts
+from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.run import Run
+
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CountingSides(Sides):
+    """Adds up the calls of every client that a step opens."""
+
+    made: list[int] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
+        async with Sides.open(self) as (blue, green):
+            try:
+                yield blue, green
+            finally:
+                self.made.append(blue.calls + green.calls)
+
+
+class Kinds:
+    """Counts admin calls by what they ask, whoever makes them."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        asked, seen = BrokerHttp.call, self.seen
+
+        async def call(http: BrokerHttp, method: str, path: str, **given: Any) -> Any:
+            seen[f"{method} {_kind(path)}"] += 1
+            return await asked(http, method, path, **given)
+
+        BrokerHttp.call = call  # type: ignore[method-assign]
+
+    def take(self) -> dict[str, int]:
+        taken = dict(self.seen.most_common())
+        self.seen.clear()
+        return taken
+
+
+def _kind(path: str) -> str:
+    topic = re.fullmatch(r"/admin/v\d/(?:persistent|schemas)/[^/]+/[^/]+/[^/]+(/.*)?", path)
+    if topic is None:
+        return re.sub(r"/(namespaces|tenants|clusters|persistent)/.*?(/[a-zA-Z]+)?$", r"/\1/…\2", path)
+    domain = "schema" if "/schemas/" in path else "topic"
+    return domain + re.sub(r"/subscription/[^/]+", "/subscription", topic[1] or "")
+
+
+async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], told: Callable[..., None]) -> None:
+    """The tasks of the runbook, one after the other."""
+    kinds = Kinds()
+
+    async def step(name: str, doing: Awaitable[Any]) -> Any:
+        sides.made.clear()
+        _reset_peak()
+        began, watched = time.perf_counter(), _watched(run)
+        result = await doing
+        calls = sum(sides.made) + _watched(run) - watched
+        told(step=name, calls=calls, seconds=time.perf_counter() - began, peak_mb=_peak_mb(), kinds=kinds.take())
+        return result
+
+    reference, _ = await step("check_gates", check(sides, run, names, None))
+    moves = Moves.from_json(run.artefacts.read_json(reference))
+    await step("plan_placements", _plan_placements(sides, run, moves))
+    await step("prepare_green", prepare(sides, run, moves))
+    await step("check_again", check_again(sides, run, moves, expected=Expectations()))
+    await step("hold_blue_still", hold_still(sides, run, moves))
+    before = known_before(run)
+    assert before is not None
+    await step("start_replication", start_replication(sides, run, moves))
+    await step("wait_replicated", _replicated(sides, moves))
+    await step("prove_copy", prove_copy(sides, run, moves))
+    await step("switch_over", switch_over(sides, run, moves, before, proof_max_age_minutes=60))
+    await step("compare_subscriptions", prove_placements(sides, run, moves))
+    told(signal="switched")
+    await step("wait_drained", attend_until_done(sides, run, moves, seconds=400, poll_seconds=POLL_SECONDS))
+    await _end(step, sides, run, moves, before)
+    told(strategies=dict(Counter(move.strategy.value for move in moves.moves)), looks=_watch(run)["looks"])
+
+
+async def _end(
+    step: Callable[..., Awaitable[Any]], sides: CountingSides, run: Run, moves: Moves, before: Frozen
+) -> None:
+    await step("verify_equal", prove(sides, run, moves))
+    await step("clean_up_blue", clean_up(sides, run, moves, before))
+    await step("restore_blue", release(sides, run, before, delete_topics=False))
+
+
+async def _plan_placements(sides: Sides, run: Run, moves: Moves) -> None:
+    async with sides.open() as (blue, _green):
+        await plan_placements(blue, run, moves)
+
+
+async def _replicated(sides: Sides, moves: Moves) -> None:
+    while not (await replication_progress(sides, moves))[0]:
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _watch(run: Run) -> Any:
+    kept = run.artefacts.find(run.id, STATE)
+    return run.artefacts.read_json(kept) if kept else {"calls": 0, "looks": 0}
+
+
+def _watched(run: Run) -> int:
+    """The watch opens clients of its own, and keeps what they called."""
+    return int(_watch(run)["calls"])
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_mb() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+
+def main() -> None:
+    """Arguments: two connections as JSON, a folder, and the namespaces; a line of JSON for each step."""
+    blue, green = (ClusterConnection(**json.loads(text)) for text in sys.argv[1:3])
+    folder, names = sys.argv[3], [NamespaceName.parse(text) for text in sys.argv[4:]]
+    run = Run("bench", Ledger.open(f"sqlite:///{folder}/ledger.db"), Artefacts.open(f"{folder}/artefacts"))
+
+    def told(**what: Any) -> None:
+        print(json.dumps(what), flush=True)
+
+    asyncio.run(migrate(CountingSides(blue, green), run, names, told))
+
+
+if __name__ == "__main__":
+    main()

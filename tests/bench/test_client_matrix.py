@@ -1,0 +1,165 @@
+"""What each client does when its topics are flipped, by hand and by the runbook; written to docs/client_matrix.md.
+
+PULSAR_FLEET_BENCH_CLIENTS: those whose name begins so, a list (default Java,Python,Go; each is flipped by itself).
+PULSAR_FLEET_BENCH_FLIPS: how often, added up (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 100).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running, silence, writers
+from tests.bench.clients_built import commands
+from tests.bench.flipping import Flipped, by_hand, by_runbook, fenced, make, missing_on_green, new_sides
+from tests.bench.matrix_page import with_rows
+
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.waivers import Waiver
+
+GROUPS = os.environ.get("PULSAR_FLEET_BENCH_CLIENTS", "Java,Python,Go").split(",")
+FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
+RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "100"))
+PAGE = Path(__file__).parents[2] / "docs" / "client_matrix.md"
+TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared")
+DEDUPLICATED = ", deduplication on"
+HAND, RUNBOOK = "by hand", "runbook"
+WARM_SECONDS = 6.0
+# A Go producer is silent for its operation time-out, 30 s by default.
+AFTER_SECONDS = {"Go": 45.0}
+WAIVED = [Waiver(id="reader-stalls", who="the bench", why="what the reader does is to be seen")]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one kind of reading did, added up over its topics."""
+
+    topics: int = 0
+    gone: int = 0
+    missing: int = 0
+    twice: int = 0
+    order_breaks: int = 0
+
+    def text(self, *, ordered: bool) -> str:
+        """A cell of the table."""
+        faults = [f"**{self.gone} of {self.topics} gone**"] if self.gone else []
+        faults += [f"**{self.missing:,} not read**"] if self.missing else []
+        faults += [f"{self.twice:,} twice"] if self.twice else []
+        faults += [f"**{self.order_breaks} order breaks**"] if ordered and self.order_breaks else []
+        return "; ".join(faults) or "ok"
+
+
+@dataclass(slots=True)
+class Row:
+    """A client and a way to flip it."""
+
+    client: str
+    way: str
+    topics: int = 0
+    fenced: int = 0
+    stuck: int = 0
+    failed: int = 0
+    silences: list[float] = field(default_factory=list)
+    groups: dict[str, Seen] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The row of the table."""
+        producers = [f"**{self.stuck} of {self.topics} stuck**"] if self.stuck else [f"{self.topics} followed"]
+        producers += [f"**{self.fenced} closed for ever**"] if self.fenced else []
+        producers += [f"{self.failed:,} sends failed"] if self.failed else []
+        silent = f"{max(self.silences):.1f} s" if self.silences else "–"
+        columns = (*TYPES, "pattern", "reader")
+        cells = [self.groups[name].text(ordered=name not in ("Shared", "pattern")) for name in columns]
+        return f"| {' | '.join([self.client, self.way, '; '.join(producers), silent, *cells])} |"
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("group", GROUPS)
+async def test_clients(tmp_path: Path, group: str) -> None:
+    found = {client: command for client, command in commands().items() if client.startswith(group)}
+    if group == "Go":
+        found |= {client + DEDUPLICATED: command for client, command in found.items()}
+    rows: dict[tuple[str, str], Row] = {}
+    for number in range(FLIPS):
+        for way in (HAND, RUNBOOK):
+            folder = tmp_path / f"{number}-{way}".replace(" ", "-")
+            with new_sides(folder) as sides:
+                complaints = await flip(sides, found, folder, way, rows)
+            print(f"\n{number + 1}: {way}", *complaints, sep="\n    ", flush=True)
+    lines = [rows[client, way].text() for client in found for way in (HAND, RUNBOOK)]
+    print(*lines, sep="\n", flush=True)
+    PAGE.write_text(with_rows(PAGE.read_text(), lines))
+
+
+async def flip(
+    sides: Sides, found: Mapping[str, list[str]], folder: Path, way: str, rows: dict[tuple[str, str], Row]
+) -> list[str]:
+    """Flip new namespaces, one of each client, and add what was seen to the rows; returns what the runbook said."""
+    flows = {client: _flows(NamespaceName("bench", f"c{uuid.uuid4().hex[:8]}")) for client in found}
+    every = [flow for each in flows.values() for flow in each]
+    for client, each in flows.items():
+        await make(sides, each, {"deduplicationEnabled": True} if client.endswith(DEDUPLICATED) else None)
+    url = sides.blue.require_service_url()
+    with ExitStack() as stack:
+        started: dict[str, Applications] = {}
+        for client, command in found.items():
+            file = folder.with_name(f"{folder.name}-{client}.events".replace(" ", "-"))
+            started[client] = stack.enter_context(running(command, url, flows[client], file))
+        await asyncio.sleep(WARM_SECONDS)
+        after = max(AFTER_SECONDS.get(client.split(" ")[0], 20.0) for client in found)
+        if way == HAND:
+            done = await by_hand(sides, every)
+        else:
+            done = await by_runbook(
+                sides, every, folder.with_suffix(".run"), drain_seconds=after, waivers=_waivers(found)
+            )
+        await asyncio.sleep(after)
+        for applications in started.values():
+            applications.stop()
+        await asyncio.sleep(6)
+        _, gone = await missing_on_green(sides, every)
+        closed = {TopicName.parse(text) for text in fenced(url, every)}
+        for client, applications in started.items():
+            row = rows.setdefault((client, way), Row(client, way))
+            _count(row, applications.end(), flows[client], done, gone)
+            row.fenced += sum(flow.topic in closed for flow in flows[client])
+    return done.complaints
+
+
+def _waivers(found: Mapping[str, object]) -> list[Waiver]:
+    return WAIVED if any(client.startswith("Python") for client in found) else []
+
+
+def _flows(name: NamespaceName) -> list[Flow]:
+    flows = [Flow(TopicName(name, type_.lower()), RATE, type_) for type_ in TYPES]
+    flows += [Flow(TopicName(name, f"pattern-{number}"), RATE, pattern="pattern") for number in range(2)]
+    return flows + [Flow(TopicName(name, f"read-{number}"), RATE, reader=True) for number in range(2)]
+
+
+def _count(row: Row, events: Events, flows: Sequence[Flow], done: Flipped, gone: set[tuple[TopicName, str]]) -> None:
+    for index, flow in enumerate(flows):
+        answer = events.answers[index]
+        (times,) = writers(answer, 0)
+        row.topics += 1
+        row.failed += len(answer.failed)
+        if is_stuck(times, events.stopped):
+            row.stuck += 1
+        else:
+            row.silences.append(silence(times, done.began))
+        group = "work" if flow.type else flow.pattern or "reader"
+        seen = row.groups.setdefault(flow.type or group, Seen())
+        got = reading(answer, events.received.get((index, group), []))
+        is_gone = (flow.topic, group) in gone
+        seen.topics += 1
+        seen.gone += is_gone
+        # What waits for a consumer that is gone is not lost.
+        seen.missing += 0 if is_gone else got.missing
+        seen.twice += got.twice
+        seen.order_breaks += got.order_breaks

@@ -1,0 +1,156 @@
+"""Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
+
+Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
+PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
+PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.bench.applications import Events, Flow, is_stuck, reading, running, silence, writers
+from tests.bench.clients_built import java_command
+from tests.bench.flipping import (
+    Flipped,
+    by_hand,
+    by_runbook,
+    fenced,
+    make,
+    missing_on_green,
+    new_sides,
+    replicate_by_hand,
+)
+
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.phases import Strategy
+from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.switch import QUIET_SECONDS
+from pulsar_fleet.sandbox.jars import DEFAULT_VERSION, jars_for
+
+FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
+RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
+QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIET_SECONDS)).split(",")]
+TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
+WARM_SECONDS = 8.0
+AFTER_SECONDS = 20.0
+
+
+@dataclass(slots=True)
+class Sum:
+    """What the flips of one kind did, added up; silences in seconds, of the partitions that are not stuck."""
+
+    topics: int = 0
+    fenced: int = 0
+    stuck: int = 0
+    gone: int = 0
+    lost: int = 0
+    twice: int = 0
+    predicted: int = 0
+    mispredicted: int = 0
+    order_breaks: int = 0
+    silences: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """One row of the table."""
+        ordered = sorted(self.silences) or [0.0]
+        middle, longest = ordered[len(ordered) // 2], ordered[-1]
+        return (
+            f"{self.topics:6} {self.fenced:6} {self.stuck:5} {self.gone:9} {self.lost:5} {self.twice:5} "
+            f"{self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}   "
+            f"{'/'.join(f'{rate:,.0f}' for rate in self.rates)}"
+        )
+
+
+HEAD = (
+    f"{'':24} topics fenced stuck consumers  lost twice predicted  order   silence, s     messages/s\n"
+    f"{'':24}                         gone                   breaks   middle longest   before the flips"
+)
+
+
+@pytest.mark.timeout(1800)
+async def test_flips(tmp_path: Path) -> None:
+    java = java_command(jars_for(DEFAULT_VERSION))
+    ways = {"by hand": None, **{f"runbook, quiet {quiet:g} s": quiet for quiet in QUIET}}
+    sums = {way: Sum() for way in ways}
+    print(f"\n{FLIPS} flips of 24 topics at {RATE} messages/s each, Java {DEFAULT_VERSION}\n{HEAD}")
+    for number in range(FLIPS):
+        for way, quiet in ways.items():
+            folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
+            with new_sides(folder) as sides:
+                one = await flip(sides, java, folder, quiet)
+            print(f"{f'{number + 1}: {way}':24} {one.text()}", *one.complaints, sep="\n    ", flush=True)
+            _add(sums[way], one)
+    for way, total in sums.items():
+        print(f"{f'all: {way}':24} {total.text()}", flush=True)
+    for way in list(sums)[1:]:
+        done = sums[way]
+        assert (done.fenced, done.stuck, done.gone, done.lost, done.order_breaks) == (0, 0, 0, 0, 0), way
+        assert (done.mispredicted, done.complaints) == (0, [])
+
+
+async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None) -> Sum:
+    """Flip new namespaces; by hand without `quiet`."""
+    simple, replicated = _flows()
+    flows = [*simple, *replicated]
+    await make(sides, flows)
+    if quiet is None:
+        await replicate_by_hand(sides, replicated)
+    url = sides.blue.require_service_url()
+    with running(java, url, flows, folder.with_suffix(".events")) as applications:
+        await asyncio.sleep(WARM_SECONDS)
+        if quiet is None:
+            done = [await by_hand(sides, flows, replicated)] * 2
+        else:
+            done = [await by_runbook(sides, simple, folder.with_suffix(".simple"), quiet_seconds=quiet)]
+            copied = by_runbook(sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiet_seconds=quiet)
+            done.append(await copied)
+        await asyncio.sleep(AFTER_SECONDS)
+        applications.stop()
+        await asyncio.sleep(6)
+        missing = await missing_on_green(sides, flows)
+        closed = fenced(url, flows)
+        events = applications.end()
+    found = Sum(topics=len(flows), fenced=len({TopicName.parse(text).parent for text in closed}), gone=len(missing[1]))
+    found.rates.append(events.rate(done[0].began))
+    found.complaints += [text for one in done[: 1 if quiet is None else 2] for text in one.complaints]
+    for index, flow in enumerate(flows):
+        _count(found, events, index, flow, done[flow in replicated], alive=(flow.topic, "work") not in missing[1])
+    return found
+
+
+def _flows() -> tuple[list[Flow], list[Flow]]:
+    names = [NamespaceName("bench", f"{kind}-{uuid.uuid4().hex[:6]}") for kind in ("plain", "parted", "geo")]
+    plain, parted, geo = (
+        [Flow(TopicName(name, f"t{number}"), RATE, type_, partitions) for number, type_ in enumerate(TYPES)]
+        for name, partitions in zip(names, (0, 2, 0), strict=True)
+    )
+    return [*plain, *parted], geo
+
+
+def _count(found: Sum, events: Events, index: int, flow: Flow, done: Flipped, *, alive: bool) -> None:
+    answer = events.answers[index]
+    parts = writers(answer, flow.partitions)
+    stuck = [is_stuck(times, events.stopped) for times in parts]
+    found.stuck += any(stuck)
+    found.silences += [silence(times, done.began) for times, bad in zip(parts, stuck, strict=True) if not bad]
+    got = reading(answer, events.received.get((index, "work"), []))
+    found.lost += got.missing if alive else 0
+    found.twice += got.twice
+    # Two consumers of a shared subscription have no order between them.
+    found.order_breaks += got.order_breaks if flow.type != "Shared" else 0
+    predicted = done.predicted[flow.topic]
+    found.predicted += predicted
+    found.mispredicted += got.twice != predicted
+
+
+def _add(total: Sum, one: Sum) -> None:
+    for name in Sum.__slots__:
+        setattr(total, name, getattr(total, name) + getattr(one, name))
