@@ -28,12 +28,12 @@ def left_alone(difference: Difference, reason: str) -> LeftAlone:
     return LeftAlone(difference.resource, difference.name, difference.field, reason)
 
 
-def tenant_change(found: Difference) -> Change | LeftAlone:
-    """Create the tenant, or add the roles and clusters that it lacks; none are taken away."""
+def tenant_change(found: Difference, *, exact: bool = False) -> Change | LeftAlone:
+    """Create the tenant, or add the roles and clusters that it lacks; none are taken away unless `exact`."""
     if found.side is Side.EXTRA:
         return left_alone(found, ONLY_ON_TARGET)
     after = found.source
-    if found.target is not None:
+    if found.target is not None and not exact:
         after = {key: sorted({*found.source[key], *found.target[key]}) for key in found.source}
         if same(after, found.target):
             return left_alone(found, "the target has more roles or clusters")
@@ -47,7 +47,7 @@ def tenant_change(found: Difference) -> Change | LeftAlone:
         before=found.target,
         after=after,
         hazard=Hazard.NONE if missing else Hazard.REVERSIBLE,
-        reason="the target lacks this tenant" if missing else "roles or clusters are added",
+        reason="the target lacks this tenant" if missing else f"roles or clusters {'differ' if exact else 'are added'}",
     )
 
 
@@ -68,17 +68,21 @@ def namespace_change(found: Difference, source: Snapshot, target: Snapshot) -> C
     )
 
 
-def policy_change(found: Difference, target_document: Mapping[str, Json], version: str) -> Change | LeftAlone:
+def policy_change(
+    found: Difference, target_document: Mapping[str, Json], version: str, *, exact: bool = False
+) -> Change | LeftAlone:
     """Set or unset one policy of a namespace that both have.
 
     :param target_document: the target's comparable document, for what a list must not lose.
     :param version: the lowest broker version of the target.
+    :param exact: rights and properties that only the target has are taken away.
     """
     policy = BY_FIELD.get(found.field)
-    reason = _reason_to_leave(policy, found, version)
+    reason = _reason_to_leave(policy, found, version, exact)
     if policy is None or reason:
         return left_alone(found, reason)
-    after = _merged(policy, found, target_document)
+    grows = policy.kind is Kind.CLUSTER_LIST or not exact
+    after = _merged(policy, found, target_document) if grows else found.source
     if same(after, found.target):
         return left_alone(found, "the target has more than the source, and nothing is taken away")
     return setting(policy, found.name, found.target, after)
@@ -110,14 +114,14 @@ def strategy_changes(namespace: str, now: Json, final: Json) -> tuple[Change, Ch
     return opened, restored
 
 
-def _reason_to_leave(policy: Policy | None, found: Difference, version: str) -> str:
+def _reason_to_leave(policy: Policy | None, found: Difference, version: str, exact: bool) -> str:
     if policy is None:
         return "this release does not know the field"
     if policy.kind is Kind.AT_CREATION:
         return "only taken when a namespace is created"
     if not known_at(policy.since, version):
         return f"needs Pulsar {policy.since} on the target, which runs {version}"
-    if found.side is Side.EXTRA and policy.kind in (Kind.GRANTS, Kind.PROPERTIES):
+    if found.side is Side.EXTRA and policy.kind in (Kind.GRANTS, Kind.PROPERTIES) and not exact:
         return ONLY_ON_TARGET
     if found.side is Side.EXTRA and policy.unset is Unset.IMPOSSIBLE:
         return "set only on the target, and cannot be unset"

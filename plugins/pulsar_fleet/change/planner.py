@@ -42,9 +42,13 @@ from pulsar_fleet.cluster.topic_policies import topic_comparable
 
 
 class Planner:
-    """Turns differences into changes, one by one, and puts them in order."""
+    """Turns differences into changes, one by one, and puts them in order.
 
-    def __init__(self, source: Snapshot, target: Snapshot, start_at: StartAt) -> None:
+    :param exact: rights, properties, roles and policies that only the target has are taken away; clusters are not.
+    """
+
+    def __init__(self, source: Snapshot, target: Snapshot, start_at: StartAt, *, exact: bool = False) -> None:
+        self._exact = exact
         self._source = source
         self._target = target
         self._version = target.oldest_version()
@@ -110,7 +114,9 @@ class Planner:
             case Resource.NAMESPACE:
                 return namespace_change(self._without_newer(found), self._source, self._target)
             case Resource.POLICY:
-                return policy_change(self._without_orphans(found), self._held[found.name], self._version)
+                return policy_change(
+                    self._without_orphans(found), self._held[found.name], self._version, exact=self._exact
+                )
             case Resource.TOPIC:
                 return topic_change(found)
             case Resource.SCHEMA:
@@ -132,7 +138,7 @@ class Planner:
             case Resource.ISOLATION:
                 return isolation_change(found, own, self._brokers)
             case _:
-                return tenant_change(found)
+                return tenant_change(found, exact=self._exact)
 
     def _without_newer(self, found: Difference) -> Difference:
         """The target's brokers would drop what they do not know without a word, so it is told and left out."""

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Denied, Transient
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 GLOBAL_PREFIX = "__G__"
 _READ_TIMEOUT_MS = 20_000
 _NEWEST = -1
+
+
+class History(Protocol):
+    """Listens to the events of a pass, in the order in which they were written."""
+
+    def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
+        """One event; None where it took all policies of its key away. `at` in ms, by the cluster's clock."""
 
 
 class TopicPolicyReader:
@@ -49,14 +56,19 @@ class TopicPolicyReader:
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
-    async def read(self, namespace: NamespaceName) -> tuple[TopicPolicyState, ...]:
-        """Every topic's policies, local and global; empty where none was ever set."""
+    async def read(self, namespace: NamespaceName, *, history: History | None = None) -> tuple[TopicPolicyState, ...]:
+        """Every topic's policies, local and global; empty where none was ever set.
+
+        :param history: is told of each event, for who wants to know when a single policy was written.
+        """
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(open_client, self._admin.connection)
-        return await asyncio.to_thread(self._pass, self._client, namespace)
+        return await asyncio.to_thread(self._pass, self._client, namespace, history)
 
-    def _pass(self, client: pulsar.Client, namespace: NamespaceName) -> tuple[TopicPolicyState, ...]:
+    def _pass(
+        self, client: pulsar.Client, namespace: NamespaceName, history: History | None
+    ) -> tuple[TopicPolicyState, ...]:
         import pulsar
 
         topic = f"persistent://{namespace}/{POLICY_EVENTS}"
@@ -74,6 +86,8 @@ class TopicPolicyReader:
                     state = self._state(key, schemas.decode(message), message.publish_timestamp())
                     if state is not None:
                         newest[key] = state
+                    if history is not None:
+                        history.note(key, state, message.publish_timestamp())
             finally:
                 reader.close()
         except pulsar.PulsarException as error:

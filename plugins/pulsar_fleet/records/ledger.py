@@ -20,7 +20,7 @@ from pulsar_fleet.records.rows import RecordedRun as RecordedRun
 from pulsar_fleet.records.rows import RecordedVerdict as RecordedVerdict
 from pulsar_fleet.records.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0002"
+NEWEST = "0003"
 _LOCK_WAIT_SECONDS = 30
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
@@ -58,6 +58,11 @@ class Ledger:
         except sa.exc.OperationalError as error:
             raise Transient(f"The ledger ({LEDGER_VARIABLE}) cannot be opened: {error.orig}.") from error
         return cls(engine)
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for records that have a module of their own."""
+        return self._engine
 
     def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
         """Note that a run began. A second call for the same run (a retried task) keeps the first begin."""

@@ -71,3 +71,43 @@ verdicts = sa.Table(
     sa.Column("artefact", sa.JSON),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
+
+agreements = sa.Table(
+    "fleet_agreements",
+    metadata,
+    sa.Column("fleet", sa.String(500), primary_key=True),
+    sa.Column("kind", sa.String(50), primary_key=True),
+    sa.Column("name", sa.String(1000), primary_key=True),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Column("clusters", sa.JSON, nullable=False),
+    sa.Column("gone", sa.JSON, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+)
+
+observations = sa.Table(
+    "fleet_observations",
+    metadata,
+    sa.Column("fleet", sa.String(500), primary_key=True),
+    sa.Column("cluster", sa.String(250), primary_key=True),
+    sa.Column("kind", sa.String(50), primary_key=True),
+    sa.Column("name", sa.String(1000), primary_key=True),
+    sa.Column("fields", sa.JSON, nullable=False),
+    sa.Column("looked", sa.Float, nullable=False),
+)
+
+conflicts = sa.Table(
+    "fleet_conflicts",
+    metadata,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("fleet", sa.String(500), nullable=False, index=True),
+    sa.Column("run_id", sa.String(250), nullable=False),
+    sa.Column("kind", sa.String(50), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("field", sa.Text, nullable=False),
+    sa.Column("rule", sa.String(50), nullable=False),
+    sa.Column("winner", sa.String(250), nullable=False),
+    sa.Column("sides", sa.JSON, nullable=False),
+    sa.Column("chosen", sa.String(250)),
+    sa.Column("settled_at", sa.DateTime(timezone=True)),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+)

@@ -1,0 +1,133 @@
+"""The settings of `reconcile_policies`; a scheduled run takes their defaults, which the environment can change."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Param
+
+from pulsar_fleet.airflow.request import refuse_unknown_settings
+from pulsar_fleet.cluster.errors import Rejected
+
+VARIABLE = "PULSAR_FLEET_RECONCILE"
+SCHEDULE = "*/5 * * * *"
+_TEXTS = {"type": "string"}
+
+_PARAMS = {
+    "clusters": Param(
+        ["pulsar_blue", "pulsar_green"],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        minItems=2,
+        title="Clusters",
+        description="Connections of the clusters that are kept equal, one per line.",
+    ),
+    "selection": Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
+        title="Selection",
+        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
+        "Empty: everything.",
+    ),
+    "mode": Param(
+        "report",
+        type="string",
+        enum=["report", "repair", "dry_run"],
+        title="Mode",
+        description="report says what differs; repair writes it; dry_run shows what a repair would write and keeps "
+        "nothing.",
+    ),
+    "authority": Param(
+        "merge",
+        type="string",
+        pattern=r"^(merge|cluster:.+|file:.+)$",
+        title="Authority",
+        description="merge: all are equal, the latest change wins. cluster:NAME: that cluster, by its own name, is the "
+        "truth. file:FOLDER: the YAML files of `pulsar-fleet export` are.",
+    ),
+    "granularity": Param(
+        "field",
+        type="string",
+        enum=["field", "document"],
+        title="Granularity",
+        description="What wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
+    ),
+    "tie_break": Param(
+        "smaller",
+        type="string",
+        enum=["smaller", "larger"],
+        title="Tie-break",
+        description="Whose value wins when nobody can tell which is later: that of the smaller or the larger name.",
+    ),
+    "topics": Param(
+        True, type="boolean", title="Policies of topics", description="Keep the policies of topics equal too."
+    ),
+    "propagate_deletes": Param(
+        False,
+        type="boolean",
+        title="Carry deletions",
+        description="Plan to delete empty namespaces and tenants that are gone elsewhere; each needs its id under "
+        "allowed changes.",
+    ),
+    "allow_changes": Param(
+        [],
+        type="array",
+        items=_TEXTS,
+        title="Allowed changes",
+        description="Ids of the irreversible or destructive changes that may be made, from the report of a run.",
+    ),
+    "choose": Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": "^.+=.+$"},
+        title="Choose",
+        description="Take another cluster's value of a conflict after all: the conflict's id=the cluster's name.",
+    ),
+    "skew_seconds": Param(
+        2.0,
+        type="number",
+        minimum=0,
+        maximum=3600,
+        title="Clock skew, seconds",
+        description="Times that are closer count as equal, on top of what is measured of each cluster's clock.",
+    ),
+    "fail_on_drift": Param(
+        False,
+        type="boolean",
+        title="Fail on drift",
+        description="A run that leaves drift behind fails. A run that cannot reach a cluster fails in any case.",
+    ),
+}
+
+
+def reconciliation_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
+    """The form, with the defaults that PULSAR_FLEET_RECONCILE gives; one that cannot be meant is `Rejected`."""
+    given = {key: value for key, value in _given(environment).items() if key != "schedule"}
+    return {
+        name: Param(given[name], description=param.description, **param.schema) if name in given else param
+        for name, param in _PARAMS.items()
+    }
+
+
+def reconciliation_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
+    """How often it runs; null in the variable for never by itself."""
+    found: str | None = _given(environment).get("schedule", SCHEDULE)
+    return found
+
+
+def _given(environment: Mapping[str, str]) -> dict[str, Any]:
+    text = environment.get(VARIABLE)
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Rejected(f"{VARIABLE} is no JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise Rejected(f'{VARIABLE} is no JSON object: write it as {{"schedule": "*/10 * * * *", "mode": "repair"}}.')
+    refuse_unknown_settings(found, [*_PARAMS, "schedule"])
+    return found

@@ -1,0 +1,1 @@
+"""Keep the policies of clusters equal that share no metadata store: observe, merge, repair."""

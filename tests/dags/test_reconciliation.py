@@ -1,0 +1,129 @@
+"""`reconcile_policies`, run by Airflow itself against two real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.reconciling import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
+
+from pulsar_fleet.airflow.reconciliation_params import VARIABLE, reconciliation_params, reconciliation_schedule
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.records.artefacts import Artefacts
+
+Play = Callable[..., Any]
+
+
+def states(run: Any) -> dict[str, str]:
+    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+
+
+def report(run: Any) -> Path:
+    return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}"))) / "report.md"
+
+
+def announced(run: Any) -> list[str]:
+    """Names of the assets that the run announced."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        wanted = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        return list(session.scalars(wanted.where(AssetEvent.source_run_id == run.run_id)))
+
+
+@pytest.fixture
+def shared(
+    blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> NamespaceName:
+    """A namespace that both clusters have."""
+    name = new_namespace()
+
+    async def make() -> None:
+        async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+            await make_namespaces([name], on_blue, on_green)
+
+    asyncio.run(make())
+    return name
+
+
+def change(connection: ClusterConnection, name: NamespaceName, path: str, value: int) -> None:
+    async def write() -> None:
+        async with AdminClient(connection) as admin:
+            await set_policy(admin, name, path, value)
+
+    asyncio.run(write())
+
+
+def values(connection: ClusterConnection, name: NamespaceName) -> JsonObject:
+    async def read() -> JsonObject:
+        async with AdminClient(connection) as admin:
+            return await held(admin, name, (MAX_PRODUCERS[1], MAX_CONSUMERS[1]))
+
+    return asyncio.run(read())
+
+
+def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
+    play: Play, shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection
+) -> None:
+    conf = {"selection": [shared.tenant]}
+    equal = play("reconcile_policies", **conf, mode="repair")
+    assert states(equal) == {
+        "read_request": "success",
+        "find_drift": "success",
+        "repair": "skipped",
+        "write_report": "success",
+    }
+    change(blue, shared, MAX_PRODUCERS[0], 5)
+    change(green, shared, MAX_PRODUCERS[0], 6)
+    change(green, shared, MAX_CONSUMERS[0], 7)
+    looked = play("reconcile_policies", **conf, fail_on_drift=True)
+    assert (states(looked)["repair"], states(looked)["write_report"]) == ("skipped", "failed")
+    assert (
+        report(looked).read_text().startswith("# DRIFT between blue, green: 2 fields of 1 resource differ, 1 conflict")
+    )
+    assert values(green, shared)[MAX_PRODUCERS[1]] == 6
+
+    repaired = play("reconcile_policies", **conf, mode="repair")
+    assert set(states(repaired).values()) == {"success"}
+    assert report(repaired).read_text().startswith("# Repaired: 2 changes on blue, green")
+    assert announced(repaired) == ["pulsar-policies/blue", "pulsar-policies/green"]
+    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"mod": "repair"},
+        {"clusters": ["pulsar_blue", "pulsar_gren"]},
+        {"choose": ["x=green"], "mode": "dry_run"},
+    ],
+    ids=lambda conf: ",".join(conf),
+)
+def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
+    found = states(play("reconcile_policies", **conf))
+    assert (found["read_request"], found["find_drift"], found["repair"]) == (
+        "failed",
+        "upstream_failed",
+        "upstream_failed",
+    )
+
+
+def test_the_environment_says_what_scheduled_runs_do() -> None:
+    given = {VARIABLE: '{"schedule": "0 * * * *", "mode": "repair"}'}
+    params = reconciliation_params(given)
+    assert (reconciliation_schedule(given), params["mode"].resolve()) == ("0 * * * *", "repair")
+    assert (reconciliation_schedule({}), reconciliation_params({})["mode"].resolve()) == ("*/5 * * * *", "report")
+    with pytest.raises(Rejected, match="did you mean 'mode'"):
+        reconciliation_params({VARIABLE: '{"mod": "repair"}'})
+    with pytest.raises(Rejected, match="is no JSON"):
+        reconciliation_schedule({VARIABLE: "{"})
