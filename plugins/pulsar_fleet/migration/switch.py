@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.handover import count_clients, require_green
+from pulsar_fleet.migration.lag import wait_replicated
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.overrides import lift, quiet
@@ -26,8 +27,8 @@ from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placed import Placed, PlacedTopics
 from pulsar_fleet.migration.placement import Placement
 from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
-from pulsar_fleet.migration.replicate import wait_replicated
 from pulsar_fleet.migration.rosters import with_roster
+from pulsar_fleet.migration.settling import SETTLED_SECONDS, text_of, wait_settled
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.termination import check_periods, wait_terminated
 from pulsar_fleet.migration.window import messages_after
@@ -102,13 +103,27 @@ async def switch(
         if open_:
             await quiet(blue, move.namespace, before)
             await asyncio.sleep(quiet_seconds)
+            await _settle(blue, move, open_)
             if placing:
                 notes.places(await _place(blue, green, move, open_, placing))
+                await _settle(blue, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
         moved = await _confirm(blue, move)
     finally:
         await lift(blue, move.namespace, before)
     return await _outcome(blue, move, notes.known_places(), loop.time() - began, moved)
+
+
+async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
+    """Nothing is in flight to any partition with a producer; held writers start nothing new but 1 message/s."""
+    written = [topic for topic in open_ if move.partitions[topic].producers]
+    if left := await wait_settled(blue, written):
+        raise Refused(
+            f"{move.namespace} did not settle within {SETTLED_SECONDS:.0f} s of 1 message/s: {text_of(left)}. A topic "
+            "that is closed now may stay closed to its producers for ever, so nothing was flagged. Look at the write "
+            "latency of the bookies, and at who writes there past the throttle; then run again.",
+            cluster=blue.connection.name,
+        )
 
 
 async def _with_clients(blue: AdminClient, green: AdminClient, move: Move, notes: Notes) -> Move:
