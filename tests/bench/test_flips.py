@@ -1,6 +1,7 @@
 """Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
 Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
+Deduplication is on: Java producers connect anew half a minute after the switch and send once more what is under way.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
 """
@@ -100,7 +101,7 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     """Flip new namespaces; by hand without `quiet`."""
     simple, replicated = _flows()
     flows = [*simple, *replicated]
-    await make(sides, flows)
+    await make(sides, flows, {"deduplicationEnabled": True})
     if quiet is None:
         await replicate_by_hand(sides, replicated)
     url = sides.blue.require_service_url()

@@ -22,6 +22,7 @@ class Basis:
     :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
     :param topics: topic → partition count on blue.
     :param ends: partition that is copied → where blue and green ended, `ledger:entry` each.
+    :param unsent: how many of blue's entries up to that end green did not have yet.
     :param stored: partition that is only redirected → bytes that green stored, by its brokers' lists; 0 where unlisted.
     """
 
@@ -33,10 +34,11 @@ class Basis:
     topics: Mapping[str, int]
     ends: Mapping[str, tuple[str, str]]
     stored: Mapping[str, int] = field(default_factory=dict)
+    unsent: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"schema_version": 2, **asdict(self)}
+        return {"schema_version": 3, **asdict(self)}
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
@@ -47,7 +49,10 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What came to one partition since the proof; blue looked at after green, so that copies never lead."""
+    """What came to one partition of green since the proof, and what copies of blue can account for.
+
+    :param blue: what came to blue, looked at after green, and what was not copied yet when the proof was made.
+    """
 
     topic: str
     blue: int
@@ -116,7 +121,7 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
             yield blocker(
                 "green-written-to",
                 one.topic,
-                f"{one.green:,} {one.unit} came to green since the proof, {one.blue:,} to blue",
+                f"{one.green:,} {one.unit} came to green since the proof, of which {one.blue:,} can be copies",
                 "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
                 _PROVE_AGAIN,
             )
