@@ -21,7 +21,7 @@ from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy
 from pulsar_fleet.migration.standing import replicated_up_to
 from pulsar_fleet.migration.topic_list import topics_of
-from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.source_positions import Ledgers, source_position
 from pulsar_fleet.records.run import Run
 
 BASIS = "basis.json"
@@ -32,8 +32,8 @@ _THE_RUNS_OWN = frozenset({"migrated", "bundles"})
 async def take_basis(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
     """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer.
 
-    What is copied: a call for each partition on both sides. What is not: one for each broker of green. And one for each
-    partitioned topic.
+    What is copied: a call for each partition on both sides, one more where copies are under way. What is not: one for
+    each broker of green. And one for each partitioned topic.
     """
     if move.strategy is Strategy.REPLICATE:
         found = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
@@ -99,13 +99,17 @@ def _fingerprint(value: Json) -> str:
 
 
 async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, str, int]:
-    """Where both sides end, and how many of blue's entries were not confirmed by green."""
+    """Where both sides end, and how many of blue's entries have no copy on green yet."""
     # Blue first: what green confirmed to it is in what green says afterwards.
     here = await blue.internal_stats(topic)
     there = await green.internal_stats(topic)
-    held = Ledgers.of(here)
-    confirmed = replicated_up_to(held, here, await green.cluster_name())
-    unsent = 0 if confirmed is None else len(held) - confirmed
+    held, copies = Ledgers.of(here), Ledgers.of(there)
+    copied = replicated_up_to(held, here, await green.cluster_name())
+    if copied is not None and copied < len(held) and len(copies):
+        # Some came between the two calls.
+        last = await source_position(green, topic, copies.at(len(copies) - 1))
+        copied = max(copied, held.behind(last)) if last else copied
+    unsent = 0 if copied is None else len(held) - copied
     return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"]), unsent
 
 

@@ -116,7 +116,8 @@ async def switch(
 
 async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
     """Nothing is in flight to any partition with a producer; held writers start nothing new but 1 message/s."""
-    written = [topic for topic in open_ if move.partitions[topic].producers]
+    loop = asyncio.get_running_loop()
+    began, written = loop.time(), [topic for topic in open_ if move.partitions[topic].producers]
     if left := await wait_settled(blue, written):
         raise Refused(
             f"{move.namespace} did not settle within {SETTLED_SECONDS:.0f} s of 1 message/s: {text_of(left)}. A topic "
@@ -124,6 +125,7 @@ async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> 
             "latency of the bookies, and at who writes there past the throttle; then run again.",
             cluster=blue.connection.name,
         )
+    log.info("%s: %d written partitions settled in %.1f s", move.namespace, len(written), loop.time() - began)
 
 
 async def _with_clients(blue: AdminClient, green: AdminClient, move: Move, notes: Notes) -> Move:
