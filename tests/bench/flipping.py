@@ -30,7 +30,6 @@ from pulsar_fleet.migration.preparation import prepare
 from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.steps import (
     SWITCHED,
-    clean_up,
     hold_still,
     release,
     replication_progress,
@@ -128,7 +127,7 @@ async def by_runbook(
     drain_seconds: float = DRAIN_SECONDS,
     waivers: Sequence[Waiver] = (),
 ) -> Flipped:
-    """The steps of the DAG `migrate_namespaces`, in its order, without the scheduler between them."""
+    """The steps of the DAG `migrate_namespaces` until everybody has arrived, without the scheduler between them."""
     run = Run(folder.name, Ledger.open(f"sqlite:///{folder}.db"), Artefacts.open(str(folder)))
     run.ledger.start_run(run.id, "migrate_namespaces", {})
     reference, _ = await check(sides, run, _namespaces(flows), strategy, waivers=waivers)
@@ -145,7 +144,6 @@ async def by_runbook(
         switching = switch_over(sides, run, moves, before, quiet_seconds=quiet_seconds, proof_max_age_minutes=60)
         switched = run.artefacts.read_json(await switching)
         await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
-        await clean_up(sides, run, moves, before)
     except FleetError as error:
         flipped.complaints.append(str(error))
         known = run.artefacts.find(run.id, SWITCHED)

@@ -97,18 +97,23 @@ async def switch(
     placing = await _placement(blue, green, move, singles)
     if placing:
         await asyncio.gather(*(placing.early(topic, move.partitions[topic]) for topic in open_))
+    # Whatever can be asked before writers are held is: they wait for every call from here to the end.
+    periods = await check_periods(blue)
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
         if open_:
             await quiet(blue, move.namespace, before)
             await asyncio.sleep(quiet_seconds)
-            await _settle(blue, move, open_)
             if placing:
-                notes.places(await _place(blue, green, move, open_, placing))
-                await _settle(blue, move, open_)
+                # Both end before either's refusal is raised: the clients close behind it.
+                ready = _settle(blue, move, open_), _caught_up(blue, green, move, open_)
+                for failed in filter(None, await asyncio.gather(*ready, return_exceptions=True)):
+                    raise failed
+                notes.places(await _place(move, open_, placing))
+            await _settle(blue, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
-        moved = await _confirm(blue, move)
+        moved = await _confirm(blue, move, periods)
     finally:
         await lift(blue, move.namespace, before)
     return await _outcome(blue, move, notes.known_places(), loop.time() - began, moved)
@@ -159,9 +164,7 @@ async def _placement(blue: AdminClient, green: AdminClient, move: Move, singles:
     return None if move.strategy is not Strategy.REPLICATE or flagged else Placement(blue, green, singles=singles)
 
 
-async def _place(
-    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement
-) -> PlacedTopics:
+async def _caught_up(blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
     lag = await wait_replicated(blue, await green.cluster_name(), open_, REPLICATED_SECONDS)
     if not lag.is_done:
         raise Refused(
@@ -169,6 +172,9 @@ async def _place(
             f"{lag.entries} entries left, {len(lag.unlinked)} partitions without a link. Nothing was flagged. "
             "Look at replication in the stats of its topics, then run again."
         )
+
+
+async def _place(move: Move, open_: Sequence[TopicName], placing: Placement) -> PlacedTopics:
     found = await asyncio.gather(*(placing.place(topic, move.partitions[topic]) for topic in open_))
     return dict(zip(open_, found, strict=True))
 
@@ -184,12 +190,11 @@ async def _windows(blue: AdminClient, placed: PlacedTopics) -> dict[TopicName, i
     return counts
 
 
-async def _confirm(blue: AdminClient, move: Move) -> tuple[str, ...]:
+async def _confirm(blue: AdminClient, move: Move, periods: Mapping[str, float]) -> tuple[str, ...]:
     """Every partition is closed within two check periods, if need be after its bundle was given to another broker.
 
     Returns the bundles that were.
     """
-    periods = await check_periods(blue)
     seconds = 2 * max(periods.values()) + _SLACK_SECONDS
     waiting = await wait_terminated(blue, move, seconds)
     moved = await hand_to_looking_brokers(blue, move, waiting, periods) if waiting else ()
