@@ -106,11 +106,7 @@ async def switch(
             await quiet(blue, move.namespace, before)
             await asyncio.sleep(quiet_seconds)
             if placing:
-                # Both end before either's refusal is raised: the clients close behind it.
-                ready = _settle(blue, move, open_), _caught_up(blue, green, move, open_)
-                for failed in filter(None, await asyncio.gather(*ready, return_exceptions=True)):
-                    raise failed
-                notes.places(await _place(move, open_, placing))
+                notes.places(await _place(blue, green, move, open_, placing))
             await _settle(blue, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
         moved = await _confirm(blue, move, periods)
@@ -174,7 +170,13 @@ async def _caught_up(blue: AdminClient, green: AdminClient, move: Move, open_: S
         )
 
 
-async def _place(move: Move, open_: Sequence[TopicName], placing: Placement) -> PlacedTopics:
+async def _place(
+    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement
+) -> PlacedTopics:
+    # Both end before either's refusal is raised: the clients close behind it.
+    ready = _settle(blue, move, open_), _caught_up(blue, green, move, open_)
+    for failed in filter(None, await asyncio.gather(*ready, return_exceptions=True)):
+        raise failed
     found = await asyncio.gather(*(placing.place(topic, move.partitions[topic]) for topic in open_))
     return dict(zip(open_, found, strict=True))
 
