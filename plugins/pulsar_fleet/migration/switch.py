@@ -35,7 +35,8 @@ from pulsar_fleet.migration.window import messages_after
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 1.0
+QUIET_SECONDS = 0.5
+"""Behind it each partition is waited for until its writes have settled; longer only adds silence."""
 REPLICATED_SECONDS = 15.0
 _SLACK_SECONDS = 5.0
 """On top of two check periods, for a broker that is busy."""
