@@ -22,7 +22,6 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused, Transient
 from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.basis import keep_basis, require_fresh, take_basis
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
@@ -48,7 +47,6 @@ from pulsar_fleet.verification.verdict import Verdict
 
 MESSAGES = int(os.environ.get("PULSAR_FLEET_PLACEMENT_MESSAGES", "3000"))
 BATCH = 5
-SLOWED = "dispatchThrottlingRatePerReplicatorInMsg"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 NewNamespace = Callable[[], NamespaceName]
 
@@ -324,34 +322,6 @@ async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_
     await on_blue.delete(f"/tenants/{name.tenant}")
     for other in others:
         await on_blue.delete(f"/clusters/{other}")
-
-
-async def test_what_was_not_copied_yet_at_the_proof_is_not_taken_for_a_foreign_writer(
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    new_namespace: NewNamespace,
-    on_blue: AdminClient,
-    on_green: AdminClient,
-    tmp_path: Path,
-) -> None:
-    carried = await make(blue, green, new_namespace(), tmp_path, 900, "late")
-    (move,) = carried.moves.moves
-    ((topic, (entries, _)),) = carried.held.items()
-    await hold_still(carried.sides, carried.run, carried.moves)
-    await on_blue.set_dynamic(SLOWED, "1")
-    try:
-        await start_replication(carried.sides, carried.run, carried.moves)
-        basis = await take_basis(on_blue, on_green, move)
-    finally:
-        await on_blue.unset_dynamic(SLOWED)
-    assert entries // 2 < basis.unsent[str(topic)] <= entries
-    keep_basis(carried.run, move, basis, "equal")
-    await carried.replicate()
-    await require_fresh(on_blue, on_green, move, carried.run, max_age_minutes=5)
-    await asyncio.to_thread(write, green, topic, range(BATCH))
-    with pytest.raises(Refused, match="green-written-to"):
-        await require_fresh(on_blue, on_green, move, carried.run, max_age_minutes=5)
-    await release(carried.sides, carried.run, carried.before, delete_topics=True)
 
 
 async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_twice_changes_nothing(

@@ -9,7 +9,7 @@ from typing import Self
 from pulsar_fleet.change.cluster_changes import cluster_path, domain_path, group_path, isolation_path
 from pulsar_fleet.change.cluster_diff import cluster_value, domain_value, group_value, isolation_value
 from pulsar_fleet.change.diff import Resource, schema_values, subscription_value
-from pulsar_fleet.change.plan import Action, Change
+from pulsar_fleet.change.plan import Change
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Missing
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -69,7 +69,7 @@ class Live:
             case Resource.POLICY:
                 return (self._policies or {}).get(change.field)
             case Resource.TOPIC:
-                found = await self._topic(change)
+                found = await self._topic(TopicName.parse(change.name))
                 return found[change.field] if found and change.field else found
             case Resource.SCHEMA:
                 topic = TopicName.parse(change.name)
@@ -106,16 +106,13 @@ class Live:
         self._topics = {topic: True for topic in partitioned}
         self._topics |= {topic: False for topic in listed if topic.parent not in self._topics}
 
-    async def _topic(self, change: Change) -> JsonObject | None:
-        """Partitions and properties; a plain topic that is to have none is not asked whether it has some."""
-        topic = TopicName.parse(change.name)
+    async def _topic(self, topic: TopicName) -> JsonObject | None:
         if topic not in self._topics:
             return None
         if self._topics[topic]:
             metadata = await self._admin.partition_metadata(topic)
             return {"partitions": metadata.partitions, "properties": dict(metadata.properties)}
-        matters = change.action is not Action.CREATE or change.after["properties"]
-        info = await self._admin.internal_info(topic) if topic.persistent and matters else {}
+        info = await self._admin.internal_info(topic) if topic.persistent else {}
         return {"partitions": 0, "properties": dict(info.get("properties") or {})}
 
     async def _subscription(self, change: Change) -> Json:

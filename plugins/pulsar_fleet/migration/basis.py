@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
-from pulsar_fleet.migration.freshness import Basis, Growth, stale
+from pulsar_fleet.migration.freshness import Basis, Growth, stale, uncopied
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy
@@ -104,13 +104,12 @@ async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tupl
     here = await blue.internal_stats(topic)
     there = await green.internal_stats(topic)
     held, copies = Ledgers.of(here), Ledgers.of(there)
-    copied = replicated_up_to(held, here, await green.cluster_name())
-    if copied is not None and copied < len(held) and len(copies):
+    confirmed = replicated_up_to(held, here, await green.cluster_name())
+    last = None
+    if confirmed is not None and confirmed < len(held) and len(copies):
         # Some came between the two calls.
         last = await source_position(green, topic, copies.at(len(copies) - 1))
-        copied = max(copied, held.behind(last)) if last else copied
-    unsent = 0 if copied is None else len(held) - copied
-    return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"]), unsent
+    return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"]), uncopied(held, confirmed, last)
 
 
 async def _stored(green: AdminClient, move: Move) -> dict[str, int]:

@@ -9,6 +9,8 @@ from typing import Self
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.change.pair import blocker
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading.source_positions import Ledgers
 
 _PROVE_AGAIN = "find out who did it, then prove again: clear the task prove_copy and what follows it."
 
@@ -58,6 +60,17 @@ class Growth:
     blue: int
     green: int
     unit: str = "entries"
+
+
+def uncopied(held: Ledgers, confirmed: int | None, last: Position | None) -> int:
+    """How many of these entries have no copy yet; none where nothing is copied at all.
+
+    :param confirmed: how many of the first ones the copying side has confirmed.
+    :param last: the position of the entry whose copy is the newest, where that was asked for.
+    """
+    if confirmed is None:
+        return 0
+    return len(held) - max(confirmed, held.behind(last) if last else 0)
 
 
 def stale(
