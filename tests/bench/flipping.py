@@ -19,7 +19,7 @@ from tests.contract.replication import know_each_other
 from pulsar_fleet.airflow.runbooks.proof import prove_copy
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.errors import FleetError, Transient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.attendance import attend_until_done
 from pulsar_fleet.migration.checking import check, check_again
@@ -30,7 +30,6 @@ from pulsar_fleet.migration.preparation import prepare
 from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.steps import (
     SWITCHED,
-    clean_up,
     hold_still,
     release,
     replication_progress,
@@ -128,7 +127,7 @@ async def by_runbook(
     drain_seconds: float = DRAIN_SECONDS,
     waivers: Sequence[Waiver] = (),
 ) -> Flipped:
-    """The steps of the DAG `migrate_namespaces`, in its order, without the scheduler between them."""
+    """The steps of the DAG `migrate_namespaces` until everybody has arrived, without the scheduler between them."""
     run = Run(folder.name, Ledger.open(f"sqlite:///{folder}.db"), Artefacts.open(str(folder)))
     run.ledger.start_run(run.id, "migrate_namespaces", {})
     reference, _ = await check(sides, run, _namespaces(flows), strategy, waivers=waivers)
@@ -139,17 +138,14 @@ async def by_runbook(
     flipped = Flipped()
     try:
         await start_replication(sides, run, moves)
-        async with asyncio.timeout(COPY_SECONDS):
-            while not (await replication_progress(sides, moves))[0]:
-                await asyncio.sleep(0.2)
+        await _copied(sides, moves)
         await prove_copy(sides, run, moves)
         flipped.began = _now()
         switching = switch_over(sides, run, moves, before, quiet_seconds=quiet_seconds, proof_max_age_minutes=60)
         switched = run.artefacts.read_json(await switching)
         await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
-        await clean_up(sides, run, moves, before)
-    except (FleetError, TimeoutError) as error:
-        flipped.complaints.append(str(error) or "The copy did not catch up.")
+    except FleetError as error:
+        flipped.complaints.append(str(error))
         known = run.artefacts.find(run.id, SWITCHED)
         switched = run.artefacts.read_json(known) if known else {}
     finally:
@@ -158,6 +154,14 @@ async def by_runbook(
         for partition, count in done["window"].items():
             flipped.predicted[TopicName.parse(partition).parent] += count
     return flipped
+
+
+async def _copied(sides: Sides, moves: Moves) -> None:
+    end = time.monotonic() + COPY_SECONDS
+    while not (found := await replication_progress(sides, moves))[0]:
+        if time.monotonic() > end:
+            raise Transient(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {found[1]}")
+        await asyncio.sleep(0.2)
 
 
 async def missing_on_green(sides: Sides, flows: Iterable[Flow]) -> tuple[set[TopicName], set[tuple[TopicName, str]]]:

@@ -1,6 +1,7 @@
 """Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
 Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
+Deduplication is on: Java producers connect anew half a minute after the switch and send once more what is under way.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
 """
@@ -43,7 +44,7 @@ AFTER_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Sum:
-    """What the flips of one kind did, added up; silences in seconds, of the partitions that are not stuck."""
+    """What the flips of one way did, added up; silences by kind in seconds, of the partitions that are not stuck."""
 
     topics: int = 0
     fenced: int = 0
@@ -54,24 +55,27 @@ class Sum:
     predicted: int = 0
     mispredicted: int = 0
     order_breaks: int = 0
-    silences: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+    partitioned: list[float] = field(default_factory=list)
+    copied: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         """One row of the table."""
-        ordered = sorted(self.silences) or [0.0]
+        ordered = sorted([*self.plain, *self.partitioned, *self.copied]) or [0.0]
         middle, longest = ordered[len(ordered) // 2], ordered[-1]
+        kinds = "/".join(f"{max(found, default=0):.2f}" for found in (self.plain, self.partitioned, self.copied))
         return (
             f"{self.topics:6} {self.fenced:6} {self.stuck:5} {self.gone:9} {self.lost:5} {self.twice:5} "
-            f"{self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}   "
+            f"{self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}  {kinds:14}   "
             f"{'/'.join(f'{rate:,.0f}' for rate in self.rates)}"
         )
 
 
 HEAD = (
-    f"{'':24} topics fenced stuck consumers  lost twice predicted  order   silence, s     messages/s\n"
-    f"{'':24}                         gone                   breaks   middle longest   before the flips"
+    f"{'':24} topics fenced stuck consumers  lost twice predicted  order   silence, s     longest: plain/  messages/s\n"
+    f"{'':24}                         gone                   breaks   middle longest  parted/copied    before"
 )
 
 
@@ -100,7 +104,7 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     """Flip new namespaces; by hand without `quiet`."""
     simple, replicated = _flows()
     flows = [*simple, *replicated]
-    await make(sides, flows)
+    await make(sides, flows, {"deduplicationEnabled": True})
     if quiet is None:
         await replicate_by_hand(sides, replicated)
     url = sides.blue.require_service_url()
@@ -109,9 +113,10 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
         if quiet is None:
             done = [await by_hand(sides, flows, replicated)] * 2
         else:
-            done = [await by_runbook(sides, simple, folder.with_suffix(".simple"), quiet_seconds=quiet)]
+            # What is copied goes first: the longer it runs, the more there is to prove.
             copied = by_runbook(sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiet_seconds=quiet)
-            done.append(await copied)
+            done = [await copied]
+            done.append(await by_runbook(sides, simple, folder.with_suffix(".simple"), quiet_seconds=quiet))
         await asyncio.sleep(AFTER_SECONDS)
         applications.stop()
         await asyncio.sleep(6)
@@ -122,7 +127,7 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     found.rates.append(events.rate(done[0].began))
     found.complaints += [text for one in done[: 1 if quiet is None else 2] for text in one.complaints]
     for index, flow in enumerate(flows):
-        _count(found, events, index, flow, done[flow in replicated], alive=(flow.topic, "work") not in missing[1])
+        _count(found, events, index, flow, done[flow in simple], alive=(flow.topic, "work") not in missing[1])
     return found
 
 
@@ -140,7 +145,9 @@ def _count(found: Sum, events: Events, index: int, flow: Flow, done: Flipped, *,
     parts = writers(answer, flow.partitions)
     stuck = [is_stuck(times, events.stopped) for times in parts]
     found.stuck += any(stuck)
-    found.silences += [silence(times, done.began) for times, bad in zip(parts, stuck, strict=True) if not bad]
+    silences = [silence(times, done.began) for times, bad in zip(parts, stuck, strict=True) if not bad]
+    kind = "partitioned" if flow.partitions else "copied" if flow.topic.namespace.name.startswith("geo") else "plain"
+    getattr(found, kind).extend(silences)
     got = reading(answer, events.received.get((index, "work"), []))
     found.lost += got.missing if alive else 0
     found.twice += got.twice

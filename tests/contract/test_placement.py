@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pulsar
 import pytest
@@ -25,6 +26,7 @@ from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Clients, Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placement import Placement
+from pulsar_fleet.migration.replicate import begin_replication, end_replication, introduce
 from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.steps import (
@@ -290,6 +292,36 @@ async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_a
     assert topic not in await on_blue.topics(topic.namespace)
     again = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
     assert [each["topics"] for each in again.values()] == [0]
+
+
+async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_and_ends(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace
+) -> None:
+    name, others = new_namespace(), (f"far-{uuid4().hex[:6]}", f"new-{uuid4().hex[:6]}")
+    await introduce(on_blue, "green", on_green.connection)
+    for other in others:
+        await on_blue.put_cluster(
+            other, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
+        )
+    allowed = ["blue", "green", *others]
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": allowed})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue", others[0]]})
+
+    async def listed() -> list[str]:
+        return sorted((await on_blue.namespace(name) or {})["replication_clusters"])
+
+    assert await begin_replication(on_blue, "blue", name, "green")
+    assert not await begin_replication(on_blue, "blue", name, "green")
+    assert await listed() == sorted(["blue", "green", others[0]])
+    await on_blue.post(f"/namespaces/{name.path}/replication", allowed)  # somebody adds one meanwhile
+    assert not await end_replication(on_blue, "blue", name, "green", before=["blue", "green"])
+    assert await end_replication(on_blue, "blue", name, "green", before=["blue", others[0]])
+    assert await listed() == sorted(["blue", *others])
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue"])
+    await on_blue.delete(f"/namespaces/{name.path}")
+    await on_blue.delete(f"/tenants/{name.tenant}")
+    for other in others:
+        await on_blue.delete(f"/clusters/{other}")
 
 
 async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_twice_changes_nothing(

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pulsar_fleet.migration.freshness import Basis, Growth, stale
+from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.migration.freshness import Basis, Growth, stale, uncopied
+from pulsar_fleet.reading.source_positions import Ledgers
 
 PROVEN = Basis(
     namespace="acme/orders",
@@ -52,6 +54,21 @@ def test_a_young_proof_under_live_replication_is_fresh() -> None:
 )
 def test_what_changed_since_the_proof_is_named(now: Basis, growth: tuple[Growth, ...], found: str) -> None:
     assert ids(PROVEN, now, growth) == [found]
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "last", "left"),
+    [(None, None, 0), (15, None, 0), (6, None, 9), (6, Position(7, 1), 3), (6, Position(5, 2), 9)],
+    ids=["nothing is copied", "all is copied", "confirmed", "some came between", "confirmed after it was asked"],
+)
+def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
+    confirmed: int | None, last: Position | None, left: int
+) -> None:
+    held = Ledgers(((5, 10), (7, 5)))
+    assert uncopied(held, confirmed, last) == left
+    later = Growth("persistent://acme/orders/events-partition-0", 40 + left, 40 + left)
+    assert ids(PROVEN, PROVEN, (later,)) == []
+    assert ids(PROVEN, PROVEN, (replace(later, green=later.green + 1),)) == ["green-written-to"]
 
 
 def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:

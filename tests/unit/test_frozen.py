@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,14 @@ def test_what_somebody_sets_after_the_freeze_counts(set_since: JsonObject | None
     assert seen.topic_policies[0].policies["inactiveTopicPolicies"] == set_since
 
 
+def test_a_third_cluster_that_was_there_before_stays_where_only_green_was_added() -> None:
+    before = replace(remembered(None, None, None, None), replication={str(ORDERS): ["blue", "far"]})
+    held = held_by_blue(None, None, {}, clusters=["blue", "far", "green"])
+    assert as_before(held, before, "green").namespaces[0].policies["replication_clusters"] == ["blue", "far"]
+    since = held_by_blue(None, None, {}, clusters=["blue", "far", "green", "new"])
+    assert as_before(since, before, "green").namespaces == since.namespaces
+
+
 def remembered(
     rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
 ) -> Frozen:
@@ -103,12 +113,14 @@ def remembered(
     )
 
 
-def held_by_blue(rate: JsonObject | None, inactive: JsonObject | None, own: JsonObject) -> Snapshot:
+def held_by_blue(
+    rate: JsonObject | None, inactive: JsonObject | None, own: JsonObject, clusters: Sequence[str] = ("blue", "green")
+) -> Snapshot:
     """Two namespaces of which one moves, and a topic with policies of its own and global ones."""
     policies = {
         "publishMaxMessageRate": {"blue": rate} if rate else {},
         "inactive_topic_policies": inactive,
-        "replication_clusters": ["blue", "green"],
+        "replication_clusters": [*clusters],
     }
     return Snapshot(
         cluster="blue",

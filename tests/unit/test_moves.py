@@ -9,9 +9,9 @@ import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.migration.lag import lag_of
 from pulsar_fleet.migration.moves import Moves, plan_move
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible, still_reversible
-from pulsar_fleet.migration.replicate import lag_of
 
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")

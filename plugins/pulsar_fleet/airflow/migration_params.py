@@ -33,12 +33,13 @@ WAIVERS = {
 }
 QUIET = {
     "quiet_seconds": Param(
-        1.0,
+        0.5,
         type="number",
         minimum=0.5,
         maximum=5,
         title="Quiet before the switch, seconds",
-        description="Writers are held to 1 message/s for so long before topics are closed; longer only adds silence.",
+        description="Writers are held to 1 message/s for so long, and until nothing is in flight, before topics are "
+        "closed; longer only adds silence.",
     ),
 }
 PROOF = {

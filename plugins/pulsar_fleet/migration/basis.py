@@ -15,12 +15,13 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
-from pulsar_fleet.migration.freshness import Basis, Growth, stale
+from pulsar_fleet.migration.freshness import Basis, Growth, stale, uncopied
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy
+from pulsar_fleet.migration.standing import replicated_up_to
 from pulsar_fleet.migration.topic_list import topics_of
-from pulsar_fleet.reading.source_positions import Ledgers
+from pulsar_fleet.reading.source_positions import Ledgers, source_position
 from pulsar_fleet.records.run import Run
 
 BASIS = "basis.json"
@@ -31,13 +32,15 @@ _THE_RUNS_OWN = frozenset({"migrated", "bundles"})
 async def take_basis(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
     """How both sides are now, still without a verdict. Take it before the proof is made: what comes later is newer.
 
-    What is copied: a call for each partition on both sides. What is not: one for each broker of green. And one for each
-    partitioned topic.
+    What is copied: a call for each partition on both sides, one more where copies are under way. What is not: one for
+    each broker of green. And one for each partitioned topic.
     """
     if move.strategy is Strategy.REPLICATE:
-        ends = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
-        kept = {str(topic): end for topic, end in zip(move.partitions, ends, strict=True)}
-        return replace(await _without_ends(blue, green, move), ends=kept)
+        found = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
+        names = [str(topic) for topic in move.partitions]
+        ends = {name: (here, there) for name, (here, there, _) in zip(names, found, strict=True)}
+        unsent = {name: left for name, (_, _, left) in zip(names, found, strict=True)}
+        return replace(await _without_ends(blue, green, move), ends=ends, unsent=unsent)
     return replace(await _without_ends(blue, green, move), stored=await _stored(green, move))
 
 
@@ -95,9 +98,18 @@ def _fingerprint(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, str]:
-    here, there = await asyncio.gather(blue.internal_stats(topic), green.internal_stats(topic))
-    return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"])
+async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, str, int]:
+    """Where both sides end, and how many of blue's entries have no copy on green yet."""
+    # Blue first: what green confirmed to it is in what green says afterwards.
+    here = await blue.internal_stats(topic)
+    there = await green.internal_stats(topic)
+    held, copies = Ledgers.of(here), Ledgers.of(there)
+    confirmed = replicated_up_to(held, here, await green.cluster_name())
+    last = None
+    if confirmed is not None and confirmed < len(held) and len(copies):
+        # Some came between the two calls.
+        last = await source_position(green, topic, copies.at(len(copies) - 1))
+    return str(here["lastConfirmedEntry"]), str(there["lastConfirmedEntry"]), uncopied(held, confirmed, last)
 
 
 async def _stored(green: AdminClient, move: Move) -> dict[str, int]:
@@ -118,7 +130,8 @@ async def _growth(blue: AdminClient, green: AdminClient, basis: Basis, move: Mov
     async def one(name: str, ends: tuple[str, str]) -> Growth:
         topic = TopicName.parse(name)
         on_green = _since(await green.internal_stats(topic), ends[1])
-        return Growth(name, _since(await blue.internal_stats(topic), ends[0]), on_green)
+        copies = _since(await blue.internal_stats(topic), ends[0]) + basis.unsent.get(name, 0)
+        return Growth(name, copies, on_green)
 
     return tuple(await asyncio.gather(*(one(name, ends) for name, ends in basis.ends.items())))
 

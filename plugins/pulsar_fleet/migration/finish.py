@@ -12,11 +12,11 @@ from pulsar_fleet.cluster.errors import Conflict, Missing, Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.resources import by_name
-from pulsar_fleet.migration.moves import Move
+from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placed import known_placed
 from pulsar_fleet.migration.remains import Remains, remains_of
-from pulsar_fleet.migration.replicate import set_replication
+from pulsar_fleet.migration.replicate import end_replication
 from pulsar_fleet.records.rows import NewChange
 from pulsar_fleet.records.run import Run
 
@@ -50,24 +50,26 @@ def require_verdict(run: Run, move: Move) -> None:
 
 
 async def finish(
-    blue: AdminClient, move: Move, run: Run, *, own: str, replication: Sequence[str], remove_topics: bool
+    blue: AdminClient, move: Move, run: Run, moves: Moves, *, replication: Sequence[str], remove_topics: bool
 ) -> Cleaned:
     """End replication, remove from blue the subscriptions that were carried to green, and its topics if wanted.
 
     A consumer that still found such a subscription would read what green gives it again. Again changes nothing.
 
+    :param replication: clusters that the namespace replicated to before the run: those it goes on with.
     :param remove_topics: consumers that subscribe by pattern lose a topic on green when it disappears here, and nobody
         can come through blue any more to a partitioned one: only when all applications name green.
     :raises Refused: there is no verdict, somebody is still connected to a topic, or a topic came back.
     """
     require_verdict(run, move)
     if move.strategy is Strategy.REPLICATE:
-        await set_replication(blue, own, move.namespace, replication or [own])
+        await end_replication(blue, moves.blue, move.namespace, moves.green, replication)
     carried = [one for each in known_placed(run, str(move.namespace)).values() for one in each.placed]
     removed = [
-        await _remove_subscription(blue, TopicName.parse(one.topic), one.subscription, own, run) for one in carried
+        await _remove_subscription(blue, TopicName.parse(one.topic), one.subscription, moves.blue, run)
+        for one in carried
     ]
-    topics = await _remove_topics(blue, move, own, run) if remove_topics else 0
+    topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
     return Cleaned(sum(removed), topics, await remains_of(blue, move))
 
 

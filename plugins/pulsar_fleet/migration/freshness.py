@@ -9,6 +9,8 @@ from typing import Self
 from pulsar_fleet.change.findings import Finding
 from pulsar_fleet.change.pair import blocker
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.reading.source_positions import Ledgers
 
 _PROVE_AGAIN = "find out who did it, then prove again: clear the task prove_copy and what follows it."
 
@@ -22,6 +24,7 @@ class Basis:
     :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
     :param topics: topic → partition count on blue.
     :param ends: partition that is copied → where blue and green ended, `ledger:entry` each.
+    :param unsent: how many of blue's entries up to that end green did not have yet.
     :param stored: partition that is only redirected → bytes that green stored, by its brokers' lists; 0 where unlisted.
     """
 
@@ -33,10 +36,11 @@ class Basis:
     topics: Mapping[str, int]
     ends: Mapping[str, tuple[str, str]]
     stored: Mapping[str, int] = field(default_factory=dict)
+    unsent: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"schema_version": 2, **asdict(self)}
+        return {"schema_version": 3, **asdict(self)}
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
@@ -47,12 +51,26 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What came to one partition since the proof; blue looked at after green, so that copies never lead."""
+    """What came to one partition of green since the proof, and what copies of blue can account for.
+
+    :param blue: what came to blue, looked at after green, and what was not copied yet when the proof was made.
+    """
 
     topic: str
     blue: int
     green: int
     unit: str = "entries"
+
+
+def uncopied(held: Ledgers, confirmed: int | None, last: Position | None) -> int:
+    """How many of these entries have no copy yet; none where nothing is copied at all.
+
+    :param confirmed: how many of the first ones the copying side has confirmed.
+    :param last: the position of the entry whose copy is the newest, where that was asked for.
+    """
+    if confirmed is None:
+        return 0
+    return len(held) - max(confirmed, held.behind(last) if last else 0)
 
 
 def stale(
@@ -116,7 +134,7 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
             yield blocker(
                 "green-written-to",
                 one.topic,
-                f"{one.green:,} {one.unit} came to green since the proof, {one.blue:,} to blue",
+                f"{one.green:,} {one.unit} came to green since the proof, of which {one.blue:,} can be copies",
                 "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
                 _PROVE_AGAIN,
             )

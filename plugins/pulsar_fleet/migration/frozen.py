@@ -115,8 +115,9 @@ def _namespace_before(state: NamespaceState, before: Frozen, own: str, green: st
     rates = dict(found.get("publishMaxMessageRate") or {})
     rates[own] = _unless_ours(rates.get(own), before.publish_rates[state.name], quiet_rate)
     found["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
-    if set(found.get("replication_clusters") or ()) == {own, green}:
-        found["replication_clusters"] = before.replication[state.name]
+    was = before.replication[state.name]
+    if set(found.get("replication_clusters") or ()) == {*was, own, green}:
+        found["replication_clusters"] = was
     return NamespaceState(state.name, found)
 
 

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from pulsar_fleet.change.hazards import guard_cluster_lists
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.call import with_body
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Missing
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.facts import PartitionFacts
-from pulsar_fleet.migration.survey import survey_partitions
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far replication is behind.
-
-    :param entries: unsent entries over all partitions.
-    :param unlinked: partitions without a link: absence is not success.
-    """
-
-    entries: int
-    unlinked: tuple[str, ...]
-
-    @property
-    def is_done(self) -> bool:
-        """Every partition has a link and nothing to send."""
-        return not (self.unlinked or self.entries)
+from pulsar_fleet.cluster.names import NamespaceName
 
 
 async def introduce(blue: AdminClient, name: str, green: ClusterConnection) -> bool:
@@ -62,36 +41,35 @@ async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
     return True
 
 
-async def set_replication(blue: AdminClient, own: str, namespace: NamespaceName, clusters: Sequence[str]) -> bool:
-    """Set the namespace's replication list on blue; True if it differed. A list without blue itself is refused."""
-    policies = await blue.namespace(namespace) or {}
-    if sorted(policies.get("replication_clusters") or []) == sorted(clusters):
+async def begin_replication(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> bool:
+    """Add `cluster` to those that the namespace replicates to from blue; True if it was not among them."""
+    current = await _clusters(blue, namespace)
+    return await _set(blue, own, namespace, current, {*current, own, cluster})
+
+
+async def end_replication(
+    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, before: Collection[str]
+) -> bool:
+    """Take `cluster` out again, unless the namespace replicated to it before; True if it was among them.
+
+    Whatever else was added or removed meanwhile stays. Blue's own name stays always, or blue would delete the topics.
+    """
+    if cluster in before:
         return False
-    call = with_body("POST", f"/namespaces/{namespace.path}/replication", list(clusters))
+    current = await _clusters(blue, namespace)
+    return await _set(blue, own, namespace, current, {*current} - {cluster})
+
+
+async def _clusters(blue: AdminClient, namespace: NamespaceName) -> list[str]:
+    return list((await blue.namespace(namespace) or {}).get("replication_clusters") or [])
+
+
+async def _set(
+    blue: AdminClient, own: str, namespace: NamespaceName, current: Collection[str], wanted: Collection[str]
+) -> bool:
+    if {*current} == {*wanted}:
+        return False
+    call = with_body("POST", f"/namespaces/{namespace.path}/replication", sorted(wanted))
     guard_cluster_lists(call, own)
     await blue.post(call.path, call.body)
     return True
-
-
-async def replication_lag(blue: AdminClient, cluster: str, partitions: Sequence[TopicName]) -> Lag:
-    """How much of these partitions is still to be sent to `cluster`."""
-    return lag_of(await survey_partitions(blue, partitions), cluster)
-
-
-def lag_of(partitions: Sequence[PartitionFacts], cluster: str) -> Lag:
-    """The lag that these statistics show."""
-    return Lag(
-        entries=sum(facts.replication_backlog.get(cluster, 0) for facts in partitions),
-        unlinked=tuple(str(facts.topic) for facts in partitions if not facts.replication_connected.get(cluster)),
-    )
-
-
-async def wait_replicated(blue: AdminClient, cluster: str, partitions: Sequence[TopicName], seconds: float) -> Lag:
-    """Wait for an empty lag, looking again every 50 ms; the last lag seen is returned, done or not."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    lag = await replication_lag(blue, cluster, partitions)
-    while not lag.is_done and loop.time() < end:
-        await asyncio.sleep(0.05)
-        lag = await replication_lag(blue, cluster, partitions)
-    return lag

@@ -14,12 +14,13 @@ from pulsar_fleet.migration.basis import require_fresh
 from pulsar_fleet.migration.finish import finish
 from pulsar_fleet.migration.freeze import BEFORE, freeze, remember, thaw
 from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
+from pulsar_fleet.migration.lag import approach
 from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.observing import list_loaded
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.remedies import record_moved
-from pulsar_fleet.migration.replicate import Lag, allow_cluster, introduce, replication_lag, set_replication
+from pulsar_fleet.migration.replicate import allow_cluster, begin_replication, introduce
 from pulsar_fleet.migration.reserving import remember_reserved, reserve
 from pulsar_fleet.migration.rosters import known_rosters, with_roster
 from pulsar_fleet.migration.sides import Sides, redirect_of
@@ -33,9 +34,6 @@ from pulsar_fleet.records.run import Run
 log = logging.getLogger(__name__)
 
 SWITCHED = "switched.json"
-LIVE_ENTRIES = 20
-"""Entries per partition that may be on their way while producers write: at most about a second's worth."""
-_ASKED_FIRST = 8
 
 
 async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:
@@ -72,7 +70,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
             names = await asyncio.gather(*(reserve(blue, green, topic) for topic in move.partitions))
             remember_reserved(run, dict(zip(move.partitions, names, strict=True)))
-            await set_replication(blue, moves.blue, move.namespace, [moves.blue, moves.green])
+            await begin_replication(blue, moves.blue, move.namespace, moves.green)
             # A replicator starts when its topic is loaded.
             await survey_partitions(blue, move.partitions)
     return len(replicated)
@@ -81,9 +79,9 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
 async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     """Whether green has caught up with blue, and a line that says how far it is.
 
-    Under live traffic a few entries are always on their way; the switch itself waits for none, with writers quieted.
-    The partitions that are furthest behind by the brokers' lists are asked first, and the others only when these are
-    not: most looks cost a call for each broker and a few more.
+    Under live traffic something is always on its way: it is near enough when every link carries what is left within
+    two seconds; the switch itself waits for all of it, with writers quieted. The partitions that are furthest behind
+    by the brokers' lists are asked first, and the others only when these are near: most looks cost few calls.
     """
     replicated = _replicated(moves)
     partitions = [topic for move in replicated for topic in move.partitions]
@@ -91,17 +89,10 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     async with sides.open() as (blue, _green):
         listed = (await list_loaded(blue, wanted, time.time())).states if partitions else {}
         behind = {topic: state.unsent for topic, state in listed.items()}
-        lag, asked, waiting = Lag(0, ()), 0, sorted(partitions, key=lambda topic: -behind.get(topic, 0))
-        while waiting and not lag.unlinked and lag.entries <= LIVE_ENTRIES * len(partitions):
-            # Each time as many as before: all of them take few turns.
-            some = waiting[: max(asked, _ASKED_FIRST)]
-            waiting, asked = waiting[len(some) :], asked + len(some)
-            more = await replication_lag(blue, moves.green, some)
-            lag = Lag(lag.entries + more.entries, more.unlinked)
-    caught_up = not lag.unlinked and lag.entries <= LIVE_ENTRIES * len(partitions)
-    left = lag.entries + sum(behind.get(topic, 0) for topic in waiting)
-    late = f"; no link yet for {lag.unlinked[0]}" if lag.unlinked else ""
-    return caught_up, f"{left:,} entries still to replicate{late}"
+        ordered = sorted(partitions, key=lambda topic: -behind.get(topic, 0))
+        found = await approach(blue, moves.green, ordered)
+    left = found.lag.entries + sum(behind.get(topic, 0) for topic in ordered[len(ordered) - found.unasked :])
+    return found.is_near, f"{left:,} entries still to replicate{found.text()}"
 
 
 async def switch_over(
@@ -181,9 +172,7 @@ async def clean_up(
         for move in moves.moves:
             name = str(move.namespace)
             replication = before.replication[name]
-            cleaned = await finish(
-                blue, move, run, own=moves.blue, replication=replication, remove_topics=remove_topics
-            )
+            cleaned = await finish(blue, move, run, moves, replication=replication, remove_topics=remove_topics)
             done[name] = {**cleaned.to_json(), "text": cleaned.left.text(moves.blue)}
             log.info("%s", done[name]["text"])
             phase = Phase.FINISHED if cleaned.left.nothing_lives else Phase.CLEANED

@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.handover import count_clients, require_green
+from pulsar_fleet.migration.lag import wait_replicated
 from pulsar_fleet.migration.moves import Move
 from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.overrides import lift, quiet
@@ -26,15 +27,16 @@ from pulsar_fleet.migration.phases import Strategy
 from pulsar_fleet.migration.placed import Placed, PlacedTopics
 from pulsar_fleet.migration.placement import Placement
 from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
-from pulsar_fleet.migration.replicate import wait_replicated
 from pulsar_fleet.migration.rosters import with_roster
+from pulsar_fleet.migration.settling import SETTLED_SECONDS, text_of, wait_settled
 from pulsar_fleet.migration.standing import Singles
 from pulsar_fleet.migration.termination import check_periods, wait_terminated
 from pulsar_fleet.migration.window import messages_after
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 1.0
+QUIET_SECONDS = 0.5
+"""Behind it each partition is waited for until its writes have settled; longer only adds silence."""
 REPLICATED_SECONDS = 15.0
 _SLACK_SECONDS = 5.0
 """On top of two check periods, for a broker that is busy."""
@@ -96,6 +98,8 @@ async def switch(
     placing = await _placement(blue, green, move, singles)
     if placing:
         await asyncio.gather(*(placing.early(topic, move.partitions[topic]) for topic in open_))
+    # Whatever can be asked before writers are held is: they wait for every call from here to the end.
+    periods = await check_periods(blue)
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -104,11 +108,26 @@ async def switch(
             await asyncio.sleep(quiet_seconds)
             if placing:
                 notes.places(await _place(blue, green, move, open_, placing))
+            await _settle(blue, move, open_)
         await set_flag(blue, move.namespace, migrated=True)
-        moved = await _confirm(blue, move)
+        moved = await _confirm(blue, move, periods)
     finally:
         await lift(blue, move.namespace, before)
     return await _outcome(blue, move, notes.known_places(), loop.time() - began, moved)
+
+
+async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
+    """Nothing is in flight to any partition with a producer; held writers start nothing new but 1 message/s."""
+    loop = asyncio.get_running_loop()
+    began, written = loop.time(), [topic for topic in open_ if move.partitions[topic].producers]
+    if left := await wait_settled(blue, written):
+        raise Refused(
+            f"{move.namespace} did not settle within {SETTLED_SECONDS:.0f} s of 1 message/s: {text_of(left)}. A topic "
+            "that is closed now may stay closed to its producers for ever, so nothing was flagged. Look at the write "
+            "latency of the bookies, and at who writes there past the throttle; then run again.",
+            cluster=blue.connection.name,
+        )
+    log.info("%s: %d written partitions settled in %.1f s", move.namespace, len(written), loop.time() - began)
 
 
 async def _with_clients(blue: AdminClient, green: AdminClient, move: Move, notes: Notes) -> Move:
@@ -142,9 +161,7 @@ async def _placement(blue: AdminClient, green: AdminClient, move: Move, singles:
     return None if move.strategy is not Strategy.REPLICATE or flagged else Placement(blue, green, singles=singles)
 
 
-async def _place(
-    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement
-) -> PlacedTopics:
+async def _caught_up(blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
     lag = await wait_replicated(blue, await green.cluster_name(), open_, REPLICATED_SECONDS)
     if not lag.is_done:
         raise Refused(
@@ -152,6 +169,15 @@ async def _place(
             f"{lag.entries} entries left, {len(lag.unlinked)} partitions without a link. Nothing was flagged. "
             "Look at replication in the stats of its topics, then run again."
         )
+
+
+async def _place(
+    blue: AdminClient, green: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement
+) -> PlacedTopics:
+    # Both end before either's refusal is raised: the clients close behind it.
+    ready = _settle(blue, move, open_), _caught_up(blue, green, move, open_)
+    for failed in filter(None, await asyncio.gather(*ready, return_exceptions=True)):
+        raise failed
     found = await asyncio.gather(*(placing.place(topic, move.partitions[topic]) for topic in open_))
     return dict(zip(open_, found, strict=True))
 
@@ -167,12 +193,11 @@ async def _windows(blue: AdminClient, placed: PlacedTopics) -> dict[TopicName, i
     return counts
 
 
-async def _confirm(blue: AdminClient, move: Move) -> tuple[str, ...]:
+async def _confirm(blue: AdminClient, move: Move, periods: Mapping[str, float]) -> tuple[str, ...]:
     """Every partition is closed within two check periods, if need be after its bundle was given to another broker.
 
     Returns the bundles that were.
     """
-    periods = await check_periods(blue)
     seconds = 2 * max(periods.values()) + _SLACK_SECONDS
     waiting = await wait_terminated(blue, move, seconds)
     moved = await hand_to_looking_brokers(blue, move, waiting, periods) if waiting else ()

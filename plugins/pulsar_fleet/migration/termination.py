@@ -23,7 +23,8 @@ async def open_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> tuple[TopicName, ...]:
     """Wait until every partition is handed over; returns those that are not after `seconds`.
 
-    Two topics are asked in turn until they are closed, then ever more at once: the brokers close theirs together.
+    Two topics are asked in turn until they are closed, then all others at once: the brokers close theirs together, and
+    writers wait for the answer.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
@@ -31,7 +32,7 @@ async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> tupl
     while waiting and loop.time() < end:
         asked, rest = waiting[:at_once], waiting[at_once:]
         still = list(await _ask(blue, asked, move))
-        waiting, at_once = rest + still, _AT_FIRST if still else 4 * at_once
+        waiting, at_once = rest + still, _AT_FIRST if still else len(rest)
         if still:
             await asyncio.sleep(_POLL_SECONDS)
     return _partitions_of(await _ask(blue, waiting, move)) if waiting else ()

@@ -49,13 +49,8 @@ async def stats_of(
     :param together: ask for all partitions of a topic at once. A broker that is gone keeps such a call waiting.
     """
     wanted = list(partitions)
-    groups: dict[TopicName, list[TopicName]] = {}
-    for one in wanted:
-        groups.setdefault(one.parent, []).append(one)
-    several = [parent for parent, group in groups.items() if together and len(group) > 1]
-    told: dict[TopicName, JsonObject] = {}
-    for found in await asyncio.gather(*(_together(admin, parent, precise=precise) for parent in several)):
-        told |= found
+    params = {"perPartition": True, "getPreciseBacklog": precise}
+    told = await _of_topics(admin, wanted, "partitioned-stats", together=together, **params)
     # Partitions that cannot be loaded are left out of the sum in silence: each is asked by itself.
     missing = [one for one in wanted if one not in told]
     alone = await asyncio.gather(*(_alone(admin, one, precise=precise) for one in missing))
@@ -75,6 +70,15 @@ async def required_stats(
     return found
 
 
+async def required_internal_stats(admin: AdminClient, partitions: Iterable[TopicName]) -> dict[TopicName, JsonObject]:
+    """The `internalStats` of each, by as few calls; the first failure is raised. Loads the topics."""
+    wanted = list(partitions)
+    told = await _of_topics(admin, wanted, "partitioned-internalStats", together=True)
+    missing = [one for one in wanted if one not in told]
+    alone = await asyncio.gather(*(admin.internal_stats(one) for one in missing))
+    return {**{one: told[one] for one in wanted if one in told}, **dict(zip(missing, alone, strict=True))}
+
+
 async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, PartitionFacts | Note]:
     answers = await stats_of(admin, [one for topic, count in topics.items() for one in topic.partitions(count)])
     return {
@@ -85,10 +89,23 @@ async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict
     }
 
 
-async def _together(admin: AdminClient, topic: TopicName, *, precise: bool) -> dict[TopicName, JsonObject]:
-    path = f"/{topic.path}/partitioned-stats"
+async def _of_topics(
+    admin: AdminClient, wanted: Iterable[TopicName], document: str, *, together: bool, **params: bool
+) -> dict[TopicName, JsonObject]:
+    """What the topics tell of which more than one partition is wanted, one call each."""
+    groups: dict[TopicName, list[TopicName]] = {}
+    for one in wanted:
+        groups.setdefault(one.parent, []).append(one)
+    several = [parent for parent, group in groups.items() if together and len(group) > 1]
+    told: dict[TopicName, JsonObject] = {}
+    for found in await asyncio.gather(*(_together(admin, parent, document, **params) for parent in several)):
+        told |= found
+    return told
+
+
+async def _together(admin: AdminClient, topic: TopicName, document: str, **params: bool) -> dict[TopicName, JsonObject]:
     try:
-        answer: JsonObject = await admin.get(path, perPartition=True, getPreciseBacklog=precise)
+        answer: JsonObject = await admin.get(f"/{topic.path}/{document}", **params)
     except FleetError:
         return {}
     return {TopicName.parse(name): stats for name, stats in (answer.get("partitions") or {}).items()}

@@ -22,7 +22,7 @@ from pulsar_fleet.migration.frozen import Frozen
 from pulsar_fleet.migration.moves import Move, Moves
 from pulsar_fleet.migration.phases import Phase
 from pulsar_fleet.migration.redirect import set_flag
-from pulsar_fleet.migration.replicate import set_replication
+from pulsar_fleet.migration.replicate import end_replication
 from pulsar_fleet.migration.reserving import known_reserved
 from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.steps import release
@@ -119,9 +119,7 @@ async def _end_replication(blue: AdminClient, moves: Moves, before: Frozen) -> l
     return [
         str(move.namespace)
         for move in moves.moves
-        if await set_replication(
-            blue, moves.blue, move.namespace, before.replication[str(move.namespace)] or [moves.blue]
-        )
+        if await end_replication(blue, moves.blue, move.namespace, moves.green, before.replication[str(move.namespace)])
     ]
 
 

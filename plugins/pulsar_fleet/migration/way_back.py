@@ -24,7 +24,7 @@ from pulsar_fleet.migration.moves import choose_strategy
 from pulsar_fleet.migration.owners import load_all
 from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
 from pulsar_fleet.migration.redirect import set_flag
-from pulsar_fleet.migration.replicate import set_replication
+from pulsar_fleet.migration.replicate import end_replication
 from pulsar_fleet.migration.scope import parse_scope
 from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.migration.stale_topics import create_like, make_anew, stale_topics
@@ -132,7 +132,8 @@ async def close_again(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
             if here is None or here.get("migrated") or (there or {}).get("migrated"):
                 continue
             if str(name) in before:
-                await set_replication(green, await green.cluster_name(), name, before[str(name)])
+                own = await green.cluster_name()
+                await end_replication(green, own, name, await blue.cluster_name(), before[str(name)])
             topics = await topics_of(blue, name)
             await load_all(
                 blue, [partition for topic, count in topics.items() for partition in topic.partitions(count)]
