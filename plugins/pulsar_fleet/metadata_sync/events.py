@@ -1,4 +1,4 @@
-"""The event of PIP-136: a resource as a cluster had it at a time, and which of two events counts (pure)."""
+"""The event of PIP-136: a resource as a cluster had it, each field with when and where it was written (pure)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Self
 
-from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.views import Item
+from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.errors import FleetError, Rejected
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.metadata_sync.marks import BEFORE_EVERYTHING, EXISTS, Known, Stamp
 
 
 class EventType(StrEnum):
-    """What happened to the resource. A snapshot says `Modified` of each, with its original time."""
+    """What happened to the resource last; a snapshot says it again, with its original time."""
 
     CREATED = "Created"
     MODIFIED = "Modified"
@@ -32,22 +34,12 @@ class ResourceType(StrEnum):
     TOPICS = "Topics"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Stamp:
-    """When a resource was changed, in ms since 1970, and on which cluster: two events with the same are one."""
-
-    update_time: int
-    source_cluster: str
-
-    def newer_than(self, other: Stamp | None, tie_break: TieBreak) -> bool:
-        """Whether it counts over another one; at the same time the cluster's name decides."""
-        if other is None or self.update_time != other.update_time:
-            return other is None or self.update_time > other.update_time
-        if self.source_cluster == other.source_cluster:
-            return False
-        smaller = self.source_cluster < other.source_cluster
-        return smaller if tie_break is TieBreak.SMALLER else not smaller
-
+_KINDS = {
+    ResourceType.TENANTS: Resource.TENANT,
+    ResourceType.NAMESPACES: Resource.NAMESPACE,
+    ResourceType.TOPICS: Resource.TOPIC_POLICY,
+}
+_TYPES = {kind: name for name, kind in _KINDS.items()}
 
 SCHEMA: JsonObject = {
     "type": "record",
@@ -70,9 +62,11 @@ SCHEMA: JsonObject = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataChangeEvent:
-    """One event.
+    """One event; `update_time` and `source_cluster` are those of its newest field.
 
-    :param data: the resource in fields that mean the same on every cluster, secrets sealed; None when it was deleted.
+    :param data: `{"values": {field: value}, "times": {field: [ms, cluster]}, "made_with": {field: value}}`: fields that
+        mean the same on every cluster, secrets sealed; one with a time and without a value was unset. What a namespace
+        is made with stays each cluster's own afterwards. None when the resource was deleted.
     """
 
     type: EventType
@@ -82,6 +76,36 @@ class MetadataChangeEvent:
     source_cluster: str
     update_time: int
 
+    @classmethod
+    def of(cls, item: Item, values: Mapping[str, Json], known: Known, made_with: Mapping[str, Json]) -> Self:
+        """The whole resource as a cluster has it."""
+        kind, name = item
+        newest = max(mark.stamp for mark in known.fields.values())
+        there = kind is Resource.TOPIC_POLICY or EXISTS in values
+        created = known.stamp(EXISTS) == newest and newest.update_time != BEFORE_EVERYTHING
+        times = {one: [mark.stamp.update_time, mark.stamp.source_cluster] for one, mark in known.fields.items()}
+        return cls(
+            type=(EventType.CREATED if created else EventType.MODIFIED) if there else EventType.DELETED,
+            resource=_TYPES[kind],
+            resource_name=name,
+            data={"values": dict(values), "times": times, "made_with": dict(made_with)} if there else None,
+            source_cluster=newest.source_cluster,
+            update_time=newest.update_time,
+        )
+
+    @property
+    def item(self) -> Item:
+        """The resource as the rest of the package names it."""
+        return _KINDS[self.resource], self.resource_name
+
+    @property
+    def fields(self) -> dict[str, tuple[Json, Stamp]]:
+        """Field → value and when it was written; of what was deleted, that it is not there."""
+        if self.data is None:
+            return {EXISTS: (None, self.stamp)}
+        values = self.data["values"]
+        return {name: (values.get(name), Stamp(*stamp)) for name, stamp in self.data["times"].items()}
+
     @property
     def key(self) -> str:
         """Of the message: a compaction keeps the last event of each resource."""
@@ -89,24 +113,31 @@ class MetadataChangeEvent:
 
     @property
     def stamp(self) -> Stamp:
-        """What its order depends on, wherever and however often it arrives."""
+        """Of its newest field, or of the deletion."""
         return Stamp(self.update_time, self.source_cluster)
 
-    def encode(self) -> bytes:
-        """The content of its message, by `SCHEMA`; the same for equal events."""
-        import fastavro
+    @property
+    def made_with(self) -> JsonObject:
+        """What a namespace is made with where it is not there yet."""
+        return dict((self.data or {}).get("made_with") or {})
 
-        out = io.BytesIO()
-        data = None if self.data is None else json.dumps(self.data, sort_keys=True).encode()
-        record = {
+    def record(self) -> JsonObject:
+        """As a record of `SCHEMA`; the same for equal events."""
+        return {
             "type": self.type.value,
             "resource": self.resource.value,
             "resourceName": self.resource_name,
-            "data": data,
+            "data": None if self.data is None else json.dumps(self.data, sort_keys=True).encode(),
             "sourceCluster": self.source_cluster,
             "updateTime": self.update_time,
         }
-        fastavro.schemaless_writer(out, _parsed(), record)
+
+    def encode(self) -> bytes:
+        """The content of its message."""
+        import fastavro
+
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, _parsed(), self.record())
         return out.getvalue()
 
     @classmethod
@@ -135,21 +166,28 @@ def reason_to_refuse(event: MetadataChangeEvent) -> str:
         _parse_name(event)
     except FleetError as error:
         return str(error)
-    if event.type is EventType.DELETED:
-        return "" if event.data is None else f"{event.key} is deleted, and its event holds data all the same."
-    if not isinstance(event.data, dict):
-        return f"{event.key} has no fields: {event.data!r}."
     if not event.source_cluster:
         return f"{event.key} does not say which cluster it comes from."
-    return ""
+    if event.type is EventType.DELETED:
+        return "" if event.data is None else f"{event.key} is deleted, and its event holds data all the same."
+    return "" if _is_document(event.data) else f"{event.key} has no fields with times: {str(event.data)[:200]!r}."
 
 
-def to_apply(event: MetadataChangeEvent, known: Mapping[str, Stamp], tie_break: TieBreak) -> bool:
-    """Whether an event counts over what is known of its resource: stale events and ones that came before do not.
+def _is_document(data: Json) -> bool:
+    if not isinstance(data, dict):
+        return False
+    values, times, made_with = (data.get(part) for part in ("values", "times", "made_with"))
+    if not isinstance(values, dict) or not isinstance(times, dict) or not isinstance(made_with, dict):
+        return False
+    if not times or not set(values) <= set(times):
+        return False
+    return all(_is_stamp(one) for one in times.values())
 
-    :param known: key → the stamp of what was applied, or changed on this cluster, last.
-    """
-    return event.stamp.newer_than(known.get(event.key), tie_break)
+
+def _is_stamp(found: Json) -> bool:
+    if not isinstance(found, list) or len(found) != 2:
+        return False
+    return type(found[0]) is int and isinstance(found[1], str)
 
 
 def _parse_name(event: MetadataChangeEvent) -> None:
