@@ -103,7 +103,8 @@ class Exchange:
         topic = self.request.event_topic
         for admin in admins:
             own = await admin.cluster_name()
-            await admin.post(f"/namespaces/{topic.namespace.path}/replication", [own])
+            with suppress(FleetError):
+                await admin.post(f"/namespaces/{topic.namespace.path}/replication", [own])
         for admin in admins:
             own = await admin.cluster_name()
             with suppress(FleetError):

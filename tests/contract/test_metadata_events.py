@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,9 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, ResourceType
+from pulsar_fleet.sandbox import Sandbox
 
+KILLS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))
 NewNamespace = Callable[[], NamespaceName]
 
 
@@ -187,17 +192,43 @@ async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_not
 async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is_lost(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
-    with exchange.follower(records) as first, exchange.follower(records):
-        for value in range(1, 11):
-            await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
-            await set_policy(on_green, shared, MAX_CONSUMERS[0], value)
-            if value == 5:
-                first.kill()
-        for admin, field in ((on_green, MAX_PRODUCERS[1]), (on_blue, MAX_CONSUMERS[1])):
-            await arrives(admin, shared, field, 10)
+    chance = random.Random(KILLS)
+    value = 0
+    with ExitStack() as ended:
+        followers = [ended.enter_context(exchange.follower(records)) for _ in range(2)]
+        for _ in range(KILLS):
+            for _ in range(3):
+                value += 1
+                await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
+                await set_policy(on_green, shared, MAX_CONSUMERS[0], value)
+                await asyncio.sleep(chance.random())
+            # The older one gets the events.
+            followers.pop(0).kill()
+            for admin, field in ((on_green, MAX_PRODUCERS[1]), (on_blue, MAX_CONSUMERS[1])):
+                await arrives(admin, shared, field, value)
+            followers.append(ended.enter_context(exchange.follower(records)))
     await exchange.settle()
-    wanted = {MAX_PRODUCERS[1]: 10, MAX_CONSUMERS[1]: 10}
+    wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+
+
+async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, tmp_path: Path
+) -> None:
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    await exchange.run()
+    with Sandbox.start(tmp_path / "red", clusters=("red",)) as sandbox:
+        red = ClusterConnection(name="red", admin_url=sandbox["red"].admin_url, service_url=sandbox["red"].service_url)
+        async with AdminClient(red) as on_red:
+            await make_namespaces([shared], on_red)
+            await set_policy(on_red, shared, MAX_PRODUCERS[0], 1)
+            exchange.connections = (*exchange.connections, red)
+            await exchange.run(snapshot=True)
+            wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+            for admin in (on_blue, on_green, on_red):
+                assert await held(admin, shared, wanted) == wanted
+            await exchange.remove(on_blue, on_green, on_red)
 
 
 async def arrives(admin: AdminClient, name: NamespaceName, field: str, value: int) -> None:

@@ -155,6 +155,18 @@ def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten
     assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [3, 3, 3]
 
 
+def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_behind() -> None:
+    fleet = Fleet(TieBreak.SMALLER)
+    fleet.settle()
+    fleet.edit("red", FIELDS[0])
+    fleet.publish("red")
+    fleet.deliver("green")
+    fleet.now -= 10_000
+    fleet.edit("green", FIELDS[0])
+    fleet.settle()
+    assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [2, 2, 2]
+
+
 def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
     fleet = Fleet(TieBreak.SMALLER)
     del fleet.clusters["blue"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Sequence
 from typing import Annotated
@@ -70,6 +71,9 @@ async def _once(terminal: Terminal, sides: Sequence[ClusterConnection], request:
 
 
 async def _follow(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
+    # A service says what it does line by line.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("pulsar_fleet").setLevel(logging.INFO)
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
