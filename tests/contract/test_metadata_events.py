@@ -8,9 +8,11 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.contract.proxy import NONE, Proxy, answer
 from tests.contract.reconciling import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
@@ -24,6 +26,8 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, ResourceType
+from pulsar_fleet.metadata_sync.steps import follow_all
+from pulsar_fleet.records.run import Run
 from pulsar_fleet.sandbox import Sandbox
 
 KILLS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))
@@ -210,6 +214,30 @@ async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is
     await exchange.settle()
     wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+
+
+async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    blue, green = exchange.connections
+    stopped, said = asyncio.Event(), list[str]()
+    async with Proxy(green.admin_url) as proxy:
+        sides = (blue, replace(green, admin_url=proxy.url))
+        run = Run.open("sync/follower")
+        following = asyncio.create_task(follow_all(sides, exchange.request, run, stopped=stopped, say=said.append))
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
+        await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
+        proxy.otherwise = answer(503)
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+        await set_policy(on_green, shared, MAX_CONSUMERS[0], 3)
+        while not any("green is behind" in one for one in said):
+            await asyncio.sleep(0.1)
+        proxy.otherwise = NONE
+        await arrives(on_green, shared, MAX_PRODUCERS[1], 2)
+        await arrives(on_blue, shared, MAX_CONSUMERS[1], 3)
+        stopped.set()
+        await following
+    assert any("green answers again" in one for one in said), said
 
 
 async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(

@@ -24,6 +24,8 @@ from pulsar_fleet.records.run import Run
 log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0
+_FOLLOWERS_PATIENCE_SECONDS = 2.0
+"""A follower tries again by itself, and says sooner that a cluster does not answer."""
 
 
 async def synchronise(connections: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
@@ -36,7 +38,8 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
     :raises Transient: no cluster answers.
     """
     began = time.monotonic()
-    async with _open(connections) as (clusters, behind), _sites(clusters, request, run) as sites:
+    opened = _open(connections, _PATIENCE_SECONDS)
+    async with opened as (clusters, behind), _sites(clusters, request, run) as sites:
         tallies = {name: Tally() for name in sites}
         for each in (_publish, _drain):
             lost = await asyncio.gather(*(_attempt(each(sites[name], tallies[name], request)) for name in sites))
@@ -66,7 +69,8 @@ async def follow_all(
     :param say: is told when it begins, and when a cluster stops to answer or answers again.
     :returns: cluster → what `Tally.to_json` says.
     """
-    async with _open(connections) as (clusters, behind), _sites(clusters, request, run) as sites:
+    opened = _open(connections, _FOLLOWERS_PATIENCE_SECONDS)
+    async with opened as (clusters, behind), _sites(clusters, request, run) as sites:
         if behind:
             raise Transient(f"A follower begins when all its clusters answer: {next(iter(behind.values()))}")
         tallies = {name: Tally() for name in sites}
@@ -77,14 +81,14 @@ async def follow_all(
 
 @asynccontextmanager
 async def _open(
-    connections: Sequence[ClusterConnection],
+    connections: Sequence[ClusterConnection], patience: float
 ) -> AsyncIterator[tuple[dict[str, AdminClient], dict[str, str]]]:
     """The clusters that answer, by their own names; of the others, why they do not."""
     async with AsyncExitStack() as stack:
         clusters: dict[str, AdminClient] = {}
         behind: dict[str, str] = {}
         for connection in connections:
-            admin = await stack.enter_async_context(AdminClient(connection, retry_seconds=_PATIENCE_SECONDS))
+            admin = await stack.enter_async_context(AdminClient(connection, retry_seconds=patience))
             try:
                 name = await admin.cluster_name()
             except Transient as error:
