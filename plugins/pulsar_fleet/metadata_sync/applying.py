@@ -41,7 +41,7 @@ async def apply_received(site: Site, received: Sequence[Received]) -> Batch:
     its reason and does not stop the rest; what may work later is given back.
     """
     batch = Batch.of(received, site.request.means, site.busy())
-    before = site.remembered()
+    before = site.remembered(list(batch.events))
     batch.drop([item for item in batch.events if not _asked(site, batch, item, before.known(item))])
     if batch.events:
         await _apply_each(site, batch)
@@ -71,24 +71,35 @@ async def _apply_each(site: Site, batch: Batch) -> None:
 
 async def _apply(site: Site, batch: Batch) -> None:
     """Look, keep what is about to be written, write, look again: after a crash no copy is taken for a change."""
-    observed, ledgered = await site.look_at(list(batch.events)), site.remembered()
+    ledgered, observed = await _look(site, batch)
+    if not batch.events:
+        return
     known = _known(site, batch, observed, ledgered)
     decided = _decide(site, batch, observed, known)
     if not site.keep(ledgered, {item: known[item].awaiting(one.marks) for item, one in decided.items()}):
-        return batch.postpone(batch.events)
+        batch.postpone(batch.events)
+        return
     plan = await _plan(site, observed, decided, _makers(site, batch))
     applied = await _carry_out(site, plan) if plan.changes else Applied(plan.id, plan.target, ())
-    observed, ledgered = await site.look_at(list(batch.events)), site.remembered()
+    ledgered, observed = await _look(site, batch)
     known = _known(site, batch, observed, ledgered)
     if not site.keep(ledgered, known):
-        return batch.postpone(batch.events)
-    for item, one in decided.items():
+        batch.postpone(batch.events)
+    for item in list(batch.events):
         left = {name: stamp for name, (_, stamp) in _asked(site, batch, item, known[item]).items()}
         if left and _may_work_later(item, applied):
             batch.postpone([item])
         else:
-            batch.settle(item, left, _reason(item, one, plan, applied))
-    return None
+            batch.settle(item, left, _reason(item, decided[item], plan, applied))
+
+
+async def _look(site: Site, batch: Batch) -> tuple[Ledgered, Observed]:
+    """What was known before the look, so that nobody's later knowledge meets it; what cannot be read comes again."""
+    ledgered = site.remembered(list(batch.events))
+    observed = await site.look_at(list(batch.events))
+    view = site.view(observed)
+    batch.postpone([item for item in batch.events if not view.knows(item)])
+    return ledgered, observed
 
 
 def _asked(site: Site, batch: Batch, item: Item, known: Known | None) -> Asked:

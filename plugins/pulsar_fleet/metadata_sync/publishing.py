@@ -24,8 +24,9 @@ async def publish_changes(site: Site, *, snapshot: bool = False) -> int:
 
     :param snapshot: publish every resource, each field with its original time and source.
     """
-    observed = await site.look()
+    # Read before the look: what another process comes to know meanwhile must not meet values from before that.
     before = site.remembered()
+    observed = await site.look()
     view, items = site.view(observed), _meant(site, observed, before)
     if unsure := _lost_policies(view, before, items):
         observed = await site.with_topics(observed, unsure)
@@ -69,7 +70,7 @@ def _meant(site: Site, observed: Observed, before: Ledgered) -> list[Item]:
     """What travels: not what a migration holds, nor what could not be read."""
     view, busy = site.view(observed), site.busy()
     migrated = {one.name for one in observed.snapshot.namespaces if one.policies.get("migrated")}
-    order = {kind: place_ for place_, kind in enumerate(Resource)}
+    order = {kind: rank for rank, kind in enumerate(Resource)}
     items = {*view.items, *before.items()}
     chosen = (
         item

@@ -96,9 +96,9 @@ class Site:
             topics=observed.topics,
         )
 
-    def remembered(self) -> Ledgered:
-        """What is known of all resources."""
-        return Ledgered(self._store.load())
+    def remembered(self, items: Collection[Item] | None = None) -> Ledgered:
+        """What is known of all resources, or of some."""
+        return Ledgered(self._store.load(None if items is None else {_SCOPE[1], *(name for _, name in items)}))
 
     def keep(self, earlier: Ledgered, known: Mapping[Item, Known]) -> bool:
         """Keep what is known now; False, and nothing kept, if another process was faster."""

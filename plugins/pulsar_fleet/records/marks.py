@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -32,9 +32,11 @@ class MarkStore:
         self._topic = topic
         self._cluster = cluster
 
-    def load(self) -> dict[Key, Kept]:
-        """All of them."""
+    def load(self, names: Collection[str] | None = None) -> dict[Key, Kept]:
+        """All of them, or those of some names."""
         wanted = sa.select(marks.c.kind, marks.c.name, marks.c.version, marks.c.document).where(self._mine())
+        if names is not None:
+            wanted = wanted.where(marks.c.name.in_(names))
         with self._engine.connect() as connection:
             return {(row.kind, row.name): Kept(row.version, row.document) for row in connection.execute(wanted)}
 
