@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,8 +17,9 @@ from pulsar_fleet.change.planner import Planner
 from pulsar_fleet.change.subscription_changes import StartAt
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Refused, Rejected
+from pulsar_fleet.cluster.errors import Conflict, Refused, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.resources import by_name
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.states import NamespaceState, Snapshot
@@ -26,6 +29,8 @@ from pulsar_fleet.records.run import Run
 _RETENTION = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": 512}
 """Events stay for a week, so that a topic can be read again from its beginning."""
 _COMPACTED_FROM_BYTES = 1024 * 1024
+_LINK_SECONDS = 30.0
+_REPLICATOR = "pulsar.repl."
 
 
 async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Seal) -> tuple[str, ...]:
@@ -51,6 +56,8 @@ async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Ru
         for topic in (request.event_topic, request.dead_letters):
             with suppress(Conflict):
                 await admin.create_topic(topic)
+    for name, admin in clusters.items():
+        await _wait_replicated(admin, request, set(clusters) - {name})
     return fleet
 
 
@@ -87,6 +94,20 @@ def _plan(held: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[s
         field = "replication_clusters"
         planner.take(Difference(Resource.POLICY, str(namespace), field, Side.DIFFERENT, list(fleet), sorted(listed)))
     return Plan(source="the event topic", target=own, changes=planner.ordered())
+
+
+async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]) -> None:
+    """Wait until replication has its cursors: it never sends what was published before these."""
+    end = time.monotonic() + _LINK_SECONDS
+    cursors = {f"{_REPLICATOR}{name}" for name in peers}
+    while missing := cursors - set(by_name((await admin.internal_stats(request.event_topic))["cursors"])):
+        if time.monotonic() > end:
+            raise Transient(
+                f"{admin.connection.name}: the event topic {request.event_topic} is not replicated to "
+                f"{', '.join(sorted(one.removeprefix(_REPLICATOR) for one in missing))} yet.",
+                cluster=admin.connection.name,
+            )
+        await asyncio.sleep(0.2)
 
 
 def _address(connection: ClusterConnection) -> JsonObject:
