@@ -35,7 +35,7 @@ PLACES = {
 }
 
 
-def test_beside_a_script_and_datacompy(blue: ClusterConnection, green: ClusterConnection) -> None:
+def test_beside_a_script_and_datacompy(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path) -> None:
     namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "beside")
     topics = {name: TopicName(NamespaceName(namespace.tenant, name), "events") for name in ("equal", "damaged")}
     asyncio.run(_fill((blue, green), topics))
@@ -54,7 +54,7 @@ def test_beside_a_script_and_datacompy(blue: ClusterConnection, green: ClusterCo
         )
         _say(name, time.monotonic() - began, set(json.loads(done.stdout)["named"]))
     began = time.monotonic()
-    equal = measure(blue, green, topics["equal"].namespace, "auto")
+    equal = measure(blue, green, topics["equal"].namespace, "auto", tmp_path / "request.json")
     assert equal["verdict"] == "equal"
     print(f"  pulsar-fleet, an equal copy{'':13} {time.monotonic() - began:6.1f} s  {equal['megabytes']} MB")
     began = time.monotonic()

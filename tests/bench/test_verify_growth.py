@@ -29,19 +29,20 @@ from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
 from pulsar_fleet.records.run import Run
-from pulsar_fleet.verification.steps import freeze_bounds, hand_over
+from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.steps import hand_over
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
 MESSAGES = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_MESSAGES", "100000,1000000").split(",")]
 TOPICS = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10,100,1000").split(",")]
 BATCH = 100
 IN_A_SMALL_TOPIC = 20
-SPARK_TOPICS = (10, 1000)
+FEW = 5
 JOB = Path(__file__).parents[2] / "spark_jobs" / "verify_messages.py"
 
 
 @pytest.mark.parametrize("messages", MESSAGES)
-async def test_messages(blue: ClusterConnection, green: ClusterConnection, messages: int) -> None:
+async def test_messages(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path, messages: int) -> None:
     namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "growth")
     topic = TopicName(namespace, "events")
     async with AdminClient(blue) as here, AdminClient(green) as there:
@@ -56,7 +57,7 @@ async def test_messages(blue: ClusterConnection, green: ClusterConnection, messa
                 await asyncio.sleep(0.5)
     print(f"\n{messages:,} messages of 100 B on each side, {BATCH} in an entry, one process")
     for engine in ("entry", "client"):
-        found = measure(blue, green, namespace, engine)
+        found = measure(blue, green, namespace, engine, tmp_path / "request.json")
         assert (found["verdict"], found["messages"]) == ("equal", messages)
         rate = 2 * messages / found["read"]
         cpu = found["read_cpu"] / (2 * messages) * 1e6
@@ -95,43 +96,47 @@ def _first_ledger(connection: ClusterConnection, topic: str) -> int:
 
 
 @pytest.mark.parametrize("topics", TOPICS)
-async def test_topics(blue: ClusterConnection, green: ClusterConnection, topics: int) -> None:
-    namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
-    await asyncio.gather(*(_fill_alone(connection, namespace, topics) for connection in (blue, green)))
-    found = measure(blue, green, namespace, "auto")
-    assert (found["verdict"], found["messages"]) == ("equal", topics * IN_A_SMALL_TOPIC)
-    each = {phase: found[phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu")}
+async def test_topics(
+    blue: ClusterConnection, green: ClusterConnection, records: Path, tmp_path: Path, topics: int
+) -> None:
+    """In one process, then the same request in Spark, two tasks at a time; a job on few topics tells what Spark's own
+    start takes.
+    """
+    namespaces = {count: NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many") for count in (topics, FEW)}
+    for count, namespace in namespaces.items():
+        await asyncio.gather(*(_fill_alone(connection, namespace, count) for connection in (blue, green)))
+    found = {
+        count: await asyncio.to_thread(measure, blue, green, name, "auto", tmp_path / f"{count}")
+        for count, name in namespaces.items()
+    }
+    for count, each in found.items():
+        assert (each["verdict"], each["messages"]) == ("equal", count * IN_A_SMALL_TOPIC)
+    seconds = {
+        count: await asyncio.to_thread(_in_spark, blue, green, records, tmp_path / f"{count}") for count in namespaces
+    }
+    alone = {phase: found[topics][phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu", "check")}
     print(
-        f"\n{topics:,} topics of {IN_A_SMALL_TOPIC} messages: a topic and side takes {each['freeze']:.2f} ms to freeze "
-        f"and {each['read']:.2f} ms to read ({each['read_cpu']:.2f} ms CPU); {found['megabytes']} MB at most"
+        f"\n{topics:,} topics of {IN_A_SMALL_TOPIC} messages, each topic and side: {alone['freeze']:.2f} ms to freeze, "
+        f"{alone['check']:.2f} ms to check again\n"
+        f"  in one process {alone['read']:.2f} ms to read ({alone['read_cpu']:.2f} ms CPU), "
+        f"{found[topics]['megabytes']} MB at most\n"
+        f"  in Spark {(seconds[topics] - seconds[FEW]) / (2 * (topics - FEW)) * 1000:.2f} ms to read "
+        f"({seconds[topics]:.1f} s; with {FEW} topics {seconds[FEW]:.1f} s)"
     )
 
 
-async def test_topics_in_spark(blue: ClusterConnection, green: ClusterConnection, records: Path) -> None:
-    """Two tasks at a time; what Spark's start takes is told by a job on few topics."""
-    seconds = {}
-    for topics in SPARK_TOPICS:
-        namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many")
-        async with AdminClient(blue) as here, AdminClient(green) as there:
-            await asyncio.gather(*(_fill_alone(connection, namespace, topics) for connection in (blue, green)))
-            began = time.monotonic()
-            request = await freeze_bounds(here, there, [namespace])
-            frozen = time.monotonic() - began
-            # Several tasks a side, as for larger topics.
-            handed = hand_over(Run.open(f"bench/{topics}"), replace(request, entries_per_range=max(1, topics // 8)))
-        began = time.monotonic()
-        job = await asyncio.to_thread(
-            submit, JOB, ["--request", handed[0], "--result", handed[1]], blue, green, records
-        )
-        seconds[topics] = time.monotonic() - began
-        assert job.returncode == 0, job.stdout[-2000:]
-        assert Verification.from_bytes(Path(handed[1]).read_bytes()).verdict is Verdict.EQUAL
-    few, many = SPARK_TOPICS
-    each = (seconds[many] - seconds[few]) / (2 * (many - few)) * 1000
-    print(
-        f"\nin Spark, two tasks at a time: {many:,} topics in {seconds[many]:.1f} s, {few} in {seconds[few]:.1f} s: "
-        f"a topic and side takes {each:.2f} ms to read; {frozen / (2 * many) * 1000:.2f} ms to freeze"
-    )
+def _in_spark(blue: ClusterConnection, green: ClusterConnection, records: Path, request_file: Path) -> float:
+    """Seconds of the job, from its submission to its end."""
+    request = VerifyRequest.from_bytes(request_file.read_bytes())
+    # Several tasks a side, as for larger topics.
+    divided = replace(request, entries_per_range=max(1, len(request.pairs) // 8))
+    handed = hand_over(Run.open(f"bench/{request_file.name}"), divided)
+    began = time.monotonic()
+    job = submit(JOB, ["--request", handed[0], "--result", handed[1]], blue, green, records)
+    ended = time.monotonic()
+    assert job.returncode == 0, job.stdout[-2000:]
+    assert Verification.from_bytes(Path(handed[1]).read_bytes()).verdict is Verdict.EQUAL
+    return ended - began
 
 
 async def _fill_alone(connection: ClusterConnection, namespace: NamespaceName, topics: int) -> None:
@@ -157,11 +162,11 @@ def _fill_small(connection: ClusterConnection, namespace: NamespaceName, topics:
 
 
 def measure(
-    blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName, engine: str
+    blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName, engine: str, request_file: Path
 ) -> dict[str, float]:
-    """Compare in a process of its own."""
+    """Compare in a process of its own; the frozen request is left in a file."""
     sides = [f"{each.admin_url},{each.service_url}" for each in (blue, green)]
-    command = [sys.executable, "-m", "tests.bench.verifying", *sides, str(namespace), engine]
+    command = [sys.executable, "-m", "tests.bench.verifying", *sides, str(namespace), engine, str(request_file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1400)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout))

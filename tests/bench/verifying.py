@@ -1,7 +1,7 @@
-"""One comparison in a fresh process: `python -m tests.bench.verifying BLUE GREEN NAMESPACE ENGINE`, for its memory.
+"""One comparison in a fresh process, for its memory: BLUE GREEN NAMESPACE ENGINE REQUEST as arguments.
 
-BLUE and GREEN are admin and service URL with a comma. Prints a JSON object: seconds of each phase, entries, messages,
-the verdict, and the most memory that the process ever had, in MB.
+BLUE and GREEN are admin and service URL with a comma, REQUEST is the file that gets the frozen request. Prints a JSON
+object: seconds of each phase, entries, messages, the verdict, and the most memory that the process ever had, in MB.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ from pulsar_fleet.verification.engine_choice import EngineChoice
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
 
-async def main(blue: str, green: str, namespace: str, engine: str) -> dict[str, object]:
+async def main(blue: str, green: str, namespace: str, engine: str, request_file: str) -> dict[str, object]:
     source, target = (_connection(name, urls) for name, urls in (("blue", blue), ("green", green)))
     async with AdminClient(source) as here, AdminClient(target) as there:
         began = time.monotonic()
         request = await freeze_bounds(here, there, [NamespaceName.parse(namespace)], engine=EngineChoice(engine))
-        frozen = time.monotonic()
-        cpu = time.process_time()
-        found = await verify_in_process(here, there, request)
+        Path(request_file).write_bytes(request.to_bytes())
+        read = frozen = time.monotonic()
+        read_cpu = cpu = time.process_time()
+
+        def progress(done: int, entries: int) -> None:
+            nonlocal read, read_cpu
+            read, read_cpu = time.monotonic(), time.process_time()
+
+        found = await verify_in_process(here, there, request, progress=progress)
         ended = time.monotonic()
     return {
         "freeze": frozen - began,
-        "read": ended - frozen,
-        "read_cpu": time.process_time() - cpu,
+        "read": read - frozen,
+        "read_cpu": read_cpu - cpu,
+        "check": ended - read,
         "topics": len(request.pairs),
         "entries": request.entries,
         "messages": found.messages,

@@ -35,5 +35,5 @@ def submit(
     """Run the job to its end."""
     command, environment = submission(script, arguments, source, target, folder)
     return subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=280
+        command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contract.reconciling import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
+from tests.dags.finished import announced, report, states
 
 from pulsar_fleet.airflow.reconciliation_params import VARIABLE, reconciliation_params, reconciliation_schedule
 from pulsar_fleet.cluster.admin import AdminClient
@@ -16,28 +16,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.records.artefacts import Artefacts
 
 Play = Callable[..., Any]
-
-
-def states(run: Any) -> dict[str, str]:
-    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
-
-
-def report(run: Any) -> Path:
-    return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}"))) / "report.md"
-
-
-def announced(run: Any) -> list[str]:
-    """Names of the assets that the run announced."""
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        wanted = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
-        return list(session.scalars(wanted.where(AssetEvent.source_run_id == run.run_id)))
 
 
 @pytest.fixture
@@ -87,14 +67,12 @@ def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
     change(green, shared, MAX_CONSUMERS[0], 7)
     looked = play("reconcile_policies", **conf, fail_on_drift=True)
     assert (states(looked)["repair"], states(looked)["write_report"]) == ("skipped", "failed")
-    assert (
-        report(looked).read_text().startswith("# DRIFT between blue, green: 2 fields of 1 resource differ, 1 conflict")
-    )
+    assert report(looked).startswith("# DRIFT between blue, green: 2 fields of 1 resource differ, 1 conflict")
     assert values(green, shared)[MAX_PRODUCERS[1]] == 6
 
     repaired = play("reconcile_policies", **conf, mode="repair")
     assert set(states(repaired).values()) == {"success"}
-    assert report(repaired).read_text().startswith("# Repaired: 2 changes on blue, green")
+    assert report(repaired).startswith("# Repaired: 2 changes on blue, green")
     assert announced(repaired) == ["pulsar-policies/blue", "pulsar-policies/green"]
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     assert (values(blue, shared), values(green, shared)) == (wanted, wanted)

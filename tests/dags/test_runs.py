@@ -10,6 +10,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from tests.dags.finished import announced, report, states
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -19,34 +20,14 @@ from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.sandbox.workload import EstateSpec, build_estate, drain_subscription
 
 Play = Callable[..., Any]
+PUBLISHED = 100
 FORGOTTEN = 41
 SIDES = {"source": "pulsar_blue", "target": "pulsar_green"}
-
-
-def states(run: Any) -> dict[str, str]:
-    """Task id → state of a finished run."""
-    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
 
 
 def wave_text(run: Any) -> str:
     """What would be approved."""
     return (Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "wave.md").read_text()
-
-
-def announced(run: Any) -> list[str]:
-    """Names of the assets that the run announced."""
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    with create_session() as session:
-        wanted = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
-        return list(session.scalars(wanted.where(AssetEvent.source_run_id == run.run_id)))
-
-
-def report(run: Any) -> str:
-    """The report that the run left."""
-    return (Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "report.md").read_text()
 
 
 @pytest.fixture
@@ -123,25 +104,32 @@ def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: Clu
     assert asyncio.run(on_green()) is None
 
 
-def test_one_forgotten_message_fails_the_verification_and_is_named(
+def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other_batch_is_proven(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
-    name = new_namespace()
-    topic = TopicName(name, "events")
-    make_pair_without_one(topic, blue, green)
-    run = play("verify_clusters", **SIDES, namespaces=[str(name)])
-    assert (states(run)["compare_messages"], states(run)["compare_subscriptions"]) == ("success", "success")
-    assert (states(run)["read_verdict"], str(run.state)) == ("failed", "failed")
-    found = json.loads(_verdict(run).read_text())
-    ((compared,),) = ([one for one in each["topics"]] for each in found["namespaces"])
+    lacking, whole = (TopicName(new_namespace(), "events") for _ in range(2))
+    make_pair(lacking, blue, green, leave_out=FORGOTTEN)
+    make_pair(whole, blue, green)
+    names = [str(topic.namespace) for topic in (lacking, whole)]
+    run = play("verify_clusters", **SIDES, namespaces=names, namespaces_per_job=1)
+    found = states_by_batch(run)
+    assert (found["compare_messages"], found["compare_subscriptions"]) == (["success"] * 2, ["success"] * 2)
+    assert (found["read_verdict"], str(run.state)) == (["failed", "success"], "failed")
+    documents = [json.loads(_verdict(run, f"verification/{batch}").read_text()) for batch in (1, 2)]
+    ((compared,),) = ([one for one in each["topics"]] for each in documents[0]["namespaces"])
     (difference,) = compared["differences"]
-    assert (compared["topic"], difference["key"], difference["kind"]) == (str(topic), f"key-{FORGOTTEN}", "missing")
+    assert (compared["topic"], difference["key"], difference["kind"]) == (str(lacking), f"key-{FORGOTTEN}", "missing")
     assert f"key 'key-{FORGOTTEN}'" in report(run)
     assert "subscription 'billing': 1 message would be skipped" in report(run)
-    assert [(each.scope, each.verdict) for each in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")] == [
-        (f"subscriptions of {name}", "different"),
-        (str(name), "different"),
-    ]
+    assert f"EQUAL      {names[1]}: {PUBLISHED} messages in 1 topics on both sides" in report(run)
+    assert announced(run) == [f"pulsar-verified/blue/green/{names[1]}"]
+    verdicts = {each.scope: each.verdict for each in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")}
+    assert verdicts == {
+        names[0]: "different",
+        names[1]: "equal",
+        f"subscriptions of {names[0]}": "different",
+        f"subscriptions of {names[1]}": "equal",
+    }
 
 
 @pytest.mark.parametrize(
@@ -167,11 +155,21 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(
     assert (found["read_request"], others) == ("failed", {"upstream_failed"})
 
 
-def make_pair_without_one(topic: TopicName, blue: ClusterConnection, green: ClusterConnection) -> None:
+def states_by_batch(run: Any) -> dict[str, list[str]]:
+    """Task id → states of its batches in their order."""
+    found: dict[str, list[str]] = {}
+    for instance in sorted(run.get_task_instances(), key=lambda one: one.map_index):
+        found.setdefault(instance.task_id, []).append(str(instance.state))
+    return found
+
+
+def make_pair(
+    topic: TopicName, blue: ClusterConnection, green: ClusterConnection, *, leave_out: int | None = None
+) -> None:
     """The same 100 messages on both clusters, but for one that green lacks."""
     for connection in (blue, green):
         asyncio.run(_make_topic(connection, topic))
-        _publish(connection, topic, leave_out=FORGOTTEN if connection is green else None)
+        _publish(connection, topic, leave_out=leave_out if connection is green else None)
         asyncio.run(_subscribe(connection, topic))
 
 
@@ -197,15 +195,15 @@ def _publish(connection: ClusterConnection, topic: TopicName, *, leave_out: int 
     client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     try:
         producer = client.create_producer(str(topic))
-        for number in range(100):
+        for number in range(PUBLISHED):
             if number != leave_out:
                 producer.send(b"x" * 20, partition_key=f"key-{number}", event_timestamp=1_700_000_000_000 + number)
     finally:
         client.close()
 
 
-def _verdict(run: Any) -> Path:
-    return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / "verification" / "verdict.json"))
+def _verdict(run: Any, folder: str) -> Path:
+    return Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}") / folder / "verdict.json"))
 
 
 def test_a_selection_moves_in_waves_and_what_was_moved_is_left_out(

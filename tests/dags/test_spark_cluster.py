@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pyspark
 import pytest
-from tests.dags.test_runs import SIDES, Play, make_pair_without_one
+from tests.dags.test_runs import FORGOTTEN, SIDES, Play, make_pair
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.records.artefacts import Artefacts
 from pulsar_fleet.sandbox.guarded import GuardedProcess
 from pulsar_fleet.verification.request import VerifyRequest
-from pulsar_fleet.verification.steps import REQUEST, verify_in_process
+from pulsar_fleet.verification.steps import FOLDER, REQUEST, VERDICT, verify_in_process
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
 START_SECONDS = 150
@@ -108,18 +108,18 @@ def test_a_job_on_a_cluster_gives_the_verdict_of_this_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = new_namespace()
-    make_pair_without_one(TopicName(name, "events"), blue, green)
+    make_pair(TopicName(name, "events"), blue, green, leave_out=FORGOTTEN)
     master = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": spark_cluster.port}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(master))
     run = play("verify_clusters", **SIDES, namespaces=[str(name)])
     folder = Path(str(Artefacts.open().folder(f"{run.dag_id}/{run.run_id}")))
-    request = VerifyRequest.from_bytes((folder / REQUEST).read_bytes())
+    request = VerifyRequest.from_bytes((folder / FOLDER / REQUEST).read_bytes())
 
     async def here() -> Verification:
         async with AdminClient(blue) as source, AdminClient(green) as target:
             return await verify_in_process(source, target, request)
 
-    on_cluster = Verification.from_bytes((folder / "verification" / "verdict.json").read_bytes())
+    on_cluster = Verification.from_bytes((folder / FOLDER / VERDICT).read_bytes())
     assert on_cluster == asyncio.run(here())
     assert on_cluster.verdict is Verdict.DIFFERENT
     assert [(app["name"], app["state"]) for app in spark_cluster.state()["completedapps"]] == [

@@ -103,6 +103,13 @@ PARAMS = {
         title="Messages to name",
         description="How many differing messages are named per topic.",
     ),
+    "namespaces_per_job": Param(
+        100,
+        type="integer",
+        minimum=1,
+        title="Namespaces per job",
+        description="How many one Spark job compares; of a larger run each batch is frozen when its turn comes.",
+    ),
     "subscriptions": Param(
         True,
         type="boolean",

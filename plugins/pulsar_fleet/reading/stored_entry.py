@@ -8,36 +8,22 @@ transactions, and the properties `__MSG_PROP_…` of the replicator.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 import xxhash
+from google.protobuf.message import DecodeError
 
-from pulsar_fleet.reading.wire_frames import read_varint
+from pulsar_fleet.reading.entry_metadata import OF_THE_COPY, EntryMetadata
 
-ENTRY_ENCODING_VERSION = 1
+ENTRY_ENCODING_VERSION = 2
 """To be raised when digests of the same entry change: proofs of an earlier one are not continued."""
 
 _BROKER_METADATA = b"\x0e\x02"
 _CHECKSUM = b"\x0e\x01"
 _WORD = struct.Struct(">I").unpack_from
 _PACK = struct.Struct(">I").pack
-
-_PUBLISH_TIME, _PROPERTY, _MESSAGES, _MARKER = 3 << 3, 4 << 3 | 2, 11 << 3, 20 << 3
-_READ = frozenset({_PUBLISH_TIME, _MESSAGES, _MARKER})
-_LEFT_OUT = frozenset(
-    {
-        _PROPERTY,  # those of the replicator
-        5 << 3 | 2,  # replicated_from
-        7 << 3 | 2,  # replicate_to
-        16 << 3 | 2,  # schema_version: each cluster counts its own
-        22 << 3,  # txnid: the copy of a committed message is no part of a transaction
-        23 << 3,
-        32 << 3 | 2,  # schema_id
-    }
-)
-"""Tags: number of the field and type."""
 
 _REPLICATORS = b"__MSG_PROP_"
 
@@ -72,12 +58,17 @@ def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
     try:
         body = _checked(content)
         end = 4 + _WORD(body, 0)[0]
-        publish_time, messages, canonical = _metadata(bytes(body[:end]), end)
-    except (IndexError, struct.error) as error:
+        if end > len(body):
+            raise Corrupt("its metadata is cut off")
+        metadata = EntryMetadata.FromString(bytes(body[4:end]))
+    except (struct.error, DecodeError) as error:
         raise Corrupt("its metadata cannot be read") from error
-    if canonical is None:
+    messages = metadata.messages or 1
+    publish_time = metadata.publish_time
+    if metadata.HasField("marker_type"):
         return StoredEntry(ledger, entry, publish_time, messages, len(body), b"")
-    digester = xxhash.xxh3_128(canonical)
+    canonical = _in_common(metadata)
+    digester = xxhash.xxh3_128(_PACK(len(canonical)) + canonical)
     digester.update(body[end:])
     return StoredEntry(ledger, entry, publish_time, messages, len(body), digester.digest())
 
@@ -97,48 +88,12 @@ def _checked(content: memoryview) -> memoryview:
     return body
 
 
-def _metadata(body: bytes, end: int) -> tuple[int, int, bytes | None]:
-    """Publish time, number of messages, and the canonical bytes, None for a marker.
-
-    Canonical are the size, then the fields that are compared, as they are stored. One loop without calls, because it is
-    most of what a small entry costs.
-    """
-    values: dict[int, int] = {}
-    kept = b""
-    index = begin = 4
-    while index < end:
-        start = index
-        tag = body[index]
-        index += 1
-        if tag >= 0x80:
-            tag, index = read_varint(body, start)
-        inside = index
-        if tag & 7 == 2:
-            size = body[index]
-            index += 1
-            if size >= 0x80:
-                size, index = read_varint(body, inside)
-            inside = index
-            index += size
-        elif tag & 7 == 0:
-            while body[index] >= 0x80:
-                index += 1
-            index += 1
-        else:
-            raise Corrupt(f"its metadata has a field of the unknown wire type {tag & 7}")
-        if tag in _READ:
-            values[tag] = inside
-        elif tag in _LEFT_OUT and _is_of_the_copy(body, tag, inside, index):
-            kept += body[begin:start]
-            begin = index
-    if index != end or end > len(body):
-        raise Corrupt("its metadata is cut off")
-    kept += body[begin:end]
-    publish_time = read_varint(body, values[_PUBLISH_TIME])[0] if _PUBLISH_TIME in values else 0
-    messages = read_varint(body, values[_MESSAGES])[0] if _MESSAGES in values else 1
-    return publish_time, messages, None if _MARKER in values else _PACK(len(kept)) + kept
-
-
-def _is_of_the_copy(body: bytes, tag: int, inside: int, after: int) -> bool:
-    """Of the properties only the replicator's: the key comes first, and its tag and its size are a byte each."""
-    return tag != _PROPERTY or body.startswith(_REPLICATORS, inside + 2, after)
+def _in_common(metadata: Any) -> bytes:
+    """The metadata without what one of two copies has of its own."""
+    metadata.ClearField(OF_THE_COPY)
+    if properties := metadata.properties:
+        kept = [each for each in properties if not each.key.startswith(_REPLICATORS)]
+        del properties[:]
+        properties.extend(kept)
+    written: bytes = metadata.SerializePartialToString()
+    return written

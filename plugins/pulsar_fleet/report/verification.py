@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification import subscription_steps
@@ -11,22 +13,25 @@ from pulsar_fleet.verification.steps import VERDICT
 from pulsar_fleet.verification.subscription_text import subscription_text
 from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification
 from pulsar_fleet.verification.text import verification_text
-from pulsar_fleet.verification.verdict import Verdict, Verification
+from pulsar_fleet.verification.verdict import NamespaceVerdict, Verdict, Verification
 
 
-def verification_report(run: Run, failed: Sequence[str]) -> str:
-    """Markdown: the verdict first, then each namespace, then the evidence."""
-    reference = run.artefacts.find(run.id, VERDICT)
-    if reference is None:
+def verification_report(run: Run, failed: Sequence[str], batches: Sequence[JsonObject]) -> str:
+    """Markdown: the verdict first, then each namespace, then the evidence.
+
+    :param batches: the `namespaces` of each and the `folder` of its documents; none where the request was refused.
+    """
+    compared = [reference for each in batches if (reference := _document(run, each, VERDICT))]
+    if not compared:
         named = ", ".join(failed)
         return f"## Inconclusive\n\nNothing was compared: {named} failed; the reason is at the end of its log.\n"
-    found = Verification.from_bytes(run.artefacts.read(reference))
+    found = _joined(run, batches)
     headline = {
         Verdict.EQUAL: f"Equal: {found.messages:,} messages on {found.source} and {found.target}",
         Verdict.DIFFERENT: f"Different: {found.source} and {found.target} do not hold the same messages",
         Verdict.INCONCLUSIVE: f"Inconclusive: {found.source} and {found.target} could not be compared",
     }[found.verdict]
-    subscriptions = _read_subscriptions(run)
+    subscriptions = _read_subscriptions(run, batches)
     if found.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
         headline += f", but their subscriptions are {subscriptions[1].verdict}"
     rows = [
@@ -37,26 +42,47 @@ def verification_report(run: Run, failed: Sequence[str]) -> str:
     gate = "" if found.verdict is Verdict.EQUAL else "\n\nThe gate stays shut."
     return (
         f"## {headline}\n\n{table}\n\n```\n{verification_text(found)}\n```{gate}\n\n"
-        f"Evidence: `{reference.uri}`, sha256 `{reference.sha256}`.\n"
-        f"{_subscriptions(*subscriptions) if subscriptions else ''}"
+        f"{_evidence(compared)}{_subscriptions(*subscriptions) if subscriptions else ''}"
     )
 
 
-def _read_subscriptions(run: Run) -> tuple[Reference, SubscriptionVerification] | None:
+def _document(run: Run, batch: JsonObject, name: str) -> Reference | None:
+    return run.artefacts.find(run.id, f"{batch['folder']}/{name}")
+
+
+def _joined(run: Run, batches: Sequence[JsonObject]) -> Verification:
+    """All batches as one; the namespaces of a batch whose job failed are there without a topic: inconclusive."""
+    parts: list[Verification] = []
+    namespaces: list[NamespaceVerdict] = []
+    for batch in batches:
+        if reference := _document(run, batch, VERDICT):
+            parts.append(Verification.from_bytes(run.artefacts.read(reference)))
+            namespaces.extend(parts[-1].namespaces)
+        else:
+            namespaces.extend(NamespaceVerdict(name, ()) for name in batch["namespaces"])
+    return replace(parts[0], namespaces=tuple(namespaces))
+
+
+def _read_subscriptions(
+    run: Run, batches: Sequence[JsonObject]
+) -> tuple[list[Reference], SubscriptionVerification] | None:
     """What was found about subscriptions; None where they were left out."""
-    reference = run.artefacts.find(run.id, subscription_steps.VERDICT)
-    if reference is None:
+    references = [one for each in batches if (one := _document(run, each, subscription_steps.VERDICT))]
+    parts = [SubscriptionVerification.from_bytes(run.artefacts.read(reference)) for reference in references]
+    if not parts:
         return None
-    return reference, SubscriptionVerification.from_bytes(run.artefacts.read(reference))
+    namespaces = tuple(namespace for part in parts for namespace in part.namespaces)
+    return references, replace(parts[0], namespaces=namespaces)
 
 
-def _subscriptions(reference: Reference, found: SubscriptionVerification) -> str:
+def _subscriptions(references: Sequence[Reference], found: SubscriptionVerification) -> str:
     headline = {
         Verdict.EQUAL: f"equal: {found.subscriptions:,} have the same unread on {found.source} and {found.target}",
         Verdict.DIFFERENT: f"different: consumers that go to {found.target} would not get exactly the rest",
         Verdict.INCONCLUSIVE: "inconclusive: not all of them could be compared",
     }[found.verdict]
-    return (
-        f"\n## Subscriptions {headline}\n\n```\n{subscription_text(found)}\n```\n\n"
-        f"Evidence: `{reference.uri}`, sha256 `{reference.sha256}`.\n"
-    )
+    return f"\n## Subscriptions {headline}\n\n```\n{subscription_text(found)}\n```\n\n{_evidence(references)}"
+
+
+def _evidence(references: Sequence[Reference]) -> str:
+    return "".join(f"Evidence: `{one.uri}`, sha256 `{one.sha256}`.\n" for one in references)

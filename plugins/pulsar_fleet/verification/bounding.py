@@ -69,12 +69,14 @@ class Bounder:
     async def pair(self, scope: Scope, topic: TopicName) -> Pair:
         """Bounds on both sides; `Unprovable`, or a broker's `FleetError`, where there are none that prove anything."""
         stats = await self._source.internal_stats(topic)
+        # After the source's: what its replicator had passed by then lies in the target by now.
+        there = await self._target.internal_stats(topic)
         whole = TopicBounds.whole(str(topic), stats)
-        if await self._is_compacted(topic, stats):
-            return await self._compacted(scope, topic, stats, whole)
+        if self._is_compacted(stats, there):
+            return await self._compacted(scope, topic, stats, whole, there)
         source, notes = await self._narrowed(scope, topic, whole)
-        await self._caught_up(topic, stats, source)
-        found = await self._mapped(scope, topic, source)
+        there = await self._caught_up(topic, stats, source, there)
+        found = await self._mapped(scope, topic, source, there)
         if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not found.publish_time:
             raise Unprovable(
                 f"mode {self._coverage.mode.value!r} compares only what geo-replication copied: other copies have "
@@ -118,26 +120,34 @@ class Bounder:
         note = f"continues run {earlier['run']}, which proved {proven:,} messages up to {end}"
         return replace(whole, begin=whole.ledgers.behind(end)), (note,)
 
-    async def _caught_up(self, topic: TopicName, stats: JsonObject, source: TopicBounds) -> None:
-        """Wait until the replicator to the target, where there is one, has passed the source's frozen end."""
+    async def _caught_up(
+        self, topic: TopicName, stats: JsonObject, source: TopicBounds, there: JsonObject
+    ) -> JsonObject:
+        """The target's stats when the replicator to it, where there is one, has passed the source's frozen end.
+
+        :param there: those read after `stats`.
+        """
+        waited = False
         deadline = time.monotonic() + self._catch_up_seconds
         cursor = REPLICATOR + self._names[1]
         while source.last is not None and (found := stats.get("cursors", {}).get(cursor)):
             passed = source.ledgers.behind(Position.parse(found["markDeletePosition"]))
             if passed >= source.end:
-                return
+                break
             if time.monotonic() > deadline:
                 raise Unprovable(
                     f"replication to {self._names[1]} is {source.end - passed:,} entries behind; wait for it and "
                     "verify again"
                 )
+            waited = True
             await asyncio.sleep(0.1)
             stats = await self._source.internal_stats(topic)
+        return await self._target.internal_stats(topic) if waited else there
 
     # What it became on the target.
 
-    async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds) -> Pair:
-        target = TopicBounds.whole(str(topic), await self._target.internal_stats(topic))
+    async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, there: JsonObject) -> Pair:
+        target = TopicBounds.whole(str(topic), there)
         begins = await self._from(topic, target, 0)
         sure = scope.replicates or begins is not None or self._mapping is Mapping.REPLICATED
         if self._mapping is Mapping.WHOLE or not sure:
@@ -213,20 +223,21 @@ class Bounder:
 
     # Compacted topics.
 
-    async def _is_compacted(self, topic: TopicName, stats: JsonObject) -> bool:
+    def _is_compacted(self, stats: JsonObject, there: JsonObject) -> bool:
         if self._coverage.compaction is not Compaction.AUTO:
             return self._coverage.compaction is Compaction.ALWAYS
-        return is_compacted(stats) or is_compacted(await self._target.internal_stats(topic))
+        return is_compacted(stats) or is_compacted(there)
 
-    async def _compacted(self, scope: Scope, topic: TopicName, stats: JsonObject, log: TopicBounds) -> Pair:
+    async def _compacted(
+        self, scope: Scope, topic: TopicName, stats: JsonObject, log: TopicBounds, there: JsonObject
+    ) -> Pair:
         if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE):
             raise Unprovable(
                 f"it is compacted, and the latest value of a key may lie anywhere, which mode "
                 f"{self._coverage.mode.value!r} would not see; verify it with mode 'full'"
             )
-        await self._caught_up(topic, stats, log)
+        there = await self._caught_up(topic, stats, log, there)
         source = up_to(str(topic), last_value(stats))
-        there = await self._target.internal_stats(topic)
         last, replicated = await self._last_copied(scope, topic, log, there)
         if last is not None and compacted_to(there) > last:
             raise Unprovable(f"{self._names[1]} compacted it beyond what came from {self._names[0]}; verify again")

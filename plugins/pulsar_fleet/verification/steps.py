@@ -27,9 +27,12 @@ from pulsar_fleet.verification.tables import verdict_tables
 from pulsar_fleet.verification.text import namespace_summary
 from pulsar_fleet.verification.verdict import Verdict, Verification
 
-REQUEST = "verification/request.json"
-RESULT = "verification/result.json"
-VERDICT = "verification/verdict.json"
+FOLDER = "verification"
+"""Where a run keeps its documents, unless it compares in several parts."""
+
+REQUEST = "request.json"
+RESULT = "result.json"
+VERDICT = "verdict.json"
 
 
 async def freeze_bounds(
@@ -94,14 +97,19 @@ async def verify_in_process(
     return await recheck(source, target, request, found)
 
 
-def hand_over(run: Run, request: VerifyRequest) -> tuple[str, str]:
+def hand_over(run: Run, request: VerifyRequest, folder: str = FOLDER) -> tuple[str, str]:
     """Store the request for a Spark job; returns the two URIs that the job wants: its request and its result."""
-    reference = run.artefacts.write(run.id, REQUEST, request.to_bytes())
-    return reference.uri, str(run.artefacts.folder(run.id) / RESULT)
+    reference = run.artefacts.write(run.id, f"{folder}/{REQUEST}", request.to_bytes())
+    return reference.uri, str(run.artefacts.folder(run.id) / folder / RESULT)
 
 
 async def conclude(
-    run: Run, source: AdminClient, target: AdminClient, request: VerifyRequest, result_uri: str
+    run: Run,
+    source: AdminClient,
+    target: AdminClient,
+    request: VerifyRequest,
+    result_uri: str,
+    folder: str = FOLDER,
 ) -> Verification:
     """Take the result that a Spark job left, check that it still holds, and record it. `Missing` if there is none."""
     try:
@@ -109,18 +117,18 @@ async def conclude(
     except OSError as error:
         raise Missing(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
     found = await recheck(source, target, request, Verification.from_bytes(content))
-    record(run, found)
+    record(run, found, folder)
     return found
 
 
-def record(run: Run, found: Verification) -> Reference:
+def record(run: Run, found: Verification, folder: str = FOLDER) -> Reference:
     """Keep the verdicts: as a document and as tables in the artefacts, one line per namespace in the ledger.
 
     Again replaces them.
     """
-    document = run.artefacts.write(run.id, VERDICT, found.to_bytes())
+    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", found.to_bytes())
     for name, content in verdict_tables(found).items():
-        run.artefacts.write(run.id, f"verification/{name}", content)
+        run.artefacts.write(run.id, f"{folder}/{name}", content)
     for each in found.namespaces:
         run.ledger.record_verdict(
             run.id,

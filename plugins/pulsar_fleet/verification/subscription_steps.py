@@ -11,13 +11,14 @@ from pulsar_fleet.records.artefacts import Reference
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.verification.progress import Progress
 from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.steps import FOLDER
 from pulsar_fleet.verification.subscription_judge import assemble
 from pulsar_fleet.verification.subscription_text import subscription_summary
 from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification
 from pulsar_fleet.verification.subscriptions import compare_pairs
 
-RESULT = "verification/subscriptions-result.json"
-VERDICT = "verification/subscriptions.json"
+RESULT = "subscriptions-result.json"
+VERDICT = "subscriptions.json"
 SCOPE = "subscriptions of {}"
 
 TOPICS_HERE = 1_000
@@ -59,25 +60,25 @@ async def compare_here(
     return found
 
 
-def result_uri(run: Run) -> str:
+def result_uri(run: Run, folder: str = FOLDER) -> str:
     """Where a comparison of this run's request has to leave its result."""
-    return str(run.artefacts.folder(run.id) / RESULT)
+    return str(run.artefacts.folder(run.id) / folder / RESULT)
 
 
-def conclude(run: Run, uri: str) -> SubscriptionVerification:
+def conclude(run: Run, uri: str, folder: str = FOLDER) -> SubscriptionVerification:
     """Take the result that a comparison left, and record it. `Missing` if there is none."""
     try:
         content = UPath(uri).read_bytes()
     except OSError as error:
         raise Missing(f"The comparison of subscriptions left no result at {uri}: {error}. See its log.") from error
     found = SubscriptionVerification.from_bytes(content)
-    record(run, found)
+    record(run, found, folder)
     return found
 
 
-def record(run: Run, found: SubscriptionVerification) -> Reference:
+def record(run: Run, found: SubscriptionVerification, folder: str = FOLDER) -> Reference:
     """Keep the verdicts: the document as an artefact, one line per namespace in the ledger. Again replaces both."""
-    document = run.artefacts.write(run.id, VERDICT, found.to_bytes())
+    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", found.to_bytes())
     for each in found.namespaces:
         run.ledger.record_verdict(
             run.id,

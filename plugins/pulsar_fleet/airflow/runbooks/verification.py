@@ -18,24 +18,33 @@ VERIFIED = AssetAlias("pulsar-verified")
 
 
 @task
-def read_request(params: dict[str, Any]) -> JsonObject:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
+def read_request(params: dict[str, Any]) -> list[JsonObject]:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace.
+
+    Returns the batches: namespaces that one Spark job compares, and the folder of their documents.
+    """
     from pulsar_fleet.airflow.request import parse_namespaces, refuse_unknown_settings
     from pulsar_fleet.airflow.runbooks.sides import require_two_clusters
     from pulsar_fleet.verification.coverage import coverage_of
+    from pulsar_fleet.verification.steps import FOLDER
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     names = parse_namespaces(params["namespaces"])
     coverage_of(params)
-    clusters = asyncio.run(require_two_clusters(params["source"], params["target"], names))
+    asyncio.run(require_two_clusters(params["source"], params["target"], names))
     run = current_run(context)
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
-    return {**clusters, "namespaces": [str(name) for name in names]}
+    size = params["namespaces_per_job"]
+    batches = [[str(name) for name in names[start : start + size]] for start in range(0, len(names), size)]
+    return [
+        {"namespaces": batch, "folder": FOLDER if len(batches) == 1 else f"{FOLDER}/{number}"}
+        for number, batch in enumerate(batches, start=1)
+    ]
 
 
 @task(multiple_outputs=True)
-def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
+def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
     """Decide what is compared: the source's end as it is now, and what came from there on the target."""
     from pulsar_fleet.airflow.connection import cluster_connection
     from pulsar_fleet.cluster.admin import AdminClient
@@ -48,7 +57,7 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
 
     async def freeze() -> JsonObject:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
-        names = [NamespaceName.parse(text) for text in request["namespaces"]]
+        names = [NamespaceName.parse(text) for text in batch["namespaces"]]
         run = current_run(get_current_context())
         async with AdminClient(source) as here, AdminClient(target) as there:
             frozen = await steps.freeze_bounds(
@@ -64,15 +73,16 @@ def freeze_bounds(params: dict[str, Any], request: JsonObject) -> JsonObject:
                 read_from=ReadFrom(params["read_from"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
-        wanted, result = steps.hand_over(run, frozen)
+        wanted, result = steps.hand_over(run, frozen, batch["folder"])
+        subscriptions = subscription_steps.result_uri(run, batch["folder"])
         sizes = {"topics": len(frozen.pairs), "entries": frozen.entries}
-        return {"request": wanted, "result": result, "subscriptions": subscription_steps.result_uri(run), **sizes}
+        return {"request": wanted, "result": result, "subscriptions": subscriptions, **sizes}
 
     return asyncio.run(freeze())
 
 
 @task(trigger_rule="none_failed", outlets=[VERIFIED])
-def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
+def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) -> JsonObject:
     """Record what was found; fail unless it is equal, naming the first messages and subscriptions that differ."""
     from upath import UPath
 
@@ -92,12 +102,12 @@ def read_verdict(params: dict[str, Any], frozen: JsonObject) -> JsonObject:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
         request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
         async with AdminClient(source) as here, AdminClient(target) as there:
-            return await conclude(run, here, there, request, frozen["result"])
+            return await conclude(run, here, there, request, frozen["result"], batch["folder"])
 
     found = asyncio.run(take())
     verdicts, texts, compared = [found.verdict], [verification_text(found)], 0
     if params["subscriptions"]:
-        subscriptions = conclude_subscriptions(run, frozen["subscriptions"])
+        subscriptions = conclude_subscriptions(run, frozen["subscriptions"], batch["folder"])
         verdicts.append(subscriptions.verdict)
         texts.append(subscription_text(subscriptions))
         compared = subscriptions.subscriptions
@@ -116,14 +126,14 @@ def _announce(namespace: str, source: str, target: str, run_id: str) -> None:
 
 
 @task(trigger_rule="all_done")
-def write_report() -> str:
-    """Say what was found; fail if it is not equal or could not be told."""
+def write_report(batches: list[JsonObject] | None) -> str:
+    """Say what was found in all batches; fail if it is not equal or could not be told."""
     from pulsar_fleet.report.verification import verification_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    report = verification_report(run, failed)
+    report = verification_report(run, failed, batches or [])
     run.artefacts.write(run.id, "report.md", report.encode())
     finish_run(context, failed)
     return report
