@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
 from tests.contract.syncing import Exchange
+from tests.dags.finished import report, states
 
 from pulsar_fleet.airflow.metadata_params import VARIABLE, metadata_params, metadata_schedule
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.records.artefacts import Artefacts
 
 Play = Callable[..., Any]
-
-
-def states(run: Any) -> dict[str, str]:
-    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
 
 
 def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_reason(
@@ -50,9 +46,8 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
     exchange.send(green, b"\x00 no event")
     carried = play("sync_metadata", **conf)
     assert (states(carried)["carry_changes"], states(carried)["write_report"]) == ("success", "failed")
-    report = (Artefacts.open().folder(f"{carried.dag_id}/{carried.run_id}") / "report.md").read_text()
-    assert "1 NOT APPLIED" in report
-    assert "no MetadataChangeEvent" in report
+    assert "1 NOT APPLIED" in report(carried)
+    assert "no MetadataChangeEvent" in report(carried)
     asyncio.run(check_and_remove())
 
 
