@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from pulsar_fleet.agreement.comparing import Compared, Comparison, Terms, Truth, compare, unsure_topics
 from pulsar_fleet.agreement.event_times import EventTimes
 from pulsar_fleet.agreement.fields import SELF, localised, namespace_values, neutral, whole_value
 from pulsar_fleet.agreement.observations import UNKNOWN, Seen
+from pulsar_fleet.agreement.planning import Target, plan_repair
 from pulsar_fleet.agreement.views import Item, View, items_of
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.change.outcome import Applied, Outcome, Result
@@ -25,10 +27,8 @@ from pulsar_fleet.cluster.states import (
     TenantState,
     TopicPolicyState,
 )
-from pulsar_fleet.reconciliation.comparing import Compared, Comparison, Terms, Truth, compare, unsure_topics
 from pulsar_fleet.reconciliation.files import export, load
 from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
-from pulsar_fleet.reconciliation.planning import Target, plan_repair
 from pulsar_fleet.reconciliation.request import Authority, Request
 from pulsar_fleet.reconciliation.settling import decided_values, settle, written
 from pulsar_fleet.records.agreements import Agreement, Agreements, RecordedConflict, Sighting
@@ -383,8 +383,8 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 
 def test_a_note_about_a_resource_hides_it_and_a_note_about_what_only_superusers_see_hides_nothing() -> None:
+    from pulsar_fleet.agreement.observing import Observed
     from pulsar_fleet.cluster.states import Area
-    from pulsar_fleet.reconciliation.observing import Observed
 
     notes = (
         Note("acme/orders", Problem.UNREADABLE.value, ""),

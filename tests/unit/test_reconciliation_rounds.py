@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsar_fleet.agreement.comparing import Comparison, Terms, compare
 from pulsar_fleet.agreement.observations import Observation, observe
 from pulsar_fleet.agreement.views import Item, View
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.comparing import Comparison, Terms, compare
 from pulsar_fleet.reconciliation.settling import Place, decided_values, settle
 from pulsar_fleet.records.agreements import Agreement
 

@@ -11,6 +11,7 @@ import pytest
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.marks import Kept, MarkStore
 from pulsar_fleet.records.rows import NewChange
 
 
@@ -57,6 +58,17 @@ def test_a_run_that_is_started_again_keeps_its_first_configuration(ledger: Ledge
     ledger.start_run("run", "onboard_cluster", {"a": 1})
     ledger.start_run("run", "onboard_cluster", {"a": 2})
     ledger.finish_run("run", "succeeded")
+
+
+def test_of_two_processes_that_read_the_same_marks_only_the_faster_keeps_what_it_makes_of_them(ledger: Ledger) -> None:
+    faster, slower = (MarkStore(ledger, "events", "blue") for _ in range(2))
+    first, second = ("namespace", "acme/a"), ("namespace", "acme/b")
+    assert faster.keep({first: Kept(0, {"value": 1})})
+    assert not slower.keep({second: Kept(0, {"value": 2}), first: Kept(0, {"value": 2})})
+    assert faster.keep({first: Kept(1, {"value": 3})})
+    assert not slower.keep({second: Kept(0, {"value": 4}), first: Kept(1, {"value": 4})})
+    assert slower.load() == {first: Kept(2, {"value": 3})}
+    assert MarkStore(ledger, "events", "green").load() == {}
 
 
 def test_an_unusable_ledger_url_is_refused() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.request import refuse_unknown_settings
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_RECONCILE"
 SCHEDULE = "*/5 * * * *"
@@ -106,28 +103,9 @@ _PARAMS = {
 
 def reconciliation_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
     """The form, with the defaults that PULSAR_FLEET_RECONCILE gives; one that cannot be meant is `Rejected`."""
-    given = {key: value for key, value in _given(environment).items() if key != "schedule"}
-    return {
-        name: Param(given[name], description=param.description, **param.schema) if name in given else param
-        for name, param in _PARAMS.items()
-    }
+    return defaults_from(VARIABLE, _PARAMS, environment)
 
 
 def reconciliation_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
     """How often it runs; null in the variable for never by itself."""
-    found: str | None = _given(environment).get("schedule", SCHEDULE)
-    return found
-
-
-def _given(environment: Mapping[str, str]) -> dict[str, Any]:
-    text = environment.get(VARIABLE)
-    if not text:
-        return {}
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise Rejected(f"{VARIABLE} is no JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise Rejected(f'{VARIABLE} is no JSON object: write it as {{"schedule": "*/10 * * * *", "mode": "repair"}}.')
-    refuse_unknown_settings(found, [*_PARAMS, "schedule"])
-    return found
+    return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)

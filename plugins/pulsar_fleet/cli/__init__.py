@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from pulsar_fleet.cli.applying import apply, undo
+from pulsar_fleet.cli.metadata import sync_metadata
 from pulsar_fleet.cli.onboarding import check, diff, plan, snapshot
 from pulsar_fleet.cli.reconciliation import export, reconcile
 from pulsar_fleet.cli.stopping import stop
@@ -18,6 +19,6 @@ app = typer.Typer(
     # A traceback with the values of variables would show tokens.
     pretty_exceptions_show_locals=False,
 )
-for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, stop, demo):
+for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, stop, demo):
     app.command()(command)
 app.add_typer(sandbox, name="sandbox", help="Real Pulsar clusters on this machine.")

@@ -97,7 +97,7 @@ def _run(
     terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run, *, ask: bool
 ) -> tuple[JsonObject, ExitState]:
     with terminal.working(f"Reading {', '.join(side.name for side in sides)}"):
-        connections = asyncio.run(_reach_all(sides))
+        connections = asyncio.run(reach_all(sides))
         found = asyncio.run(find_drift(connections, request, run))
     plans = read_plans(found, run)
     (terminal.show if ask else terminal.say)("\n\n".join([found["headline"], *map(plan_text, plans.values())]))
@@ -128,7 +128,8 @@ def _request(conf: JsonObject) -> Request:
         raise Usage(str(error)) from error
 
 
-async def _reach_all(sides: Sequence[ClusterConnection]) -> list[ClusterConnection]:
+async def reach_all(sides: Sequence[ClusterConnection]) -> list[ClusterConnection]:
+    """The connections with what their clusters tell about themselves; one that does not answer as it was given."""
     return list(await asyncio.gather(*map(_reached, sides)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pulsar_fleet.agreement.observing import look
 from pulsar_fleet.agreement.views import items_of
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -11,7 +12,6 @@ from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.reconciliation.files import export
-from pulsar_fleet.reconciliation.observing import look
 from pulsar_fleet.records.fingerprint_key import open_seal
 
 

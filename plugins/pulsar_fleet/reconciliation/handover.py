@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pulsar_fleet.agreement.comparing import Compared
 from pulsar_fleet.agreement.merge import Decision, Held, Rule
 from pulsar_fleet.agreement.merging import Merged, Side
 from pulsar_fleet.agreement.observations import Seen
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.reconciliation.comparing import Compared
 from pulsar_fleet.records.agreements import Agreement
 
 SCHEMA_VERSION = 1

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pulsar_fleet.agreement.comparing import Compared
 from pulsar_fleet.agreement.observations import Observation, Seen, observe
+from pulsar_fleet.agreement.observing import Observed
 from pulsar_fleet.agreement.views import Item, View, items_of, place
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.errors import Transient
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.comparing import Compared
 from pulsar_fleet.reconciliation.fleet import Fleet
-from pulsar_fleet.reconciliation.observing import Observed
 from pulsar_fleet.reconciliation.settling import Written, conflicts_of, decided_values, settle
 from pulsar_fleet.records.agreements import Agreement, Agreements, Sighting, fleets
 from pulsar_fleet.records.ledger import Ledger

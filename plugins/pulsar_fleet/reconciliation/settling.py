@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from pulsar_fleet.agreement.comparing import Compared
 from pulsar_fleet.agreement.fields import CLUSTERS, ROLES, Values, localised, policy_of, whole_value
 from pulsar_fleet.agreement.merge import Decision
 from pulsar_fleet.agreement.observations import Seen, digest
@@ -13,7 +14,6 @@ from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.change.outcome import Applied
 from pulsar_fleet.change.plan import Change
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.reconciliation.comparing import Compared
 from pulsar_fleet.records.agreements import Agreement, RecordedConflict
 
 Place = tuple[Resource, str, str]

@@ -8,6 +8,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from pulsar_fleet.agreement.comparing import Compared, Comparison, compare, unsure_topics
+from pulsar_fleet.agreement.observing import Observed, look, look_for_topics
+from pulsar_fleet.agreement.planning import Target, plan_repair, topics_needed
 from pulsar_fleet.change.apply import apply_plan
 from pulsar_fleet.change.outcome import Applied
 from pulsar_fleet.change.plan import Plan
@@ -20,12 +23,9 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policy_documents import comparable
 from pulsar_fleet.cluster.resources import read_namespace
 from pulsar_fleet.cluster.secrets import Seal
-from pulsar_fleet.reconciliation.comparing import Compared, Comparison, compare, unsure_topics
 from pulsar_fleet.reconciliation.fleet import Fleet, open_fleet
 from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
 from pulsar_fleet.reconciliation.keeping import Memory
-from pulsar_fleet.reconciliation.observing import Observed, look, look_for_topics
-from pulsar_fleet.reconciliation.planning import Target, plan_repair, topics_needed
 from pulsar_fleet.reconciliation.request import Mode, Request
 from pulsar_fleet.reconciliation.settling import written
 from pulsar_fleet.reconciliation.summary import repaired_summary, summarise

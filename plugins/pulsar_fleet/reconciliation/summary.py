@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
+from pulsar_fleet.agreement.comparing import Compared, Comparison
+from pulsar_fleet.agreement.observing import Observed
 from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.change.outcome import Applied
 from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.change.rendering import counted
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.reconciliation.comparing import Compared, Comparison
 from pulsar_fleet.reconciliation.keeping import Memory
-from pulsar_fleet.reconciliation.observing import Observed
 
 _MOST_SHOWN = 20
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pulsar_fleet.agreement.comparing import Terms, Truth
 from pulsar_fleet.agreement.merging import How
+from pulsar_fleet.agreement.observing import Observed
 from pulsar_fleet.agreement.views import Item, View, is_selected, place
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.errors import Transient
-from pulsar_fleet.reconciliation.comparing import Terms, Truth
 from pulsar_fleet.reconciliation.files import load
 from pulsar_fleet.reconciliation.keeping import Memory
-from pulsar_fleet.reconciliation.observing import Observed
 from pulsar_fleet.reconciliation.request import Request, Side
 
 

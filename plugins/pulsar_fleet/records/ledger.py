@@ -20,7 +20,7 @@ from pulsar_fleet.records.rows import RecordedRun as RecordedRun
 from pulsar_fleet.records.rows import RecordedVerdict as RecordedVerdict
 from pulsar_fleet.records.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0003"
+NEWEST = "0004"
 _LOCK_WAIT_SECONDS = 30
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))

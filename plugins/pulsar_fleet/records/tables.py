@@ -111,3 +111,15 @@ conflicts = sa.Table(
     sa.Column("settled_at", sa.DateTime(timezone=True)),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
+
+marks = sa.Table(
+    "fleet_marks",
+    metadata,
+    sa.Column("topic", sa.String(500), primary_key=True),
+    sa.Column("cluster", sa.String(250), primary_key=True),
+    sa.Column("kind", sa.String(50), primary_key=True),
+    sa.Column("name", sa.String(1000), primary_key=True),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+)

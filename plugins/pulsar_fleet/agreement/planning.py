@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
+from pulsar_fleet.agreement.comparing import Compared
 from pulsar_fleet.agreement.fields import (
     CLUSTERS,
     ROLES,
@@ -28,7 +29,6 @@ from pulsar_fleet.cluster.policies import BY_FIELD, Kind
 from pulsar_fleet.cluster.policy_documents import comparable, translate
 from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
-from pulsar_fleet.reconciliation.comparing import Compared
 
 _FOR_ITSELF = (Kind.AT_CREATION, Kind.LOCAL, Kind.INTERNAL, Kind.MIRROR)
 
@@ -194,6 +194,11 @@ def _set_topic(topics: dict[tuple[str, str], TopicPolicyState], name: str, value
         topics[name, scope] = replace(known, policies={**known.policies, policy: value})
 
 
+def made_with(document: Mapping[str, Json]) -> JsonObject:
+    """The part of a namespace's document that it is made with and that each cluster keeps for itself afterwards."""
+    return {name: value for name, value in document.items() if name in BY_FIELD and BY_FIELD[name].kind in _FOR_ITSELF}
+
+
 def _new_document(one: Compared, held: Snapshot, others: Sequence[Snapshot]) -> JsonObject:
     """What a namespace is made with: what was merged, and what only its maker can say, as another cluster has it."""
     own, values = held.cluster, one.merged.values
@@ -202,7 +207,7 @@ def _new_document(one: Compared, held: Snapshot, others: Sequence[Snapshot]) -> 
         for state in other.namespaces:
             if state.name == one.item[1] and not document:
                 document = translate(state.policies, other.cluster, own, held.known_clusters).document
-    kept = {name: value for name, value in document.items() if name in BY_FIELD and BY_FIELD[name].kind in _FOR_ITSELF}
+    kept = made_with(document)
     for policy in {policy_of(name) for name in values}:
         value = whole_value(policy, values, own)
         if is_cluster_list(policy):

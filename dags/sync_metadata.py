@@ -1,0 +1,36 @@
+"""### Carry changes of metadata between clusters over an event topic
+
+1. **Carry** — the event topic is made if it is missing, replicated between the clusters. What changed on a cluster is
+   published, each field with the time and the cluster of its last change; what the others published is applied where it
+   is newer, with the hazards, the read-back and the journal of every change.
+2. **Report** — events by cluster, what could not be applied and why, who could not be reached and since when.
+
+To carry changes as soon as they are seen, run `pulsar-fleet sync-metadata --follow` as a service; this DAG may run
+beside it. The page `docs/sync_metadata.md` says what to do then.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.sdk import dag
+
+from pulsar_fleet.airflow.metadata_params import metadata_params, metadata_schedule
+from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.runbooks import metadata
+
+
+@dag(
+    schedule=metadata_schedule(),
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    params=metadata_params(),
+    default_args=DEFAULT_ARGS,
+    doc_md=__doc__,
+    tags=["pulsar", "reconciliation"],
+)
+def sync_metadata():
+    metadata.read_request() >> metadata.carry_changes() >> metadata.write_report()
+
+
+sync_metadata()

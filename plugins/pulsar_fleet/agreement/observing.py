@@ -1,0 +1,221 @@
+"""Look at one cluster: a call for each namespace, two for each tenant, a fixed number for each broker (client)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pulsar_fleet.agreement.event_times import EventTimes
+from pulsar_fleet.agreement.views import POLICIES_OF, Item, place
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.attempts import Attempts
+from pulsar_fleet.cluster.brokers import read_brokers
+from pulsar_fleet.cluster.clock import Clock, measure_clock
+from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.resources import read_namespace, read_partitioned
+from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.snapshot import PUBLIC_DEFAULT
+from pulsar_fleet.cluster.states import (
+    Area,
+    BrokerState,
+    NamespaceState,
+    Problem,
+    Snapshot,
+    TenantState,
+    TopicPolicyState,
+)
+from pulsar_fleet.cluster.topic_policy_reader import TopicPolicyReader
+
+_BROKERS_TENANT = "pulsar"
+_PASSES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What one look at a cluster showed.
+
+    :param snapshot: brokers, tenants, namespaces without what each cluster keeps for itself, topic policies.
+    :param began: in seconds since 1970 by our clock; `ended` likewise.
+    :param events: namespace → when its topics' policies were written.
+    :param topics: namespace → its topics, of those that were asked for by `look_for_topics`.
+    """
+
+    snapshot: Snapshot
+    clock: Clock
+    began: float
+    ended: float
+    calls: int
+    events: dict[str, EventTimes]
+    topics: dict[str, frozenset[str]]
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """What is there and could not be read, or is hidden from our role."""
+        bad = (Problem.UNREADABLE, Problem.HIDDEN)
+        return frozenset(note.resource for note in self.snapshot.notes if note.problem in bad) - set(Area)
+
+
+async def look(
+    admin: AdminClient, selection: Selection, seal: Seal, *, topics: bool, earlier: Observed | None = None
+) -> Observed:
+    """Read what the selection means on one cluster.
+
+    :param topics: read the policies of topics too: a pass over the events of each namespace, no call.
+    :param earlier: a look of a moment ago, whose brokers, clock and known clusters still count.
+    :raises Transient: the cluster does not answer.
+    :raises Denied: it does not let us read.
+    """
+    reading = await _Reading.begin(admin, seal, earlier)
+    tenants, names = await _tenants(admin, selection, reading.attempts)
+    namespaces = await _namespaces(admin, names, seal, reading.attempts)
+    policies = await reading.policies(namespaces) if topics else []
+    return reading.end(selection.texts(), tenants, namespaces, policies)
+
+
+async def look_at(admin: AdminClient, items: Collection[Item], seal: Seal, earlier: Observed) -> Observed:
+    """Read some resources: a call for each namespace in which one lies, two for a tenant, the topics where asked for.
+
+    :param earlier: a look of a moment ago, whose brokers, clock and known clusters still count.
+    :raises Transient: the cluster does not answer.
+    """
+    reading = await _Reading.begin(admin, seal, earlier)
+    named = sorted(name for kind, name in items if kind is Resource.TENANT)
+    tenants = [one for one, _ in await asyncio.gather(*(_tenant(admin, name, reading.attempts) for name in named))]
+    places = sorted({place(item)[1] for item in items} - {""})
+    namespaces = await _namespaces(admin, list(map(NamespaceName.parse, places)), seal, reading.attempts)
+    of_topics = {place(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
+    chosen = [one for one in namespaces if one.name in of_topics]
+    policies = await reading.policies(chosen)
+    found = reading.end((), [one for one in tenants if one is not None], namespaces, policies)
+    return await look_for_topics(admin, found, [one.name for one in chosen])
+
+
+async def look_for_topics(admin: AdminClient, observed: Observed, namespaces: Sequence[str]) -> Observed:
+    """Add the topics of some namespaces: three calls for each."""
+    calls = admin.calls
+    found = await asyncio.gather(*(_topics(admin, NamespaceName.parse(name)) for name in namespaces))
+    listed = dict(zip(namespaces, found, strict=True))
+    return replace(observed, topics={**observed.topics, **listed}, calls=observed.calls + admin.calls - calls)
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """A look that goes on."""
+
+    admin: AdminClient
+    own: str
+    seal: Seal
+    attempts: Attempts
+    began: float
+    calls: int
+    clock: Clock
+    brokers: Sequence[BrokerState]
+    known: tuple[str, ...]
+    events: dict[str, EventTimes] = field(default_factory=dict)
+
+    @classmethod
+    async def begin(cls, admin: AdminClient, seal: Seal, earlier: Observed | None) -> Self:
+        began, calls, attempts = time.time(), admin.calls, Attempts()
+        return cls(
+            admin=admin,
+            own=await admin.cluster_name(),
+            seal=seal,
+            attempts=attempts,
+            began=began,
+            calls=calls,
+            clock=earlier.clock if earlier else await measure_clock(admin),
+            brokers=earlier.snapshot.brokers if earlier else await read_brokers(admin, seal, attempts),
+            known=earlier.snapshot.known_clusters if earlier else await admin.clusters(),
+        )
+
+    async def policies(self, namespaces: Sequence[NamespaceState]) -> list[TopicPolicyState]:
+        """The policies of the topics of some namespaces, and when they were written."""
+        slots = asyncio.Semaphore(_PASSES_AT_ONCE)
+        async with TopicPolicyReader(self.admin, self.seal) as reader:
+
+            async def read(name: str) -> Sequence[TopicPolicyState]:
+                self.events[name] = EventTimes()
+                async with slots:
+                    passed = reader.read(NamespaceName.parse(name), history=self.events[name])
+                    return await self.attempts.read(f"{POLICIES_OF}{name}", passed) or ()
+
+            found = await asyncio.gather(*(read(one.name) for one in namespaces))
+        return [state for states in found for state in states]
+
+    def end(
+        self,
+        selection: tuple[str, ...],
+        tenants: Sequence[TenantState],
+        namespaces: Sequence[NamespaceState],
+        policies: Sequence[TopicPolicyState],
+    ) -> Observed:
+        snapshot = Snapshot(
+            cluster=self.own,
+            began="",
+            ended="",
+            key_id=self.seal.key_id,
+            selection=selection,
+            known_clusters=self.known,
+            brokers=tuple(self.brokers),
+            tenants=tuple(tenants),
+            namespaces=tuple(namespaces),
+            topic_policies=tuple(policies),
+            notes=tuple(self.attempts.take_notes()),
+        )
+        return Observed(
+            snapshot=snapshot,
+            clock=self.clock,
+            began=self.began,
+            ended=time.time(),
+            calls=self.admin.calls - self.calls,
+            events=self.events,
+            topics={},
+        )
+
+
+async def _tenants(
+    admin: AdminClient, selection: Selection, attempts: Attempts
+) -> tuple[list[TenantState], list[NamespaceName]]:
+    named = selection.named_tenants
+    if named is None:
+        named = frozenset(name for name in await admin.tenants() if name != _BROKERS_TENANT)
+    found = await asyncio.gather(*(_tenant(admin, name, attempts) for name in sorted(named)))
+    tenants = [tenant for tenant, _ in found if tenant is not None]
+    chosen = [name for _, listed in found for name in listed if selection.has(name)]
+    unnamed = {PUBLIC_DEFAULT} if not selection.names(PUBLIC_DEFAULT) else set()
+    return tenants, [name for name in chosen if name not in unnamed]
+
+
+async def _tenant(
+    admin: AdminClient, name: str, attempts: Attempts
+) -> tuple[TenantState | None, Sequence[NamespaceName]]:
+    document = await attempts.read(name, admin.tenant(name))
+    if document is None:
+        return None, ()
+    listed = await attempts.read(name, admin.namespaces(name)) or ()
+    roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
+    return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), listed
+
+
+async def _namespaces(
+    admin: AdminClient, names: Sequence[NamespaceName], seal: Seal, attempts: Attempts
+) -> list[NamespaceState]:
+    async def read(name: NamespaceName) -> NamespaceState | None:
+        document = await attempts.read(str(name), read_namespace(admin, name, seal, local=False))
+        return None if document is None else NamespaceState(str(name), document)
+
+    return [one for one in await asyncio.gather(*map(read, names)) if one is not None]
+
+
+async def _topics(admin: AdminClient, namespace: NamespaceName) -> frozenset[str]:
+    try:
+        listed = (*await admin.topics(namespace), *await read_partitioned(admin, namespace))
+    except Missing:
+        return frozenset()
+    return frozenset(str(topic.parent) for topic in listed) | frozenset(map(str, listed))

@@ -1,0 +1,1 @@
+"""Carry changes of metadata over an event topic, as PIP-136 proposes."""

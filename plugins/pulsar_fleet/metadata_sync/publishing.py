@@ -1,0 +1,98 @@
+"""Find what was changed on a cluster by others than us, and publish it (client)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from pulsar_fleet.agreement.observing import Observed
+from pulsar_fleet.agreement.planning import made_with
+from pulsar_fleet.agreement.views import Item, View, place
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.metadata_sync.events import MetadataChangeEvent
+from pulsar_fleet.metadata_sync.marks import Known, Look, note
+from pulsar_fleet.metadata_sync.site import Ledgered, Site, shown, times
+
+log = logging.getLogger(__name__)
+
+
+async def publish_changes(site: Site, *, snapshot: bool = False) -> int:
+    """Look at the cluster and publish each resource that changed; returns how many events were sent.
+
+    A change is known before it is published, so one that a crash kept back is published with its time by the next call.
+    Nothing is published when another process was faster to see the same.
+
+    :param snapshot: publish every resource, each field with its original time and source.
+    """
+    # Read before the look: what another process comes to know meanwhile must not meet values from before that.
+    before = site.remembered()
+    observed = await site.look()
+    view, items = site.view(observed), _meant(site, observed, before)
+    if unsure := _lost_policies(view, before, items):
+        observed = await site.with_topics(observed, unsure)
+        view = site.view(observed)
+    known = seen(site, observed, before, certain(view, items))
+    if not site.keep(before, {item: one for item, one in known.items() if one != before.known(item)}):
+        log.info("%s: another follower saw the same first", site.own)
+        return 0
+    if not before.covers(site.scope()):
+        site.keep_scope(before)
+    return await _publish(site, observed, {item: one for item, one in known.items() if snapshot or not one.published})
+
+
+def seen(site: Site, observed: Observed, before: Ledgered, items: Iterable[Item]) -> dict[Item, Known]:
+    """What is known of resources after a look; before the first whole one a value may have any age."""
+    view, first, found = site.view(observed), not before.covers(site.scope()), {}
+    for item in items:
+        known, values = before.known(item), shown(view, item)
+        if known is None and not values:
+            continue
+        looked = Look(values=values, now=int(observed.ended * 1000), times=times(observed, item), first=first)
+        found[item] = note(known, looked, site.own)
+    return found
+
+
+async def _publish(site: Site, observed: Observed, looked: Mapping[Item, Known]) -> int:
+    """Send resources as they were looked at, tenants first; only then they count as published."""
+    ledgered, view = site.remembered(), site.view(observed)
+    mine = {item: one for item, one in looked.items() if one.fields and ledgered.known(item) == one}
+    if not mine:
+        return 0
+    documents = {(Resource.NAMESPACE, one.name): made_with(one.policies) for one in observed.snapshot.namespaces}
+    sent = await site.topic.publish(
+        MetadataChangeEvent.of(item, shown(view, item), one, documents.get(item, {})) for item, one in mine.items()
+    )
+    site.keep(ledgered, {item: one.as_published() for item, one in mine.items() if not one.published})
+    return sent
+
+
+def _meant(site: Site, observed: Observed, before: Ledgered) -> list[Item]:
+    """What travels: not what a migration holds, nor what could not be read."""
+    view, busy = site.view(observed), site.busy()
+    migrated = {one.name for one in observed.snapshot.namespaces if one.policies.get("migrated")}
+    order = {kind: rank for rank, kind in enumerate(Resource)}
+    items = {*view.items, *before.items()}
+    chosen = (
+        item
+        for item in items
+        if site.request.means(item) and view.knows(item) and place(item)[1] not in busy | migrated
+    )
+    return sorted(chosen, key=lambda item: (order[item[0]], item[1]))
+
+
+def _lost_policies(view: View, before: Ledgered, items: Iterable[Item]) -> set[str]:
+    """Namespaces of which only the list of topics tells whether a topic lost its policies or is gone."""
+    return {
+        place(item)[1]
+        for item in items
+        if item[0] is Resource.TOPIC_POLICY and item not in view.items and _had_values(before.known(item))
+    }
+
+
+def _had_values(known: Known | None) -> bool:
+    return known is not None and any(mark.digest for mark in known.fields.values())
+
+
+def certain(view: View, items: Iterable[Item]) -> list[Item]:
+    """Without topics that are gone: that their policies are gone with them is no change of these."""
+    return [item for item in items if item[0] is not Resource.TOPIC_POLICY or view.values(item) is not None]

@@ -1,0 +1,153 @@
+"""One cluster that takes part: how it is looked at, and what is known of its resources (client)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pulsar_fleet.agreement.observations import UNKNOWN
+from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics
+from pulsar_fleet.agreement.views import Item, View, items_of, place
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.metadata_sync.event_topic import EventTopic
+from pulsar_fleet.metadata_sync.marks import EXISTS, Known
+from pulsar_fleet.metadata_sync.request import SUBSCRIPTION, Request
+from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.records.marks import Kept, MarkStore
+
+_BASE_SECONDS = 60.0
+_SCOPE = ("look", "")
+_MIGRATIONS = ("migrate_namespaces", "return_namespaces")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgered:
+    """What the ledger knew of resources when it was read, to be kept again by who was faster."""
+
+    kept: Mapping[tuple[str, str], Kept]
+
+    def known(self, item: Item) -> Known | None:
+        """Of one resource; None if it was never looked at."""
+        found = self.kept.get(_plain(item))
+        return Known.from_json(found.document) if found else None
+
+    def items(self) -> set[Item]:
+        """Every resource that was ever looked at."""
+        return {(Resource(kind), name) for kind, name in self.kept if (kind, name) != _SCOPE}
+
+    def version(self, key: tuple[str, str]) -> int:
+        """How often a document was written."""
+        return self.kept[key].version if key in self.kept else 0
+
+    def covers(self, scope: Mapping[str, Json]) -> bool:
+        """Whether the last whole look meant the same, so that what it did not show was not there."""
+        found = self.kept.get(_SCOPE)
+        return found is not None and found.document == dict(scope)
+
+
+@dataclass(kw_only=True)
+class Site:
+    """One cluster with its event topic.
+
+    :param fleet: the names of all clusters that the event topic is replicated to.
+    :param peers: other clusters of this process, from which secrets are read.
+    """
+
+    own: str
+    admin: AdminClient
+    topic: EventTopic
+    request: Request
+    ledger: Ledger
+    seal: Seal
+    fleet: tuple[str, ...]
+    peers: Mapping[str, AdminClient] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._store = MarkStore(self.ledger, str(self.request.event_topic), self.own)
+        self._base: Observed | None = None
+
+    async def look(self) -> Observed:
+        """Look at all that is meant."""
+        base = self._fresh_base()
+        found = await look(self.admin, self.request.selection, self.seal, topics=self.request.topics, earlier=base)
+        self._base = base or found
+        return found
+
+    async def look_at(self, items: Collection[Item]) -> Observed:
+        """Look at some resources."""
+        base = self._fresh_base() or await self.look()
+        return await look_at(self.admin, items, self.seal, base)
+
+    async def with_topics(self, observed: Observed, namespaces: Iterable[str]) -> Observed:
+        """The same, knowing the topics of some namespaces."""
+        new = sorted(set(namespaces) - set(observed.topics))
+        return await look_for_topics(self.admin, observed, new) if new else observed
+
+    def view(self, observed: Observed) -> View:
+        """What a look showed, in fields that mean the same on every cluster."""
+        return View(
+            cluster=self.own,
+            items=items_of(observed.snapshot, self.fleet),
+            unread=observed.unread,
+            topics=observed.topics,
+        )
+
+    def remembered(self, items: Collection[Item] | None = None) -> Ledgered:
+        """What is known of all resources, or of some."""
+        return Ledgered(self._store.load(None if items is None else {_SCOPE[1], *(name for _, name in items)}))
+
+    def keep(self, earlier: Ledgered, known: Mapping[Item, Known]) -> bool:
+        """Keep what is known now; False, and nothing kept, if another process was faster."""
+        rows = {_plain(item): one.to_json() for item, one in known.items()}
+        return self._store.keep({key: Kept(earlier.version(key), document) for key, document in rows.items()})
+
+    def keep_scope(self, earlier: Ledgered) -> bool:
+        """Keep what a whole look meant."""
+        return self._store.keep({_SCOPE: Kept(earlier.version(_SCOPE), self.scope())})
+
+    def scope(self) -> dict[str, Json]:
+        """What a whole look means."""
+        return {"selection": list(self.request.selection.texts()), "topics": self.request.topics}
+
+    def busy(self) -> frozenset[str]:
+        """Namespaces that a migration holds: their policies differ on purpose."""
+        running = [run.run_id for run in self.ledger.running(_MIGRATIONS)]
+        return frozenset(phase.namespace for run_id in running for phase in self.ledger.phases(run_id))
+
+    async def backlog(self) -> tuple[bool, int]:
+        """Whether the events of this cluster come to us, and how many are not acknowledged."""
+        found = (await self.admin.stats(self.request.event_topic))["subscriptions"].get(SUBSCRIPTION) or {}
+        return found.get("activeConsumerName") == self.topic.consumer_name, int(found.get("msgBacklog") or 0)
+
+    def last_change(self) -> float | None:
+        """When anything was last learnt of this cluster, in seconds since 1970."""
+        found = self._store.last_change()
+        return found.timestamp() if found else None
+
+    def _fresh_base(self) -> Observed | None:
+        return self._base if self._base and time.time() - self._base.ended < _BASE_SECONDS else None
+
+
+def shown(view: View, item: Item) -> dict[str, Json]:
+    """The fields of a resource as marks know them; nothing where it is not there."""
+    values = view.values(item)
+    if values is None:
+        return {}
+    return dict(values) if item[0] is Resource.TOPIC_POLICY else {**values, EXISTS: True}
+
+
+def times(observed: Observed, item: Item) -> dict[str, int]:
+    """Field → when it was written, in ms since 1970 by our clock: of topics' policies, whose events tell."""
+    events = observed.events.get(place(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
+    if events is None:
+        return {}
+    spans = events.spans(item[1], observed.clock, 0.0)
+    return {name: int((begin + end) * 500) for name, (begin, end) in spans.items() if begin != UNKNOWN}
+
+
+def _plain(item: Item) -> tuple[str, str]:
+    return item[0].value, item[1]

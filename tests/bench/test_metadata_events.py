@@ -1,0 +1,122 @@
+"""How long a change takes from one cluster to the other with a follower, what following costs, and a drain of many."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
+from tests.contract.syncing import Exchange, namespaces_of
+
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.messaging import open_client
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.metadata_sync.events import MetadataChangeEvent
+from pulsar_fleet.metadata_sync.marks import EXISTS, Known, Mark, Stamp
+from pulsar_fleet.sandbox import Sandbox
+
+NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
+CHANGES = int(os.environ.get("PULSAR_FLEET_BENCH_CHANGES", "60"))
+EVENTS = int(os.environ.get("PULSAR_FLEET_BENCH_EVENTS", "10000"))
+IDLE_SECONDS = 15
+
+
+def test_lag_of_a_follower(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnection, records: Path) -> None:
+    asyncio.run(_lag(clusters, blue, green, records))
+
+
+def test_drain(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnection, records: Path) -> None:
+    asyncio.run(_drain(clusters, blue, green))
+
+
+async def _lag(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnection, records: Path) -> None:
+    tenant, chance = f"bench-{uuid.uuid4().hex[:8]}", random.Random(1)
+    names = namespaces_of(tenant, NAMESPACES)
+    exchange = Exchange.of(tenant, blue, green)
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        await make_namespaces(names, on_blue, on_green)
+        began = time.perf_counter()
+        await exchange.settle()
+        print(f"\nfirst runs until quiet, {NAMESPACES:,} namespaces: {time.perf_counter() - began:.1f} s")
+        with exchange.follower(records) as process:
+            await asyncio.sleep(3)
+            await _idle(clusters, process.pid)
+            lags = []
+            for number in range(CHANGES):
+                there, here = chance.sample((on_blue, on_green), 2)
+                lags.append(await _carried(there, here, chance.choice(names), number + 1))
+                await asyncio.sleep(chance.random())
+            lags.sort()
+            print(
+                f"{CHANGES} changes, {NAMESPACES:,} namespaces: p50 {lags[len(lags) // 2]:.2f} s, "
+                f"p99 {lags[int(len(lags) * 0.99)]:.2f} s, most {lags[-1]:.2f} s"
+            )
+        await exchange.remove(on_blue, on_green)
+
+
+async def _carried(there: AdminClient, here: AdminClient, name: NamespaceName, value: int) -> float:
+    """Seconds from the answer to a setter on one cluster until the other shows the value."""
+    path, field = MAX_PRODUCERS
+    await set_policy(there, name, path, value)
+    began = time.perf_counter()
+    while (await held(here, name, (field,)))[field] != value:
+        assert time.perf_counter() - began < 60
+        await asyncio.sleep(0.02)
+    return time.perf_counter() - began
+
+
+async def _idle(clusters: Sandbox, pid: int) -> None:
+    brokers = [psutil.Process(found) for cluster in clusters for found in cluster.pids if found]
+    ours = psutil.Process(pid)
+    before, own = _cpu(brokers), _cpu([ours])
+    await asyncio.sleep(IDLE_SECONDS)
+    print(
+        f"following without changes, {NAMESPACES:,} namespaces on 2 clusters: brokers "
+        f"{(_cpu(brokers) - before) / IDLE_SECONDS:.2f} cores, the follower {(_cpu([ours]) - own) / IDLE_SECONDS:.2f}"
+    )
+
+
+async def _drain(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnection) -> None:
+    tenant, field = f"bench-{uuid.uuid4().hex[:8]}", MAX_PRODUCERS[1]
+    names = namespaces_of(tenant, NAMESPACES)
+    exchange = Exchange.of(tenant, blue, green)
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        await make_namespaces(names, on_blue, on_green)
+        await exchange.settle()
+        at, last = int(time.time() * 1000), dict.fromkeys(names, 0)
+        client = open_client(blue)
+        producer = client.create_producer(str(exchange.request.event_topic), block_if_queue_full=True)
+        for number in range(EVENTS):
+            name = names[number % NAMESPACES]
+            last[name] = number + 1
+            known = Known(fields={one: Mark("", Stamp(at + number, "red")) for one in (field,)})
+            item = (Resource.NAMESPACE, str(name))
+            event = MetadataChangeEvent.of(item, {EXISTS: True, field: number + 1}, known, {})
+            event.data["values"].pop(EXISTS)
+            producer.send_async(event.encode(), lambda *_: None, partition_key=event.key)
+        producer.flush()
+        client.close()
+        brokers = [psutil.Process(found) for cluster in clusters for found in cluster.pids if found]
+        before, began = _cpu(brokers), time.perf_counter()
+        found = await exchange.run()
+        seconds = time.perf_counter() - began
+        print(
+            f"\n{EVENTS:,} events of {NAMESPACES:,} namespaces, each cluster: {seconds:.1f} s, "
+            f"{2 * EVENTS / seconds:,.0f} events/s, broker CPU {_cpu(brokers) - before:.1f} s, "
+            f"{[(name, one['applied'], one['dropped'], one['refused']) for name, one in found['clusters'].items()]}"
+        )
+        for admin in (on_blue, on_green):
+            for name in names:
+                assert (await held(admin, name, (field,)))[field] == last[name]
+        await exchange.remove(on_blue, on_green)
+
+
+def _cpu(processes: list[psutil.Process]) -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)

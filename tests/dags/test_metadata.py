@@ -1,0 +1,65 @@
+"""`sync_metadata`, run by Airflow itself against two real clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
+from tests.contract.syncing import Exchange
+from tests.dags.finished import report, states
+
+from pulsar_fleet.airflow.metadata_params import VARIABLE, metadata_params, metadata_schedule
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.names import NamespaceName
+
+Play = Callable[..., Any]
+
+
+def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_reason(
+    play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    shared = new_namespace()
+    exchange = Exchange.of(shared.tenant, blue, green)
+    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "quiet_seconds": 1}
+
+    async def prepare() -> None:
+        async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+            await make_namespaces([shared], on_blue, on_green)
+
+    async def change() -> None:
+        async with AdminClient(blue) as on_blue:
+            await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+
+    async def check_and_remove() -> None:
+        async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+            assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
+            await exchange.remove(on_blue, on_green)
+
+    asyncio.run(prepare())
+    assert set(states(play("sync_metadata", **conf)).values()) == {"success"}
+    asyncio.run(change())
+    exchange.send(green, b"\x00 no event")
+    carried = play("sync_metadata", **conf)
+    assert (states(carried)["carry_changes"], states(carried)["write_report"]) == ("success", "failed")
+    # It is replicated like any other message.
+    assert "2 NOT APPLIED" in report(carried)
+    assert "no MetadataChangeEvent" in report(carried)
+    asyncio.run(check_and_remove())
+
+
+@pytest.mark.parametrize("conf", [{"snapshots": True}, {"clusters": ["pulsar_gren"]}], ids=lambda conf: ",".join(conf))
+def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
+    found = states(play("sync_metadata", **conf))
+    assert (found["read_request"], found["carry_changes"]) == ("failed", "upstream_failed")
+
+
+def test_the_environment_says_what_scheduled_runs_do() -> None:
+    given = {VARIABLE: '{"schedule": null, "topics": false}'}
+    assert (metadata_schedule(given), metadata_params(given)["topics"].resolve()) == (None, False)
+    with pytest.raises(Rejected, match="did you mean 'topics'"):
+        metadata_params({VARIABLE: '{"topic": false}'})

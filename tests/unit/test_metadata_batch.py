@@ -1,0 +1,96 @@
+"""What becomes of a batch of events, and what a run says about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulsar_fleet.agreement.views import Item
+from pulsar_fleet.change.difference import Resource
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.metadata_sync.batch import Batch
+from pulsar_fleet.metadata_sync.event_topic import Received
+from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, ResourceType
+from pulsar_fleet.metadata_sync.following import Tally
+from pulsar_fleet.metadata_sync.marks import Stamp
+from pulsar_fleet.metadata_sync.request import Request
+from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report
+
+ITEM: Item = (Resource.NAMESPACE, "acme/orders")
+
+
+def received(name: str, **times: int) -> Received:
+    event = MetadataChangeEvent(
+        type=EventType.MODIFIED,
+        resource=ResourceType.NAMESPACES,
+        resource_name=name,
+        data={
+            "values": dict.fromkeys(times, 1),
+            "times": {field: [at, "red"] for field, at in times.items()},
+            "made_with": {},
+        },
+        source_cluster="red",
+        update_time=max(times.values()),
+    )
+    return holding(event.encode())
+
+
+def holding(content: bytes) -> Received:
+    message: Any = object()
+    return Received(message, content)
+
+
+def test_only_who_brought_what_failed_is_put_away() -> None:
+    first, second = received("acme/orders", ttl=1), received("acme/orders", quota=2)
+    batch = Batch.of([first, second], Request().means, frozenset())
+    batch.settle(ITEM, {"quota": Stamp(2, "red")}, "too much")
+    assert (batch.applied, batch.refused) == ([first], {second: "too much"})
+
+
+def test_what_does_not_travel_is_of_no_use_and_what_a_migration_holds_comes_again() -> None:
+    own, busy, other = (
+        received("pulsar-fleet/metadata", ttl=1),
+        received("acme/moving", ttl=1),
+        received("acme/a", ttl=1),
+    )
+    batch = Batch.of([own, busy, other], Request().means, {"acme/moving"})
+    assert (batch.useless, batch.later, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
+
+
+def test_no_event_stops_the_others() -> None:
+    stray, other = holding(b"\x00"), received("acme/a", ttl=1)
+    batch = Batch.of([stray, other], Request().means, frozenset())
+    assert ("no MetadataChangeEvent" in batch.refused[stray], len(batch.events)) == (True, 1)
+
+
+def found(**changes: Any) -> JsonObject:
+    tally = Tally(active=True)
+    for name, value in changes.items():
+        setattr(tally, name, value)
+    return {
+        "fleet": ["blue", "green"],
+        "clusters": {"blue": tally.to_json()},
+        "behind": {},
+        "since": {},
+        "seconds": 1.0,
+    }
+
+
+def test_a_run_in_which_all_went_well_has_nothing_for_a_person() -> None:
+    quiet = found(published=2, applied=1)
+    assert headline(quiet) == "2 events published, 1 applied on blue"
+    assert (lines(quiet), failure(quiet)) == ([], "")
+
+
+def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
+    bad = {
+        **found(refused=1, reasons=["too much"]),
+        "behind": {"pulsar_green": "it does not answer"},
+        "since": {"green": "2026-11-22T05:00:00+00:00"},
+    }
+    assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
+    assert failure(bad) == "1 event put away, first: too much; pulsar_green is behind: it does not answer"
+    assert "last heard of 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+
+
+def test_a_run_beside_a_follower_says_that_it_left_the_events_to_it() -> None:
+    assert "a follower is at work" in lines(found(active=False))[0]
