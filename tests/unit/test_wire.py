@@ -6,6 +6,7 @@ import struct
 from contextlib import suppress
 
 import google_crc32c
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +74,7 @@ def content(fields: bytes, payload: bytes = PAYLOAD, in_front: bytes = b"") -> b
 
 
 def read(stored: bytes | bytearray) -> StoredEntry:
-    return read_entry(4, 2, memoryview(stored))
+    return read_entry(4, 2, np.frombuffer(stored, np.uint8))
 
 
 def own(key: str, value: str) -> bytes:

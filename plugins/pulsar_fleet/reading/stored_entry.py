@@ -8,10 +8,9 @@ transactions, and the properties `__MSG_PROP_…` of the replicator.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
-import numpy as np
 import xxhash
 from google.protobuf.message import DecodeError
 
@@ -20,12 +19,19 @@ from pulsar_fleet.reading.entry_metadata import OF_THE_COPY, EntryMetadata
 ENTRY_ENCODING_VERSION = 2
 """To be raised when digests of the same entry change: proofs of an earlier one are not continued."""
 
-_BROKER_METADATA = b"\x0e\x02"
-_CHECKSUM = b"\x0e\x01"
+_BROKER_METADATA = 0x0E02
+_CHECKSUM = 0x0E01
+_HEAD = struct.Struct(">HI").unpack_from
 _WORD = struct.Struct(">I").unpack_from
 _PACK = struct.Struct(">I").pack
 
 _REPLICATORS = b"__MSG_PROP_"
+
+
+Bytes: TypeAlias = Any
+"""A numpy array of bytes, which for mypy is a buffer only since Python 3.12. Of what can change, the checksum takes no
+other view, and a copy would cost as much as it does.
+"""
 
 
 class StoredEntry(NamedTuple):
@@ -50,7 +56,7 @@ class Corrupt(ValueError):
     """The bytes are not what was stored; the message says what is wrong with them."""
 
 
-def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
+def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
     """Check and digest the bytes that follow a message's command; `content` is not kept.
 
     :raises Corrupt: the checksum is wrong, or the metadata cannot be read.
@@ -60,7 +66,7 @@ def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
         end = 4 + _WORD(body, 0)[0]
         if end > len(body):
             raise Corrupt("its metadata is cut off")
-        metadata = EntryMetadata.FromString(bytes(body[4:end]))
+        metadata = EntryMetadata.FromString(body[4:end].tobytes())
     except (struct.error, DecodeError) as error:
         raise Corrupt("its metadata cannot be read") from error
     messages = metadata.messages or 1
@@ -73,17 +79,16 @@ def read_entry(ledger: int, entry: int, content: memoryview) -> StoredEntry:
     return StoredEntry(ledger, entry, publish_time, messages, len(body), digester.digest())
 
 
-def _checked(content: memoryview) -> memoryview:
+def _checked(content: Bytes) -> Bytes:
     """The entry from the size of its metadata on, without what the broker put in front of it."""
-    magic = content[:2]
+    magic, word = _HEAD(content, 0)
     if magic == _BROKER_METADATA:
-        content = content[6 + _WORD(content, 2)[0] :]
-        magic = content[:2]
+        content = content[6 + word :]
+        magic, word = _HEAD(content, 0)
     if magic != _CHECKSUM:
         return content
     body = content[6:]
-    # The checksum takes no view of a buffer that can change, but an array of one: a copy would cost as much as it.
-    if google_crc32c.value(np.frombuffer(body, np.uint8)) != _WORD(content, 2)[0]:
+    if google_crc32c.value(body) != word:
         raise Corrupt("its checksum is wrong")
     return body
 

@@ -12,9 +12,12 @@ from contextlib import suppress
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
+
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Transient
 from pulsar_fleet.reading import wire_frames as wire
+from pulsar_fleet.reading.stored_entry import Bytes
 from pulsar_fleet.reading.wire_address import BrokerAddress
 from pulsar_fleet.reading.wire_credentials import credentials_of, tls_context
 from pulsar_fleet.reading.wire_frames import Command, Kind
@@ -67,6 +70,7 @@ class WireConnection:
         self._ids = count(1)
         self.buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self.buffer)
+        self._bytes = np.frombuffer(self.buffer, np.uint8)
         self._begin = self._end = 0
         self._wait_seconds = 0.0
         try:
@@ -129,9 +133,9 @@ class WireConnection:
         """Decode the command of a frame that was just given out."""
         return wire.read_command(bytes(self.buffer[frame.begin : frame.end]))
 
-    def content(self, frame: Frame) -> memoryview:
+    def content(self, frame: Frame) -> Bytes:
         """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
-        return self._view[frame.end : frame.last]
+        return self._bytes[frame.end : frame.last]
 
     def ask(self, request: int, frame: bytes, *, about: str) -> Command:
         """Send a request and wait for its answer; messages that come meanwhile are dropped.
@@ -233,6 +237,7 @@ class WireConnection:
         if size > len(self.buffer):
             self.buffer = bytearray(size + BUFFER_BYTES)
             self._view = memoryview(self.buffer)
+            self._bytes = np.frombuffer(self.buffer, np.uint8)
         self.buffer[: len(rest)] = rest
         self._begin, self._end = 0, len(rest)
 
