@@ -19,21 +19,14 @@ from airflow.sdk import Param, dag
 
 from pulsar_fleet.airflow.approval import PlanApprovalOperator
 from pulsar_fleet.airflow.equality import ProveEqualOperator
-from pulsar_fleet.airflow.params import approval_params, connection_param
+from pulsar_fleet.airflow.params import approval_params, connection_param, selection_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import onboarding
 
 PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that is copied. It is only read."),
     "target": connection_param("pulsar_green", "Target", "Connection of the cluster that receives the copy."),
-    "selection": Param(
-        [],
-        type="array",
-        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
-        title="Selection",
-        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
-        "Empty: everything.",
-    ),
+    "selection": selection_param(),
     "subscriptions": Param(
         True,
         type="boolean",

@@ -7,29 +7,19 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
+from pulsar_fleet.airflow.params import clusters_param, selection_param, tie_break_param
 from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_SYNC_METADATA"
 SCHEDULE = "*/5 * * * *"
 
 _PARAMS = {
-    "clusters": Param(
-        ["pulsar_blue", "pulsar_green"],
-        type="array",
-        items={"type": "string", "minLength": 1},
-        minItems=1,
-        title="Clusters",
-        description="Connections of the clusters, one per line: one of each metadata store. The first run needs "
+    "clusters": clusters_param(
+        1,
+        "Connections of the clusters, one per line: one of each metadata store. The first run needs "
         "all, to make the event topic.",
     ),
-    "selection": Param(
-        [],
-        type="array",
-        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
-        title="Selection",
-        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
-        "Empty: everything.",
-    ),
+    "selection": selection_param(),
     "event_topic": Param(
         "persistent://pulsar-fleet/metadata/events",
         type="string",
@@ -38,13 +28,7 @@ _PARAMS = {
         description="The topic that the clusters share; its tenant and namespace never travel themselves.",
     ),
     "topics": Param(True, type="boolean", title="Policies of topics", description="Carry the policies of topics too."),
-    "tie_break": Param(
-        "smaller",
-        type="string",
-        enum=["smaller", "larger"],
-        title="Tie-break",
-        description="Whose value wins at the same time: that of the smaller or the larger name.",
-    ),
+    "tie_break": tie_break_param("at the same time"),
     "snapshot": Param(
         False,
         type="boolean",

@@ -24,6 +24,41 @@ def namespaces_param(description: str) -> Param:
     )
 
 
+def clusters_param(least: int, description: str) -> Param:
+    """A list of connection ids, no fewer than `least`."""
+    return Param(
+        ["pulsar_blue", "pulsar_green"],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        minItems=least,
+        title="Clusters",
+        description=description,
+    )
+
+
+def selection_param() -> Param:
+    """Tenants, namespaces and patterns, as `Selection.parse` reads them."""
+    return Param(
+        [],
+        type="array",
+        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
+        title="Selection",
+        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
+        "Empty: everything.",
+    )
+
+
+def tie_break_param(when: str) -> Param:
+    """Whose value wins `when` times do not tell."""
+    return Param(
+        "smaller",
+        type="string",
+        enum=["smaller", "larger"],
+        title="Tie-break",
+        description=f"Whose value wins {when}: that of the smaller or the larger name.",
+    )
+
+
 def approval_params(what: str) -> dict[str, Param]:
     """Whether a person is asked before `what`, such as "a wave", and how long an answer may take."""
     return {

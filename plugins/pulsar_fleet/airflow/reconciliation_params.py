@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
+from pulsar_fleet.airflow.params import clusters_param, selection_param, tie_break_param
 from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_RECONCILE"
@@ -14,22 +15,8 @@ SCHEDULE = "*/5 * * * *"
 _TEXTS = {"type": "string"}
 
 _PARAMS = {
-    "clusters": Param(
-        ["pulsar_blue", "pulsar_green"],
-        type="array",
-        items={"type": "string", "minLength": 1},
-        minItems=2,
-        title="Clusters",
-        description="Connections of the clusters that are kept equal, one per line.",
-    ),
-    "selection": Param(
-        [],
-        type="array",
-        items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
-        title="Selection",
-        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
-        "Empty: everything.",
-    ),
+    "clusters": clusters_param(2, "Connections of the clusters that are kept equal, one per line."),
+    "selection": selection_param(),
     "mode": Param(
         "report",
         type="string",
@@ -53,13 +40,7 @@ _PARAMS = {
         title="Granularity",
         description="What wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
     ),
-    "tie_break": Param(
-        "smaller",
-        type="string",
-        enum=["smaller", "larger"],
-        title="Tie-break",
-        description="Whose value wins when nobody can tell which is later: that of the smaller or the larger name.",
-    ),
+    "tie_break": tie_break_param("when nobody can tell which is later"),
     "topics": Param(
         True, type="boolean", title="Policies of topics", description="Keep the policies of topics equal too."
     ),

@@ -12,13 +12,12 @@ import typer
 from pulsar_fleet.change.findings import blockers
 from pulsar_fleet.change.undo import plan_undo
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_two, require_cluster
-from pulsar_fleet.cli.console import ExitState, Terminal, Usage, is_watched
+from pulsar_fleet.cli.console import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cli.onboarding import AsJson, Select, Subscriptions, make_plan
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
 from pulsar_fleet.cli.wording import findings_text
 from pulsar_fleet.cli.work import Work, carry_out
-from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.ledger import Ledger
 
@@ -42,7 +41,7 @@ def apply(
     """Carry out a plan. What is in place is left as it is; after Ctrl-C the same command goes on."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        _require_consent(yes)
+        require_consent("a cluster", yes=yes)
         if target is None:
             file = _stored_plan(first, narrowed=bool(select) or not subscriptions)
         else:
@@ -65,7 +64,7 @@ def undo(
     """Take back what a run changed, last change first; deleting what it created needs --allow for each."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        _require_consent(yes)
+        require_consent("a cluster", yes=yes)
         ledger = Ledger.open()
         plan = plan_undo(ledger, run)
         known = ledger.run(run)
@@ -85,11 +84,6 @@ def undo(
             undoes=run,
         )
         carry_out(terminal, work, ask=not yes)
-
-
-def _require_consent(yes: bool) -> None:
-    if not yes and not is_watched():
-        raise Refused("This changes a cluster, and nobody can be asked here: say --yes. Nothing has been changed.")
 
 
 def _stored_plan(name: str, *, narrowed: bool) -> PlanFile:

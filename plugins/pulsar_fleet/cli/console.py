@@ -143,6 +143,12 @@ def is_watched() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def require_consent(what: str, *, yes: bool) -> None:
+    """Refuse to change `what` where nobody said yes and nobody can be asked."""
+    if not yes and not is_watched():
+        raise Refused(f"This changes {what}, and nobody can be asked here: say --yes. Nothing has been changed.")
+
+
 def _state(error: FleetError) -> ExitState:
     states = {Usage: ExitState.USAGE, Refused: ExitState.REFUSED, Conflict: ExitState.PARTLY}
     return next((state for kind, state in states.items() if isinstance(error, kind)), ExitState.ERROR)

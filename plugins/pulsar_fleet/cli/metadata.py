@@ -12,7 +12,7 @@ import typer
 
 from pulsar_fleet.agreement.merge import TieBreak
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection
-from pulsar_fleet.cli.console import ExitState, Terminal, Usage, is_watched
+from pulsar_fleet.cli.console import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cli.onboarding import AsJson, Select
 from pulsar_fleet.cli.reconciliation import Topics, reach_all
 from pulsar_fleet.cli.runs import new_run_id, recorded
@@ -54,8 +54,7 @@ def sync_metadata(
         }
         request = _request(conf)
         sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
-        if not yes and not is_watched():
-            raise Refused("This changes clusters, and nobody can be asked here: say --yes. Nothing has been changed.")
+        require_consent("clusters", yes=yes)
         if not yes and not terminal.confirmed(f"Write on {', '.join(side.name for side in sides)}?"):
             raise Refused("You did not agree. Nothing has been changed.")
         with recorded(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:

@@ -13,7 +13,7 @@ from pulsar_fleet.agreement.merge import TieBreak
 from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.change.rendering import plan_text
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach
-from pulsar_fleet.cli.console import ExitState, Terminal, Usage, is_watched
+from pulsar_fleet.cli.console import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cli.onboarding import AsJson, Select
 from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -72,8 +72,8 @@ def reconcile(
     with terminal.plain_errors():
         if len(clusters) < 2:
             raise Usage(f"{clusters[0]!r} alone is equal to itself: name two clusters or more.")
-        if mode is Mode.REPAIR and not yes and not is_watched():
-            raise Refused("This changes clusters, and nobody can be asked here: say --yes. Nothing has been changed.")
+        if mode is Mode.REPAIR:
+            require_consent("clusters", yes=yes)
         conf: JsonObject = {
             "selection": list(parse_selection(select or ()).texts()),
             "mode": mode.value,

@@ -40,7 +40,7 @@ async def apply_received(site: Site, received: Sequence[Received]) -> Batch:
     Several events of one resource are written once, as their newest fields say. What cannot be applied is put away with
     its reason and does not stop the rest; what may work later is given back.
     """
-    batch = Batch.of(received, site.request.means, site.busy())
+    batch = Batch.of(received, site.request.means, site.ledger.in_migration())
     before = site.remembered(list(batch.events))
     batch.drop([item for item in batch.events if not _asked(site, batch, item, before.known(item))])
     if batch.events:

@@ -68,7 +68,7 @@ async def _publish(site: Site, observed: Observed, looked: Mapping[Item, Known])
 
 def _meant(site: Site, observed: Observed, before: Ledgered) -> list[Item]:
     """What travels: not what a migration holds, nor what could not be read."""
-    view, busy = site.view(observed), site.busy()
+    view, busy = site.view(observed), site.ledger.in_migration()
     migrated = {one.name for one in observed.snapshot.namespaces if one.policies.get("migrated")}
     order = {kind: rank for rank, kind in enumerate(Resource)}
     items = {*view.items, *before.items()}

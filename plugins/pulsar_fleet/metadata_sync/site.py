@@ -21,7 +21,6 @@ from pulsar_fleet.records.marks import Kept, MarkStore
 
 _BASE_SECONDS = 60.0
 _SCOPE = ("look", "")
-_MIGRATIONS = ("migrate_namespaces", "return_namespaces")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +112,10 @@ class Site:
         """What a whole look means."""
         return {"selection": list(self.request.selection.texts()), "topics": self.request.topics}
 
-    def busy(self) -> frozenset[str]:
-        """Namespaces that a migration holds: their policies differ on purpose."""
-        running = [run.run_id for run in self.ledger.running(_MIGRATIONS)]
-        return frozenset(phase.namespace for run_id in running for phase in self.ledger.phases(run_id))
-
     async def backlog(self) -> tuple[bool, int]:
         """Whether the events of this cluster come to us, and how many are not acknowledged."""
         found = (await self.admin.stats(self.request.event_topic))["subscriptions"].get(SUBSCRIPTION) or {}
         return found.get("activeConsumerName") == self.topic.consumer_name, int(found.get("msgBacklog") or 0)
-
-    def last_change(self) -> float | None:
-        """When anything was last learnt of this cluster, in seconds since 1970."""
-        found = self._store.last_change()
-        return found.timestamp() if found else None
 
     def _fresh_base(self) -> Observed | None:
         return self._base if self._base and time.time() - self._base.ended < _BASE_SECONDS else None

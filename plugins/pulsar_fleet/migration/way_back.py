@@ -41,7 +41,6 @@ from pulsar_fleet.records.run import Run
 log = logging.getLogger(__name__)
 
 INTERLOCKS = "interlocks.json"
-PROCEDURES = ("migrate_namespaces", "return_namespaces")
 
 
 async def check_interlocks(
@@ -168,7 +167,7 @@ def rivals(ledger: Ledger, own: str, name: NamespaceName) -> tuple[str, ...]:
     """Other runs that have not ended and touch a namespace, by their configuration or by what they have done."""
     return tuple(
         one.run_id
-        for one in ledger.running(PROCEDURES)
+        for one in ledger.migrations()
         if one.run_id != own
         and (parse_scope(one.conf["namespaces"]).has(name) or ledger.entered(one.run_id, str(name)))
     )

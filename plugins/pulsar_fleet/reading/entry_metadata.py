@@ -16,8 +16,11 @@ OF_THE_COPY = "of_the_copy"
 
 _PACKAGE = "pulsar_fleet"
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_LOOKED_AT = (("publish_time", 3, _FIELD.TYPE_UINT64), ("messages", 11, _FIELD.TYPE_INT32))
-_MARKER = ("marker_type", 20, _FIELD.TYPE_INT32)
+_LOOKED_AT = (
+    ("publish_time", 3, _FIELD.TYPE_UINT64),
+    ("messages", 11, _FIELD.TYPE_INT32),
+    ("marker_type", 20, _FIELD.TYPE_INT32),
+)
 _OF_THE_COPY = (
     ("replicated_from", 5, _FIELD.TYPE_BYTES),
     ("replicate_to", 7, _FIELD.TYPE_BYTES),
@@ -35,7 +38,7 @@ def _described() -> descriptor_pb2.FileDescriptorProto:
         pair.field.add(name=name, number=number, type=_FIELD.TYPE_BYTES, label=_FIELD.LABEL_OPTIONAL)
     metadata = file.message_type.add(name="EntryMetadata")
     metadata.oneof_decl.add(name=OF_THE_COPY)
-    for name, number, kind in (*_LOOKED_AT, _MARKER):
+    for name, number, kind in _LOOKED_AT:
         metadata.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL)
     for name, number, kind in _OF_THE_COPY:
         # Of a group only the field that came last is kept, which is all the same for fields that are dropped.

@@ -19,8 +19,6 @@ from pulsar_fleet.reconciliation.settling import Written, conflicts_of, decided_
 from pulsar_fleet.records.agreements import Agreement, Agreements, Sighting, fleets
 from pulsar_fleet.records.ledger import Ledger
 
-_MIGRATIONS = ("migrate_namespaces", "return_namespaces")
-
 
 @dataclass(kw_only=True)
 class Memory:
@@ -54,13 +52,12 @@ class Memory:
         choices: dict[Item, dict[str, Json]] = {}
         for (kind, name), field, value in store.choices().values():
             choices.setdefault((Resource(kind), name), {})[field] = value
-        running = [run.run_id for run in ledger.running(_MIGRATIONS)]
         return cls(
             store=store,
             fleet=names,
             all_seen=len(fleet.clusters) == size,
             agreed={(Resource(kind), name): one for (kind, name), one in store.agreed().items()},
-            held=frozenset(phase.namespace for run_id in running for phase in ledger.phases(run_id)),
+            held=ledger.in_migration(),
             choices=choices,
         )
 

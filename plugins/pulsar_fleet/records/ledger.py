@@ -21,6 +21,10 @@ from pulsar_fleet.records.rows import RecordedVerdict as RecordedVerdict
 from pulsar_fleet.records.tables import changes, intents, phases, runs, verdicts
 
 NEWEST = "0004"
+MIGRATIONS = ("migrate_namespaces", "return_namespaces")
+"""The procedures that hold namespaces while they run."""
+
+_MIGRATING = sa.and_(runs.c.state == "running", runs.c.procedure.in_(MIGRATIONS))
 _LOCK_WAIT_SECONDS = 30
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
@@ -87,12 +91,18 @@ class Ledger:
             row = connection.execute(sa.select(*wanted).where(runs.c.run_id == run_id)).mappings().first()
             return RecordedRun(**row) if row else None
 
-    def running(self, procedures: Sequence[str]) -> Sequence[RecordedRun]:
-        """The runs of these procedures that have not ended, as far as the ledger knows."""
+    def migrations(self) -> Sequence[RecordedRun]:
+        """The migrations and ways back that have not ended, as far as the ledger knows."""
         wanted = [runs.c[name] for name in RecordedRun.__slots__]
-        unended = sa.select(*wanted).where(runs.c.state == "running", runs.c.procedure.in_(procedures))
         with self._engine.connect() as connection:
-            return [RecordedRun(**row) for row in connection.execute(unended.order_by(runs.c.run_id)).mappings()]
+            found = connection.execute(sa.select(*wanted).where(_MIGRATING).order_by(runs.c.run_id))
+            return [RecordedRun(**row) for row in found.mappings()]
+
+    def in_migration(self) -> frozenset[str]:
+        """The namespaces that such a run has touched: their policies differ on purpose."""
+        wanted = sa.select(phases.c.namespace).where(phases.c.run_id.in_(sa.select(runs.c.run_id).where(_MIGRATING)))
+        with self._engine.connect() as connection:
+            return frozenset(connection.scalars(wanted.distinct()))
 
     def record(self, run_id: str, *, intended: Sequence[Intent] = (), made: Sequence[NewChange] = ()) -> None:
         """Append intents and changes in one transaction: all of them are kept when this returns, or none."""

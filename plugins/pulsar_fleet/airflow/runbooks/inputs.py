@@ -1,10 +1,11 @@
-"""What the tasks of a migration are given, as values: the settings of the form, and what references stand for."""
+"""What tasks are given, as values: the settings of the form, and what the references of a migration stand for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.migration.frozen import Frozen
     from pulsar_fleet.migration.moves import Moves
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.sides import Sides
     from pulsar_fleet.migration.surveyed import Expectations
     from pulsar_fleet.migration.waivers import Waiver
+
+
+def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
+    """All clusters of the form."""
+    from pulsar_fleet.airflow.connection import cluster_connection
+
+    return [cluster_connection(name) for name in params["clusters"]]
 
 
 def sides_of(params: dict[str, Any]) -> Sides:

@@ -10,9 +10,9 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.observability import stats
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.runbooks.inputs import clusters_of
 
 if TYPE_CHECKING:
-    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def read_request(params: dict[str, Any]) -> None:
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     Request.of(params)
-    _connections(params)
+    clusters_of(params)
     run = current_run(context)
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
@@ -42,7 +42,7 @@ def carry_changes(params: dict[str, Any]) -> JsonObject:
     from pulsar_fleet.metadata_sync.request import Request
 
     run = current_run(get_current_context())
-    return asyncio.run(steps.synchronise(_connections(params), Request.of(params), run))
+    return asyncio.run(steps.synchronise(clusters_of(params), Request.of(params), run))
 
 
 @task(trigger_rule="all_done")
@@ -72,9 +72,3 @@ def write_report() -> str:
         raise Refused(reason)
     finish_run(context, failed)
     return report
-
-
-def _connections(params: dict[str, Any]) -> list[ClusterConnection]:
-    from pulsar_fleet.airflow.connection import cluster_connection
-
-    return [cluster_connection(name) for name in params["clusters"]]

@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.runbooks.inputs import clusters_of
 
 if TYPE_CHECKING:
-    from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.cluster.json import JsonObject
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def read_request(params: dict[str, Any]) -> None:
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     Request.of(params)
-    _connections(params)
+    clusters_of(params)
     run = current_run(context)
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
@@ -45,7 +45,7 @@ def find_drift(params: dict[str, Any]) -> JsonObject:
     from pulsar_fleet.reconciliation.request import Request
 
     run = current_run(get_current_context())
-    return asyncio.run(steps.find_drift(_connections(params), Request.of(params), run))
+    return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run))
 
 
 @task(outlets=[CHANGED])
@@ -58,7 +58,7 @@ def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
     if request.mode is not Mode.REPAIR or not found["drift"]:
         raise AirflowSkipException("Nothing is to be written.")
     run = current_run(get_current_context())
-    repaired = asyncio.run(steps.repair(_connections(params), found, request, run))
+    repaired = asyncio.run(steps.repair(clusters_of(params), found, request, run))
     for cluster in repaired["changed"]:
         asset = Asset(name=f"pulsar-policies/{cluster}", uri=f"x-pulsar-policies://{cluster}", group="pulsar-policies")
         get_current_context()["outlet_events"][CHANGED].add(asset, extra={"run": run.id})
@@ -96,9 +96,3 @@ def write_report(params: dict[str, Any]) -> str:
         raise Refused(reason)
     finish_run(context, failed)
     return report
-
-
-def _connections(params: dict[str, Any]) -> list[ClusterConnection]:
-    from pulsar_fleet.airflow.connection import cluster_connection
-
-    return [cluster_connection(name) for name in params["clusters"]]
