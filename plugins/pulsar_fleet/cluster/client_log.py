@@ -39,7 +39,7 @@ class _ClientLog:
 
     def take_hold(self) -> None:
         """Keep the file that the first client opened, and remove its name, so that nothing is left behind."""
-        with suppress(OSError):
+        with self._reading, suppress(OSError):
             self._stream = self._stream or self.path.open()
             self.path.unlink()
 
