@@ -12,7 +12,7 @@ from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.change.journal import Earlier, Journal
 from pulsar_fleet.change.namespace_changes import OPEN_STRATEGY, STRATEGY
 from pulsar_fleet.change.outcome import Applied, Outcome, Result
-from pulsar_fleet.change.plan import Change, Plan
+from pulsar_fleet.change.plan import Action, Change, Plan
 from pulsar_fleet.change.settlement import Key, checked, creates, failure, needs, settle
 from pulsar_fleet.change.writer import Writer, may_have_been_made
 from pulsar_fleet.cluster.errors import FleetError
@@ -49,6 +49,8 @@ class Application:
     progress: Callable[[int, int], None] | None
     results: dict[str, Result] = field(default_factory=dict)
     missing: set[Key] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
+    """Topics that were created just now: what lies in them is not asked for before it is made, only read back."""
 
     def __post_init__(self) -> None:
         self._replayed = replayed_histories(self.plan.changes)
@@ -91,8 +93,10 @@ class Application:
         """Compare each change with the live value: what is settled by that, and what is to be sent."""
         results: list[Outcomes] = []
         sent: list[Sent] = []
-        for change, live in zip(changes, await self._live(changes), strict=True):
-            earlier = self.earlier.begun.get(change.id)
+        asked = [change for change in changes if not self._lies_in_new(change)]
+        told = dict(zip((change.id for change in asked), await self._live(asked), strict=True))
+        for change in changes:
+            live, earlier = told.get(change.id), self.earlier.begun.get(change.id)
             before = earlier.before if earlier else live
             if isinstance(live, FleetError):
                 results.append((change, failure(change, live), None))
@@ -110,6 +114,9 @@ class Application:
             else:
                 results.append((change, result, before))
         return results, sent
+
+    def _lies_in_new(self, change: Change) -> bool:
+        return change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE and change.name in self.made
 
     async def _check(self, sent: Sequence[Sent], errors: Sequence[FleetError | None]) -> list[Outcomes]:
         """Read back what was sent."""
@@ -155,6 +162,8 @@ class Application:
             self.results[change.id] = result
             if creates(change) and not result.outcome.in_place:
                 self.missing.add((change.resource, change.name))
+            if creates(change) and change.resource is Resource.TOPIC and result.outcome is Outcome.APPLIED:
+                self.made.add(change.name)
             level = logging.INFO if result.outcome.in_place else logging.WARNING
             own = self.writer.own
             log.log(level, "%s: %s %s: %s %s", own, change.action, change.label, result.outcome, result.detail)

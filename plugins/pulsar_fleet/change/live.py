@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies import LOCAL_FIELDS
 from pulsar_fleet.cluster.policy_documents import comparable
-from pulsar_fleet.cluster.resources import read_cursors, read_namespace, read_partitioned, schema_state
+from pulsar_fleet.cluster.resources import cursors_of, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.cluster.secrets import Seal
 from pulsar_fleet.cluster.states import SubscriptionState
 from pulsar_fleet.cluster.topic_policies import topic_comparable
@@ -141,9 +141,10 @@ class Live:
 
     async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
         """The cursors by subscription, of those that every partition has."""
-        wanted = (await self._admin.partition_metadata(topic)).partitions if self._topics[topic] else 1
+        info = await self._admin.internal_info(topic)
+        wanted = len(info.get("partitions") or {}) if self._topics[topic] else 1
         found: dict[str, list[SubscriptionState]] = {}
-        for one in await read_cursors(self._admin, topic):
+        for one in cursors_of(topic, info):
             found.setdefault(one.name, []).append(one)
         return {name: rows for name, rows in found.items() if len(rows) >= wanted}
 

@@ -42,11 +42,6 @@ async def read_partitioned(admin: AdminClient, namespace: NamespaceName) -> tupl
     return (*await admin.partitioned_topics(namespace), *sorted(TopicName.parse(text) for text in listed))
 
 
-async def read_cursors(admin: AdminClient, topic: TopicName) -> tuple[SubscriptionState, ...]:
-    """The subscriptions of a topic, partition by partition. The topic must exist: else the broker answers 500."""
-    return cursors_of(topic, await admin.internal_info(topic))
-
-
 Cursor = TypeVar("Cursor")
 
 
