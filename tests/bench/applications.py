@@ -33,6 +33,7 @@ class Flow:
     :param type: of the subscription `work`; empty where there is none.
     :param reader: a reader reads it too.
     :param pattern: the subscription of a consumer that finds it by a pattern; empty for none.
+    :param client: flows in a row of the same name share a client object; empty: it has one for itself.
     """
 
     topic: TopicName
@@ -41,6 +42,7 @@ class Flow:
     partitions: int = 0
     reader: bool = False
     pattern: str = ""
+    client: str = ""
 
     @property
     def subscriptions(self) -> dict[str, int]:
@@ -121,7 +123,8 @@ class Applications:
 def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path) -> Iterator[Applications]:
     """Start the applications; they are connected when this returns, and do not outlive it.
 
-    The producer of each topic shares a client object with its consumers; readers and pattern consumers have their own.
+    The producer of each topic shares a client object with its consumers, and with flows of the same client; readers and
+    pattern consumers have their own.
     """
     log = file.with_suffix(".log")
     with log.open("w") as said:
@@ -147,13 +150,16 @@ def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path)
 
 def _lines(flows: Sequence[Flow]) -> Iterator[str]:
     patterns: dict[str, list[Flow]] = defaultdict(list)
+    client = ""
     for index, flow in enumerate(flows):
-        yield "client"
+        if not flow.client or flow.client != client:
+            yield "client"
+        client = flow.client
         for number in range(flow.subscriptions.get("work", 0)):
             yield f"consumer work/{number} {flow.topic} work {flow.type}"
         if flow.pattern:
             patterns[flow.pattern].append(flow)
-        yield f"producer {index} {flow.topic} {flow.rate}"
+        yield f"producer {index} {flow.topic} {flow.rate} {flow.type or '-'}"
         if flow.reader:
             yield "client"
             yield f"reader reader {flow.topic}"

@@ -134,7 +134,11 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
 def _flows() -> tuple[list[Flow], list[Flow]]:
     names = [NamespaceName("bench", f"{kind}-{uuid.uuid4().hex[:6]}") for kind in ("plain", "parted", "geo")]
     plain, parted, geo = (
-        [Flow(TopicName(name, f"t{number}"), RATE, type_, partitions) for number, type_ in enumerate(TYPES)]
+        [
+            # Applications of four topics each: a Java client costs 5 % of a core before it does anything.
+            Flow(TopicName(name, f"t{number}"), RATE, type_, partitions, client=f"{name.name}/{number // 4}")
+            for number, type_ in enumerate(TYPES)
+        ]
         for name, partitions in zip(names, (0, 2, 0), strict=True)
     )
     return [*plain, *parted], geo

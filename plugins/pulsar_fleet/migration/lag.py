@@ -95,28 +95,12 @@ class Approach:
         return f"; {topic} has {pace.left:,} of them, of which {pace.sent:,.0f} a second are sent"
 
 
-async def replication_lag(blue: AdminClient, cluster: str, partitions: Sequence[TopicName]) -> Lag:
-    """How much of these partitions is still to be sent to `cluster`."""
-    return lag_of(await survey_partitions(blue, partitions), cluster)
-
-
 def lag_of(partitions: Sequence[PartitionFacts], cluster: str) -> Lag:
     """The lag that these statistics show."""
     return Lag(
         entries=sum(facts.replication_backlog.get(cluster, 0) for facts in partitions),
         unlinked=tuple(str(facts.topic) for facts in partitions if not facts.replication_connected.get(cluster)),
     )
-
-
-async def wait_replicated(blue: AdminClient, cluster: str, partitions: Sequence[TopicName], seconds: float) -> Lag:
-    """Wait for an empty lag, looking again every 50 ms; the last lag seen is returned, done or not."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    lag = await replication_lag(blue, cluster, partitions)
-    while not lag.is_done and loop.time() < end:
-        await asyncio.sleep(0.05)
-        lag = await replication_lag(blue, cluster, partitions)
-    return lag
 
 
 async def approach(blue: AdminClient, cluster: str, partitions: Sequence[TopicName]) -> Approach:

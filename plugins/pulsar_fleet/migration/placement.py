@@ -12,22 +12,32 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.copies import Copies
 from pulsar_fleet.migration.moves import Clients
 from pulsar_fleet.migration.placed import Placed, PlacedTopic
-from pulsar_fleet.migration.seating import Place, Wanted, seat
+from pulsar_fleet.migration.seating import Place, Seats, Wanted, seat
 from pulsar_fleet.migration.standing import Singles, Standing, replicated_up_to, standings
 from pulsar_fleet.reading.source_positions import Ledgers
 from pulsar_fleet.reading.unread import Intervals
 
-COPIED_SECONDS = 10.0
+COPIED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One partition on both sides at a time, blue's copies up to `replicated` being on green."""
+    """One partition on both sides at a time, blue's copies up to `replicated` being on green.
+
+    :param linked: its replicator is connected. Without one nothing is missing from an empty partition, and yet nothing
+        that is written now would come.
+    """
 
     blue: Ledgers
-    green: Ledgers
+    green: Seats
     subscriptions: Mapping[str, Standing]
     replicated: int
+    linked: bool
+
+    @property
+    def is_copied(self) -> bool:
+        """Green has everything, and gets what comes."""
+        return self.linked and self.replicated >= len(self.blue)
 
 
 class Placement:
@@ -52,7 +62,7 @@ class Placement:
             for name, standing in look.subscriptions.items()
             if not _is_consumed(name, standing, clients) and _needs(standing) <= look.replicated
         }
-        await seat(self._green, topic, wanted)
+        await seat(self._green, topic, wanted, look.green)
 
     async def place(self, topic: TopicName, clients: Clients) -> PlacedTopic:
         """Place every subscription of one partition. Writes must be quiet, and nobody may consume on green.
@@ -69,7 +79,7 @@ class Placement:
             for name in sorted(consumed):
                 self._refuse_newcomers(topic, name, look.subscriptions[name], clients)
                 wanted[name] = Wanted(look.subscriptions[name], end)
-        await seat(self._green, topic, wanted)
+        await seat(self._green, topic, wanted, look.green)
         placed = tuple(self._placed(topic, name, standing, look) for name, standing in idle.items())
         return PlacedTopic(placed, look.blue.at(len(look.blue) - 1) if len(look.blue) else None)
 
@@ -111,18 +121,19 @@ class Placement:
             )
 
     def _copies(self, topic: TopicName, look: _Look) -> Copies:
-        return Copies(self._green, topic, look.blue, look.green)
+        return Copies(self._green, topic, look.blue, look.green.numbers)
 
     async def _copied(self, topic: TopicName) -> _Look:
         """A look at which all of blue's entries are on green. Writers are throttled, not stopped: it may take a few."""
         loop = asyncio.get_running_loop()
         end = loop.time() + COPIED_SECONDS
-        while (look := await self._look(topic)).replicated < len(look.blue):
+        while not (look := await self._look(topic)).is_copied:
             if loop.time() > end:
+                link = "connected" if look.linked else "not connected"
                 raise Conflict(
                     f"{len(look.blue) - look.replicated} entries of {topic} are not on {self._green.connection.name} "
-                    f"after {COPIED_SECONDS:.0f} s; the switch was not made. Look at the replication of that topic, "
-                    "then run again."
+                    f"after {COPIED_SECONDS:.0f} s of quiet, its replicator is {link}; the switch was not made. "
+                    "Look at the replication in the stats of that topic, then run again."
                 )
             await asyncio.sleep(0.1)
         return look
@@ -130,10 +141,15 @@ class Placement:
     async def _look(self, topic: TopicName) -> _Look:
         # Blue first: what it says was confirmed by green is in what green says afterwards.
         stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
-        blue = Ledgers.of(held)
-        replicated = replicated_up_to(blue, held, await self._green.cluster_name())
-        green = Ledgers.of(await self._green.internal_stats(topic))
-        return _Look(blue, green, standings(blue, stats, held), replicated or 0)
+        blue, cluster = Ledgers.of(held), await self._green.cluster_name()
+        link = (stats.get("replication") or {}).get(cluster) or {}
+        return _Look(
+            blue=blue,
+            green=await Seats.of(self._green, topic),
+            subscriptions=standings(blue, stats, held),
+            replicated=replicated_up_to(blue, held, cluster) or 0,
+            linked=bool(link.get("connected")),
+        )
 
 
 def _is_consumed(name: str, standing: Standing, clients: Clients) -> bool:

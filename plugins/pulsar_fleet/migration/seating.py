@@ -47,12 +47,22 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seats:
-    """Green's partition with its subscriptions as they are."""
+class Seats:
+    """Green's partition with its subscriptions as they are.
+
+    :param last: its last confirmed entry.
+    """
 
     numbers: Ledgers
     last: Position
     standings: Mapping[str, Standing]
+
+    @classmethod
+    async def of(cls, green: AdminClient, topic: TopicName) -> Seats:
+        """Look at it: two calls at once."""
+        stats, held = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
+        numbers = Ledgers.of(held)
+        return cls(numbers, Position.parse(held["lastConfirmedEntry"]), standings(numbers, stats, held))
 
     def missing(self, name: str, place: Place) -> Intervals | None:
         """What is still to be acknowledged one by one; None when only a reset brings it there."""
@@ -70,20 +80,20 @@ class _Seats:
         return Position(self.last.ledger, self.last.entry + 1)
 
 
-async def seat(green: AdminClient, topic: TopicName, wanted: Mapping[str, Wanted]) -> None:
+async def seat(green: AdminClient, topic: TopicName, wanted: Mapping[str, Wanted], now: Seats) -> None:
     """Make green's subscriptions of one partition stand at exactly these places.
 
     One that exists is moved, never deleted: without it green would remove what nobody else has left to read. Again
-    changes nothing, at two calls.
+    changes nothing, without a call.
 
+    :param now: green as it was seen just before.
     :raises Conflict: somebody consumes one on green, or one does not stand there after 10 s.
     """
-    now = await _look(green, topic)
     moving = [name for name, one in wanted.items() if now.missing(name, one.place) is None]
     for name in moving:
         await _move(green, topic, name, now, wanted[name])
     if moving:
-        now = await _look(green, topic)
+        now = await Seats.of(green, topic)
     for name, one in wanted.items():
         if missing := now.missing(name, one.place):
             positions = [now.numbers.at(number) for number in missing]
@@ -122,7 +132,7 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
         client.close()
 
 
-async def _move(green: AdminClient, topic: TopicName, name: str, now: _Seats, wanted: Wanted) -> None:
+async def _move(green: AdminClient, topic: TopicName, name: str, now: Seats, wanted: Wanted) -> None:
     position = now.at(wanted.place.behind)
     body: JsonObject = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
     path, like, standing = topic.subscription_path(name), wanted.like, now.standings.get(name)
@@ -148,7 +158,7 @@ async def _settle(
         await green.post(f"{path}/replicatedSubscriptionStatus", like.replicated)
 
 
-async def _confirmed(green: AdminClient, topic: TopicName, now: _Seats, wanted: Mapping[str, Wanted]) -> _Seats:
+async def _confirmed(green: AdminClient, topic: TopicName, now: Seats, wanted: Mapping[str, Wanted]) -> Seats:
     loop = asyncio.get_running_loop()
     end = loop.time() + _VISIBLE_SECONDS
     while astray := [name for name, one in wanted.items() if now.missing(name, one.place) != Intervals()]:
@@ -158,11 +168,5 @@ async def _confirmed(green: AdminClient, topic: TopicName, now: _Seats, wanted: 
                 f"after {_VISIBLE_SECONDS:.0f} s; the switch was not made. Run again."
             )
         await asyncio.sleep(0.1)
-        now = await _look(green, topic)
+        now = await Seats.of(green, topic)
     return now
-
-
-async def _look(green: AdminClient, topic: TopicName) -> _Seats:
-    stats, held = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
-    numbers = Ledgers.of(held)
-    return _Seats(numbers, Position.parse(held["lastConfirmedEntry"]), standings(numbers, stats, held))

@@ -66,7 +66,8 @@ public class Applications {
         switch (words[0]) {
             case "producer" -> WRITERS.add(new Writing(
                 client.newProducer().topic(words[2]).sendTimeout(0, TimeUnit.SECONDS).maxPendingMessages(50_000)
-                    .batchingMaxPublishDelay(20, TimeUnit.MILLISECONDS).batcherBuilder(BatcherBuilder.KEY_BASED)
+                    .batchingMaxPublishDelay(20, TimeUnit.MILLISECONDS)
+                    .batcherBuilder(words[4].equals("Key_Shared") ? BatcherBuilder.KEY_BASED : BatcherBuilder.DEFAULT)
                     .create(),
                 index, Integer.parseInt(words[3]), events, System.nanoTime(), new int[1]));
             case "consumer" -> client.newConsumer().topic(words[2]).subscriptionName(words[3])
