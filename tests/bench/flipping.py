@@ -63,10 +63,10 @@ class Flipped:
     complaints: list[str] = field(default_factory=list)
 
 
-async def make(sides: Sides, flows: Iterable[Flow], policies: Mapping[str, object] | None = None) -> None:
-    """The topics and subscriptions on blue."""
-    async with sides.open() as (blue, _green):
-        await _make(blue, flows, "earliest", policies or {})
+async def make(connection: ClusterConnection, flows: Iterable[Flow], policies: Mapping[str, object]) -> None:
+    """The topics and subscriptions on a cluster."""
+    async with AdminClient(connection) as admin:
+        await _make(admin, flows, "earliest", policies)
 
 
 async def _make(

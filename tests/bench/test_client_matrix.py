@@ -107,7 +107,7 @@ async def flip(
     flows = {client: _flows(NamespaceName("bench", f"c{uuid.uuid4().hex[:8]}")) for client in found}
     every = [flow for each in flows.values() for flow in each]
     for client, each in flows.items():
-        await make(sides, each, {"deduplicationEnabled": True} if client.endswith(DEDUPLICATED) else None)
+        await make(sides.blue, each, {"deduplicationEnabled": True} if client.endswith(DEDUPLICATED) else {})
     url = sides.blue.require_service_url()
     with ExitStack() as stack:
         started: dict[str, Applications] = {}

@@ -38,6 +38,7 @@ FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
 QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIET_SECONDS)).split(",")]
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
+DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
 AFTER_SECONDS = 20.0
 
@@ -102,9 +103,10 @@ async def test_flips(tmp_path: Path) -> None:
 
 async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None) -> Sum:
     """Flip new namespaces; by hand without `quiet`."""
-    simple, replicated = _flows()
+    simple, replicated = _flows("moved")
     flows = [*simple, *replicated]
-    await make(sides, flows, {"deduplicationEnabled": True})
+    await _warm(sides, java, folder)
+    await make(sides.blue, flows, DEDUPLICATED)
     if quiet is None:
         await replicate_by_hand(sides, replicated)
     url = sides.blue.require_service_url()
@@ -131,8 +133,16 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     return found
 
 
-def _flows() -> tuple[list[Flow], list[Flow]]:
-    names = [NamespaceName("bench", f"{kind}-{uuid.uuid4().hex[:6]}") for kind in ("plain", "parted", "geo")]
+async def _warm(sides: Sides, java: list[str], folder: Path) -> None:
+    """Let green serve clients as a cluster in use does: a broker that has just started answers the first ones late."""
+    flows = _flows("others")[0]
+    await make(sides.green, flows, DEDUPLICATED)
+    with running(java, sides.green.require_service_url(), flows, folder.with_suffix(".warm")):
+        await asyncio.sleep(WARM_SECONDS)
+
+
+def _flows(tenant: str) -> tuple[list[Flow], list[Flow]]:
+    names = [NamespaceName(tenant, f"{kind}-{uuid.uuid4().hex[:6]}") for kind in ("plain", "parted", "geo")]
     plain, parted, geo = (
         [
             # Applications of four topics each: a Java client costs 5 % of a core before it does anything.

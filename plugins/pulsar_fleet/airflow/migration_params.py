@@ -33,9 +33,9 @@ WAIVERS = {
 }
 QUIET = {
     "quiet_seconds": Param(
-        0.5,
+        0.2,
         type="number",
-        minimum=0.5,
+        minimum=0.2,
         maximum=5,
         title="Quiet before the switch, seconds",
         description="Writers are held to 1 message/s for so long, and until nothing is in flight, before topics are "

@@ -23,7 +23,7 @@ from pulsar_fleet.migration.notes import Notes
 from pulsar_fleet.migration.overrides import lift, quiet
 from pulsar_fleet.migration.owners import hand_to_looking_brokers
 from pulsar_fleet.migration.phases import Strategy
-from pulsar_fleet.migration.placed import Placed, PlacedTopics
+from pulsar_fleet.migration.placed import Placed, PlacedTopic, PlacedTopics
 from pulsar_fleet.migration.placement import Placement
 from pulsar_fleet.migration.redirect import Redirect, set_flag, store_redirect
 from pulsar_fleet.migration.rosters import with_roster
@@ -34,7 +34,7 @@ from pulsar_fleet.migration.window import messages_after
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.5
+QUIET_SECONDS = 0.2
 """Behind it each partition is waited for until its writes have settled; longer only adds silence."""
 _SLACK_SECONDS = 5.0
 """On top of two check periods, for a broker that is busy."""
@@ -104,15 +104,32 @@ async def switch(
         if open_:
             await quiet(blue, move.namespace, before)
             await asyncio.sleep(quiet_seconds)
-            # Settled once, they stay so, also while subscriptions are placed: held writers start 1 message/s.
-            await _settle(blue, move, open_)
-            if placing:
-                notes.places(await _place(move, open_, placing))
+            if places := await _make_ready(blue, move, open_, placing):
+                notes.places(places)
         await set_flag(blue, move.namespace, migrated=True)
         moved = await _confirm(blue, move, periods)
     finally:
         await lift(blue, move.namespace, before)
     return await _outcome(blue, move, notes.known_places(), loop.time() - began, moved)
+
+
+async def _make_ready(
+    blue: AdminClient, move: Move, open_: Sequence[TopicName], placing: Placement | None
+) -> PlacedTopics:
+    """Nothing is in flight, and every subscription has its place.
+
+    Both at once: what settles behind a place is copied like all else, and counted in the window.
+    """
+    placed: dict[TopicName, PlacedTopic] = {}
+
+    async def place(placing: Placement, topic: TopicName) -> None:
+        placed[topic] = await placing.place(topic, move.partitions[topic])
+
+    places = [place(placing, topic) for topic in open_] if placing else []
+    # All end before a refusal is raised: the clients close behind it.
+    for failed in filter(None, await asyncio.gather(_settle(blue, move, open_), *places, return_exceptions=True)):
+        raise failed
+    return placed
 
 
 async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> None:
@@ -158,11 +175,6 @@ async def _placement(blue: AdminClient, green: AdminClient, move: Move, singles:
     """
     flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
     return None if move.strategy is not Strategy.REPLICATE or flagged else Placement(blue, green, singles=singles)
-
-
-async def _place(move: Move, open_: Sequence[TopicName], placing: Placement) -> PlacedTopics:
-    found = await asyncio.gather(*(placing.place(topic, move.partitions[topic]) for topic in open_))
-    return dict(zip(open_, found, strict=True))
 
 
 async def _windows(blue: AdminClient, placed: PlacedTopics) -> dict[TopicName, int]:

@@ -95,7 +95,7 @@ public class Applications {
             while (running) {
                 WRITERS.forEach(Writing::send);
                 try {
-                    Thread.sleep(4);
+                    Thread.sleep(10);
                 } catch (InterruptedException e) {
                     return;
                 }
