@@ -47,10 +47,10 @@ class Exchange:
         run = Run.open(f"sync/{self.runs}")
         return await synchronise(self.connections, replace(self.request, **settings), run)
 
-    async def settle(self) -> None:
+    async def settle(self, **settings: Any) -> None:
         """Run until nobody has anything to say."""
         for _ in range(5):
-            found = await self.run()
+            found = await self.run(**settings)
             if not any(one["published"] or one["applied"] for one in found["clusters"].values()):
                 return
         raise AssertionError(f"still something to say: {found}")

@@ -34,11 +34,15 @@ class AdminClient:
 
     Reads return the broker's documents as they are, so that unknown fields are never lost. Every failure is a
     `FleetError`. Calls are bounded by the connection's `max_connections` and retried while the failure is `Transient`.
+
+    :param calls_per_second: how many calls begin in a second at most; 0 is no bound.
     """
 
-    def __init__(self, connection: ClusterConnection, *, retry_seconds: float = 30.0) -> None:
+    def __init__(
+        self, connection: ClusterConnection, *, retry_seconds: float = 30.0, calls_per_second: float = 0.0
+    ) -> None:
         self.connection = connection
-        self.http = BrokerHttp(connection, retry_seconds=retry_seconds)
+        self.http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
         self._name: str | None = None
 
     async def __aenter__(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pulsar_fleet.agreement.observing import Observed
 from pulsar_fleet.agreement.planning import made_with
@@ -12,12 +13,21 @@ from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.metadata_sync.events import MetadataChangeEvent
 from pulsar_fleet.metadata_sync.marks import Known, Look, note
 from pulsar_fleet.metadata_sync.site import Ledgered, Site, shown, times
+from pulsar_fleet.metadata_sync.stamping import write_stamps
 
 log = logging.getLogger(__name__)
 
 
-async def publish_changes(site: Site, *, snapshot: bool = False) -> int:
-    """Look at the cluster and publish each resource that changed; returns how many events were sent.
+@dataclass(frozen=True, slots=True)
+class Published:
+    """How many events were sent, and how many namespaces stamped."""
+
+    events: int = 0
+    stamped: int = 0
+
+
+async def publish_changes(site: Site, *, snapshot: bool = False) -> Published:
+    """Look at the cluster and publish each resource that changed.
 
     A change is known before it is published, so one that a crash kept back is published with its time by the next call.
     Nothing is published when another process was faster to see the same.
@@ -25,19 +35,22 @@ async def publish_changes(site: Site, *, snapshot: bool = False) -> int:
     :param snapshot: publish every resource, each field with its original time and source.
     """
     # Read before the look: what another process comes to know meanwhile must not meet values from before that.
+    site.begin_look()
     before = site.remembered()
     observed = await site.look()
     view, items = site.view(observed), _meant(site, observed, before)
     if unsure := _lost_policies(view, before, items):
         observed = await site.with_topics(observed, unsure)
         view = site.view(observed)
-    known = seen(site, observed, before, certain(view, items))
+    touched = site.touched
+    known = seen(site, observed, before, [item for item in certain(view, items) if item not in touched])
     if not site.keep(before, {item: one for item, one in known.items() if one != before.known(item)}):
         log.info("%s: another follower saw the same first", site.own)
-        return 0
-    if not before.covers(site.scope()):
+        return Published()
+    if not touched and not before.covers(site.scope()):
         site.keep_scope(before)
-    return await _publish(site, observed, {item: one for item, one in known.items() if snapshot or not one.published})
+    due = {item: one for item, one in known.items() if snapshot or not one.published}
+    return Published(await _publish(site, observed, due), await write_stamps(site, observed, known))
 
 
 def seen(site: Site, observed: Observed, before: Ledgered, items: Iterable[Item]) -> dict[Item, Known]:
@@ -47,7 +60,13 @@ def seen(site: Site, observed: Observed, before: Ledgered, items: Iterable[Item]
         known, values = before.known(item), shown(view, item)
         if known is None and not values:
             continue
-        looked = Look(values=values, now=int(observed.ended * 1000), times=times(observed, item), first=first)
+        looked = Look(
+            values=values,
+            now=int(observed.ended * 1000),
+            times=times(observed, item),
+            first=first,
+            whole=site.request.order.whole,
+        )
         found[item] = note(known, looked, site.own)
     return found
 
@@ -62,7 +81,9 @@ async def _publish(site: Site, observed: Observed, looked: Mapping[Item, Known])
     sent = await site.topic.publish(
         MetadataChangeEvent.of(item, shown(view, item), one, documents.get(item, {})) for item, one in mine.items()
     )
-    site.keep(ledgered, {item: one.as_published() for item, one in mine.items() if not one.published})
+    # What an event is applied to meanwhile is published once more, by the next look.
+    done = {item: one.as_published() for item, one in mine.items() if not one.published and item not in site.in_work}
+    site.keep(ledgered, done)
     return sent
 
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -16,9 +17,9 @@ from pulsar_fleet.metadata_sync.event_topic import EventTopic
 from pulsar_fleet.metadata_sync.following import Tally, drain, follow, publish_once
 from pulsar_fleet.metadata_sync.preparing import prepare
 from pulsar_fleet.metadata_sync.request import Request
+from pulsar_fleet.metadata_sync.silences import Silences
 from pulsar_fleet.metadata_sync.site import Site
 from pulsar_fleet.records.fingerprint_key import open_seal
-from pulsar_fleet.records.marks import MarkStore
 from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
 
     Safe to run again at any point, and beside followers: the cluster gives its events to one of them.
 
-    :returns: `{"fleet", "clusters": {name: as of `Tally`}, "behind": {connection: why}, "since", "seconds"}`.
+    :returns: `{"fleet", "clusters": {name: as of `Tally`}, "behind": {connection: why}, "since": {name: time},
+        "behind_seconds": {name: how long}, "changed": [names of clusters that were written on], "seconds"}`.
     :raises Denied: a cluster does not let us in.
     :raises Transient: no cluster answers.
     """
@@ -45,15 +47,28 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
             lost = await asyncio.gather(*(_attempt(each(sites[name], tallies[name], request)) for name in sites))
             behind |= {sites[name].admin.connection.name: why for name, why in zip(sites, lost, strict=True) if why}
         fleet = next(iter(sites.values())).fleet
-    absent = sorted(set(fleet) - set(clusters))
-    since = {name: MarkStore(run.ledger, str(request.event_topic), name).last_change() for name in absent}
+    since = _silent_since(clusters, behind, Silences(run.ledger, request.event_topic))
+    for name in since.keys() & tallies.keys():
+        tallies[name].behind_since = since[name].isoformat()
     return {
         "fleet": list(fleet),
         "clusters": {name: one.to_json() for name, one in tallies.items()},
         "behind": behind,
-        "since": {name: at.isoformat() if at else None for name, at in since.items()},
+        "since": {name: at.isoformat() for name, at in since.items()},
+        "behind_seconds": {name: round((datetime.now(UTC) - at).total_seconds(), 1) for name, at in since.items()},
+        "changed": sorted(name for name, one in tallies.items() if one.written),
         "seconds": round(time.monotonic() - began, 2),
     }
+
+
+def _silent_since(
+    clusters: Mapping[str, AdminClient], behind: Mapping[str, str], silences: Silences
+) -> dict[str, datetime]:
+    """Cluster → since when it does not answer; the silences of the others are over."""
+    for name, admin in clusters.items():
+        if admin.connection.name not in behind:
+            silences.end(admin.connection.name, name)
+    return dict(silences.begin(connection) for connection in behind)
 
 
 async def follow_all(
@@ -73,9 +88,11 @@ async def follow_all(
     async with opened as (clusters, behind), _sites(clusters, request, run) as sites:
         if behind:
             raise Transient(f"A follower begins when all its clusters answer: {next(iter(behind.values()))}")
+        silences = Silences(run.ledger, request.event_topic)
+        _silent_since(clusters, {}, silences)
         tallies = {name: Tally() for name in sites}
         say(f"Following {', '.join(sites)} of {', '.join(next(iter(sites.values())).fleet)}")
-        await asyncio.gather(*(follow(sites[name], tallies[name], stopped, say) for name in sites))
+        await asyncio.gather(*(follow(sites[name], tallies[name], silences, stopped, say) for name in sites))
     return {name: one.to_json() for name, one in tallies.items()}
 
 
@@ -112,6 +129,7 @@ async def _sites(clusters: Mapping[str, AdminClient], request: Request, run: Run
             name: Site(
                 own=name,
                 admin=admin,
+                looker=await stack.enter_async_context(_looker(admin, request)),
                 topic=await stack.enter_async_context(EventTopic(admin.connection, request)),
                 request=request,
                 ledger=run.ledger,
@@ -121,6 +139,13 @@ async def _sites(clusters: Mapping[str, AdminClient], request: Request, run: Run
             )
             for name, admin in clusters.items()
         }
+
+
+def _looker(admin: AdminClient, request: Request) -> AdminClient:
+    """A client of its own, since only looks are slowed down: what others wrote is applied at once."""
+    return AdminClient(
+        admin.connection, retry_seconds=admin.http.retry_seconds, calls_per_second=request.calls_per_second
+    )
 
 
 async def _publish(site: Site, tally: Tally, request: Request) -> None:
