@@ -56,11 +56,11 @@ class Exchange:
         raise AssertionError(f"still something to say: {found}")
 
     @contextmanager
-    def follower(self, folder: Path, **options: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A follower in a process of its own, of all the clusters."""
+    def follower(self, folder: Path, *flags: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A follower in a process of its own, of all the clusters; what it says is in `follower-….log`."""
         command = [sys.executable, "-m", "pulsar_fleet.cli", "sync-metadata"]
         command += [connection.admin_url for connection in self.connections]
-        command += ["--follow", "--yes", "--event-topic", str(self.request.event_topic)]
+        command += ["--follow", "--yes", *flags, "--event-topic", str(self.request.event_topic)]
         command += [part for tenant in self.request.selection.tenants for part in ("--select", tenant)]
         command += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         log = folder / f"follower-{os.urandom(3).hex()}.log"

@@ -141,6 +141,7 @@ class _Reading:
 
             async def read(name: str) -> Sequence[TopicPolicyState]:
                 self.events[name] = EventTimes()
+                await self.admin.turn()
                 async with slots:
                     passed = reader.read(NamespaceName.parse(name), history=self.events[name])
                     return await self.attempts.read(f"{POLICIES_OF}{name}", passed) or ()

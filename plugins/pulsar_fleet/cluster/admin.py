@@ -58,6 +58,10 @@ class AdminClient:
         """HTTP requests so far, with retries and redirects, without the transport's one silent repeat of a cut one."""
         return self.http.calls
 
+    async def turn(self) -> None:
+        """Wait until one more request may begin: for those that go to the cluster by another protocol."""
+        await self.http.pace.turn()
+
     # The plain verbs, for callers that derive paths from a catalogue.
 
     async def get(self, path: str, **params: str | int | bool) -> Json:

@@ -52,7 +52,7 @@ class BrokerHttp:
     ) -> None:
         self.connection = connection
         self.retry_seconds = retry_seconds
-        self._pace = Pace(calls_per_second)
+        self.pace = Pace(calls_per_second)
         self.calls = 0
         self._own_hosts = {urlsplit(connection.admin_url).hostname, *connection.broker_hosts}
         self._transport = Transport(connection)
@@ -89,7 +89,7 @@ class BrokerHttp:
         :param patience: seconds for which an answered failure is tried again, where that is less than for others.
         :raises FleetError: by who must act; the message holds the broker's own reason.
         """
-        await self._pace.turn()
+        await self.pace.turn()
         url = (base or self.connection.admin_url).rstrip("/") + path
         content = json.dumps(body).encode() if has_body or body is not None else None
         query = {
