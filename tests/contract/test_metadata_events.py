@@ -7,13 +7,16 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.contract.proxy import NONE, Proxy, answer
 from tests.contract.reconciling import (
     MAX_CONSUMERS,
@@ -28,10 +31,13 @@ from tests.contract.syncing import Exchange
 from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.metadata_sync.deciding import Order
 from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, ResourceType
-from pulsar_fleet.metadata_sync.steps import follow_all
+from pulsar_fleet.metadata_sync.followers import follow_all
+from pulsar_fleet.records import tables
+from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.report.metadata import metrics
 from pulsar_fleet.sandbox import Sandbox
@@ -264,30 +270,38 @@ async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is
     await exchange.settle()
     wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    written = [(row.before or 0, row.after) for row in journal(shared)]
+    # Values only grew where they were set, so they only grow where they are applied, and none comes twice.
+    assert [one for one in written if one[1] <= one[0]] == []
+    assert max(Counter((row.cluster, row.resource, row.after) for row in journal(shared)).values()) == 1
+
+
+def journal(name: NamespaceName) -> Sequence[Any]:
+    """The changes of a namespace's policies that were made, by whatever process, in their order."""
+    table = tables.changes
+    wanted = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains(f"policy {name} "))
+    with Ledger.open().engine.connect() as connection:
+        return connection.execute(wanted.order_by(table.c.at)).all()
 
 
 async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
-    blue, green = exchange.connections
-    stopped, said = asyncio.Event(), list[str]()
+    _, green = exchange.connections
+    follower = Following(exchange, "follower")
     async with Proxy(green.admin_url) as proxy:
-        sides = (blue, replace(green, admin_url=proxy.url))
-        run = Run.open("sync/follower")
-        following = asyncio.create_task(follow_all(sides, exchange.request, run, stopped=stopped, say=said.append))
+        follower.start(green=replace(green, admin_url=proxy.url))
         await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
         await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
         proxy.otherwise = answer(503)
         await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
         await set_policy(on_green, shared, MAX_CONSUMERS[0], 3)
-        while not any("green is behind" in one for one in said):
-            await asyncio.sleep(0.1)
+        await follower.says("green is behind since")
         proxy.otherwise = NONE
         await arrives(on_green, shared, MAX_PRODUCERS[1], 2)
         await arrives(on_blue, shared, MAX_CONSUMERS[1], 3)
-        stopped.set()
-        await following
-    assert any("green answers again" in one for one in said), said
+        await follower.says("green answers again")
+        await follower.end()
 
 
 async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_said_since_when(
@@ -297,19 +311,17 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     exchange: Exchange,
     clusters: Sandbox,
 ) -> None:
-    stopped, said = asyncio.Event(), list[str]()
-    run = Run.open("sync/follower")
-    following = asyncio.create_task(
-        follow_all(exchange.connections, exchange.request, run, stopped=stopped, say=said.append)
-    )
+    first, second = Following(exchange, "first"), Following(exchange, "second")
+    first.start()
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
     await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
     went = datetime.now(UTC)
     await asyncio.to_thread(clusters["green"].kill)
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
-    while not any("green is behind since" in one for one in said):
-        await asyncio.sleep(0.1)
+    await first.says("green is behind since")
     await asyncio.sleep(OUTAGE_SECONDS)
+    second.start()
+    await second.says("green is behind since")
     beside = await exchange.run()
     assert (list(beside["clusters"]), list(beside["behind"]), list(beside["since"])) == (["blue"], ["green"], ["green"])
     assert went <= datetime.fromisoformat(beside["since"]["green"])
@@ -322,12 +334,40 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     await arrives(on_green, shared, MAX_PRODUCERS[1], 2, 180)
     await arrives(on_green, shared, MAX_CONSUMERS[1], 3, 180)
     log.info("caught up %.1f s after the cluster was back", time.monotonic() - back)
+    await first.says("green answers again")
+    await second.says("green answers; following it too")
+    await first.end()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 4)
     await arrives(on_blue, shared, MAX_PRODUCERS[1], 4, 180)
-    stopped.set()
-    assert [one["behind_since"] for one in (await following).values()] == ["", ""]
-    assert any("green answers again" in one for one in said), said
+    assert [one["behind_since"] for one in (await second.end()).values()] == ["", ""]
     assert metrics(await exchange.run())["behind_seconds.green"] == 0
+
+
+class Following:
+    """A follower of all clusters, in this process."""
+
+    def __init__(self, exchange: Exchange, name: str) -> None:
+        self.exchange, self.run = exchange, Run.open(f"sync/{name}")
+        self.stopped, self.said = asyncio.Event(), list[str]()
+
+    def start(self, **connections: ClusterConnection) -> None:
+        """Begin; a connection given by the name of another takes its place."""
+        sides = [connections.get(one.name, one) for one in self.exchange.connections]
+        work = follow_all(sides, self.exchange.request, self.run, stopped=self.stopped, say=self.said.append)
+        self.task = asyncio.create_task(work)
+
+    async def says(self, words: str) -> None:
+        """Wait until it says something."""
+        end = time.monotonic() + 180
+        while not any(words in one for one in self.said):
+            assert time.monotonic() < end, self.said
+            assert not self.task.done(), self.task.result()
+            await asyncio.sleep(0.05)
+
+    async def end(self) -> JsonObject:
+        """Stop; what it has counted."""
+        self.stopped.set()
+        return await self.task
 
 
 async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(

@@ -20,8 +20,9 @@ from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused, Rejected
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.metadata_sync.followers import follow_all
 from pulsar_fleet.metadata_sync.request import EVENT_TOPIC, Request
-from pulsar_fleet.metadata_sync.steps import follow_all, synchronise
+from pulsar_fleet.metadata_sync.steps import synchronise
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.report.metadata import headline, lines

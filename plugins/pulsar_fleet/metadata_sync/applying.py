@@ -192,7 +192,7 @@ async def _carry_out(site: Site, plan: Plan) -> Applied:
     run_id = f"{PROCEDURE}/{site.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     site.ledger.start_run(run_id, PROCEDURE, {"target": site.admin.connection.name, "plan": plan.id})
     found: dict[str, str] = {}
-    for peer in site.peers.values():
+    for peer in site.peers:
         found |= await read_secrets(plan, peer, site.seal)
     applied = await apply_plan(plan, site.admin, site.ledger, run_id, seal=site.seal, secrets=found)
     site.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
 
 from pulsar_fleet.cluster.errors import Conflict, Transient
@@ -19,7 +19,8 @@ from pulsar_fleet.metadata_sync.site import Site
 log = logging.getLogger(__name__)
 
 _MOST = 500
-_PAUSE_SECONDS = 5.0
+PAUSE_SECONDS = 5.0
+"""Between two tries of a cluster that does not answer."""
 _WAIT_SECONDS = 1.0
 _MOST_REASONS = 20
 
@@ -97,12 +98,26 @@ async def follow(
     follower = _Follower(
         site=site, tally=tally, silences=silences, stopped=stopped, say=say, snapshot_due=site.request.snapshot
     )
-    tasks = [asyncio.create_task(follower.repeat(step)) for step in (follower.look, follower.receive)]
+    await side_by_side(follower.repeat(follower.look), follower.repeat(follower.receive))
+
+
+async def side_by_side(*work: Coroutine[None, None, None]) -> None:
+    """Do all of it; the first error ends the rest before it is raised."""
+    tasks = [asyncio.create_task(one) for one in work]
     try:
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def pause(stopped: asyncio.Event, seconds: float) -> None:
+    """Wait, not longer than until stopped."""
+    try:
+        await asyncio.wait_for(stopped.wait(), seconds)
+    except TimeoutError:
+        return
 
 
 async def compact(site: Site) -> None:
@@ -139,7 +154,7 @@ class _Follower:
                 await step()
             except Transient as error:
                 self._fail(name, error)
-                await _pause(self.stopped, _PAUSE_SECONDS)
+                await pause(self.stopped, PAUSE_SECONDS)
             else:
                 self._succeed(name)
 
@@ -151,7 +166,7 @@ class _Follower:
         await publish_once(self.site, self.tally, snapshot=due)
         if due and self.tally.active:
             self.snapshot_due, self.snapped = False, time.monotonic()
-        await _pause(self.stopped, request.poll_seconds if self.tally.active else _WAIT_SECONDS)
+        await pause(self.stopped, request.poll_seconds if self.tally.active else _WAIT_SECONDS)
 
     async def receive(self) -> None:
         """Apply what is there."""
@@ -173,10 +188,3 @@ class _Follower:
             self.silences.end(self.site.admin.connection.name, self.site.own)
             self.say(f"{self.site.own} answers again; it was behind since {self.tally.behind_since}")
             self.tally.behind_since = ""
-
-
-async def _pause(stopped: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stopped.wait(), seconds)
-    except TimeoutError:
-        return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pulsar_fleet.agreement.observations import UNKNOWN
 from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics
@@ -69,7 +69,7 @@ class Site:
 
     :param looker: makes the calls of whole looks, at the rate that was asked for.
     :param fleet: the names of all clusters that the event topic is replicated to.
-    :param peers: other clusters of this process, from which secrets are read.
+    :param clusters: all clusters of this process, by name; more may join.
     """
 
     own: str
@@ -80,13 +80,18 @@ class Site:
     ledger: Ledger
     seal: Seal
     fleet: tuple[str, ...]
-    peers: Mapping[str, AdminClient] = field(default_factory=dict)
+    clusters: Mapping[str, AdminClient]
 
     def __post_init__(self) -> None:
         self._store = MarkStore(self.ledger, str(self.request.event_topic), self.own)
         self._base: Observed | None = None
         self._in_hand: set[Item] = set()
         self._touched: set[Item] = set()
+
+    @property
+    def peers(self) -> list[AdminClient]:
+        """The other clusters of this process, from which secrets are read."""
+        return [admin for name, admin in self.clusters.items() if name != self.own]
 
     @contextmanager
     def in_hand(self, items: Collection[Item]) -> Iterator[None]:
