@@ -134,7 +134,8 @@ def _lost(
 def _known(site: Site, batch: Batch, observed: Observed, ledgered: Ledgered) -> dict[Item, Known]:
     """What is known after a look; of a topic that is not there, nothing new."""
     before = {item: ledgered.known(item) or Known() for item in batch.events}
-    return before | seen(site, observed, ledgered, certain(site.view(observed), batch.events))
+    view = site.view(observed)
+    return before | seen(site, observed, view, ledgered, certain(view, batch.events))
 
 
 def _decide(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from pulsar_fleet.agreement.observations import UNKNOWN
-from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics
+from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics, look_in_parts
 from pulsar_fleet.agreement.views import Item, View, items_of, place
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.metadata_sync.event_topic import EventTopic
 from pulsar_fleet.metadata_sync.marks import EXISTS, Known
 from pulsar_fleet.metadata_sync.request import SUBSCRIPTION, Request
@@ -118,16 +119,21 @@ class Site:
         """From now on count what is touched; to be called before what is known is read."""
         self._touched = set(self._in_hand)
 
-    async def look(self) -> Observed:
-        """Look at all that is meant."""
-        base = self._fresh_base()
-        found = await look(self.looker, self.request.selection, self.seal, topics=self.request.topics, earlier=base)
-        self._base = base or found
-        return found
+    async def look(self) -> AsyncGenerator[Observed, None]:
+        """Look at all that is meant, in parts: see `look_in_parts`."""
+        base, request = self._fresh_base(), self.request
+        parts = look_in_parts(self.looker, request.selection, self.seal, topics=request.topics, earlier=base)
+        async with aclosing(parts):
+            async for found in parts:
+                self._base = base or found
+                yield found
 
     async def look_at(self, items: Collection[Item]) -> Observed:
         """Look at some resources."""
-        base = self._fresh_base() or await self.look()
+        base = self._fresh_base()
+        if base is None:
+            nothing = Selection(namespaces=frozenset({self.request.event_topic.namespace}))
+            self._base = base = await look(self.admin, nothing, self.seal, topics=False)
         return await look_at(self.admin, items, self.seal, base)
 
     async def with_topics(self, observed: Observed, namespaces: Iterable[str]) -> Observed:
