@@ -93,7 +93,10 @@ def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
         "behind_seconds": {"green": 61.0},
     }
     assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
-    assert failure(bad) == "1 event put away, first: too much; pulsar_green is behind: it does not answer"
+    assert failure(bad) == (
+        "1 event put away, first: too much; pulsar_green is behind: it does not answer; "
+        "green is silent since 2026-11-22T05:00:00+00:00"
+    )
     assert "green: silent since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
     told = {name: value for name, value in metrics(bad).items() if "behind" in name}
     assert told == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}

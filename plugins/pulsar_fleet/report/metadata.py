@@ -66,6 +66,7 @@ def failure(found: JsonObject) -> str:
     refused = sum(one["refused"] for one in found["clusters"].values())
     parts = [f"{counted(refused, 'event')} put away, first: {_first_reason(found)}"] if refused else []
     parts += [f"{name} is behind: {why}" for name, why in found["behind"].items()]
+    parts += [f"{name} is silent since {at}" for name, at in found["since"].items()]
     return "; ".join(parts)
 
 
