@@ -5,6 +5,8 @@
    is newer, with the hazards, the read-back and the journal of every change.
 2. **Report** — events by cluster, what could not be applied and why, who could not be reached and since when.
 
+A run that wrote on a cluster emits the asset `pulsar-policies/<cluster>`, so other DAGs can be scheduled on that.
+
 To carry changes as soon as they are seen, run `pulsar-fleet sync-metadata --follow` as a service; this DAG may run
 beside it. The page `docs/sync_metadata.md` says what to do then.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import time
@@ -16,6 +17,7 @@ from tests.contract.syncing import Exchange, namespaces_of
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.metadata_sync.events import MetadataChangeEvent
@@ -25,6 +27,8 @@ from pulsar_fleet.sandbox import Sandbox
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
 CHANGES = int(os.environ.get("PULSAR_FLEET_BENCH_CHANGES", "60"))
 EVENTS = int(os.environ.get("PULSAR_FLEET_BENCH_EVENTS", "10000"))
+RATES = os.environ.get("PULSAR_FLEET_BENCH_RATES", "0").split(",")
+"""Calls of a look in a second, on each cluster; 0 for as many as it answers."""
 IDLE_SECONDS = 15
 
 
@@ -45,20 +49,33 @@ async def _lag(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnect
         began = time.perf_counter()
         await exchange.settle()
         print(f"\nfirst runs until quiet, {NAMESPACES:,} namespaces: {time.perf_counter() - began:.1f} s")
-        with exchange.follower(records) as process:
-            await asyncio.sleep(3)
-            await _idle(clusters, process.pid)
-            lags = []
-            for number in range(CHANGES):
-                there, here = chance.sample((on_blue, on_green), 2)
-                lags.append(await _carried(there, here, chance.choice(names), number + 1))
-                await asyncio.sleep(chance.random())
+        for step, rate in enumerate(RATES):
+            began = time.perf_counter()
+            with exchange.follower(records, "--json", calls_per_second=rate) as process:
+                await asyncio.sleep(3)
+                idle = await _idle(clusters, process.pid)
+                lags = []
+                for number in range(CHANGES):
+                    there, here = chance.sample((on_blue, on_green), 2)
+                    lags.append(await _carried(there, here, chance.choice(names), step * CHANGES + number + 1))
+                    await asyncio.sleep(chance.random())
+                seconds = time.perf_counter() - began
+            told = _told(records)
             lags.sort()
             print(
-                f"{CHANGES} changes, {NAMESPACES:,} namespaces: p50 {lags[len(lags) // 2]:.2f} s, "
-                f"p99 {lags[int(len(lags) * 0.99)]:.2f} s, most {lags[-1]:.2f} s"
+                f"{NAMESPACES:,} namespaces, at most {rate} calls/s, {CHANGES} changes: "
+                f"p50 {lags[len(lags) // 2]:.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s, most {lags[-1]:.2f} s; "
+                f"without changes {idle}; "
+                f"a look takes {seconds * len(told) / max(sum(one['looks'] for one in told), 1):.2f} s, "
+                f"{sum(one['look_calls'] for one in told) / len(told) / seconds:.0f} calls/s on each cluster"
             )
         await exchange.remove(on_blue, on_green)
+
+
+def _told(folder: Path) -> list[JsonObject]:
+    """What the follower that ended last counted, cluster by cluster."""
+    newest = max(folder.glob("follower-*.log"), key=lambda log: log.stat().st_mtime).read_text()
+    return list(json.loads(newest[newest.index('{\n "state"') :])["clusters"].values())
 
 
 async def _carried(there: AdminClient, here: AdminClient, name: NamespaceName, value: int) -> float:
@@ -72,15 +89,13 @@ async def _carried(there: AdminClient, here: AdminClient, name: NamespaceName, v
     return time.perf_counter() - began
 
 
-async def _idle(clusters: Sandbox, pid: int) -> None:
+async def _idle(clusters: Sandbox, pid: int) -> str:
     brokers = [psutil.Process(found) for cluster in clusters for found in cluster.pids if found]
     ours = psutil.Process(pid)
     before, own = _cpu(brokers), _cpu([ours])
     await asyncio.sleep(IDLE_SECONDS)
-    print(
-        f"following without changes, {NAMESPACES:,} namespaces on 2 clusters: brokers "
-        f"{(_cpu(brokers) - before) / IDLE_SECONDS:.2f} cores, the follower {(_cpu([ours]) - own) / IDLE_SECONDS:.2f}"
-    )
+    used = [(_cpu(brokers) - before) / IDLE_SECONDS, (_cpu([ours]) - own) / IDLE_SECONDS]
+    return f"brokers of 2 clusters {used[0]:.2f} cores, the follower {used[1]:.2f}"
 
 
 async def _drain(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnection) -> None:

@@ -47,20 +47,20 @@ class Exchange:
         run = Run.open(f"sync/{self.runs}")
         return await synchronise(self.connections, replace(self.request, **settings), run)
 
-    async def settle(self) -> None:
+    async def settle(self, **settings: Any) -> None:
         """Run until nobody has anything to say."""
         for _ in range(5):
-            found = await self.run()
+            found = await self.run(**settings)
             if not any(one["published"] or one["applied"] for one in found["clusters"].values()):
                 return
         raise AssertionError(f"still something to say: {found}")
 
     @contextmanager
-    def follower(self, folder: Path, **options: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A follower in a process of its own, of all the clusters."""
+    def follower(self, folder: Path, *flags: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A follower in a process of its own, of all the clusters; what it says is in `follower-….log`."""
         command = [sys.executable, "-m", "pulsar_fleet.cli", "sync-metadata"]
         command += [connection.admin_url for connection in self.connections]
-        command += ["--follow", "--yes", "--event-topic", str(self.request.event_topic)]
+        command += ["--follow", "--yes", *flags, "--event-topic", str(self.request.event_topic)]
         command += [part for tenant in self.request.selection.tenants for part in ("--select", tenant)]
         command += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         log = folder / f"follower-{os.urandom(3).hex()}.log"

@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.contract.proxy import NONE, Proxy, answer
 from tests.contract.reconciling import (
     MAX_CONSUMERS,
     MAX_PRODUCERS,
+    Reconciler,
     held,
     make_namespaces,
     set_policy,
 )
 from tests.contract.syncing import Exchange
 
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.metadata_sync.deciding import Order
 from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, ResourceType
-from pulsar_fleet.metadata_sync.steps import follow_all
+from pulsar_fleet.metadata_sync.followers import follow_all
+from pulsar_fleet.records import tables
+from pulsar_fleet.records.ledger import Ledger
 from pulsar_fleet.records.run import Run
+from pulsar_fleet.report.metadata import metrics
 from pulsar_fleet.sandbox import Sandbox
 
+log = logging.getLogger(__name__)
+
+OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
 KILLS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))
 NewNamespace = Callable[[], NamespaceName]
 
@@ -193,6 +208,47 @@ async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_not
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
 
 
+async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await on_green.put(f"/namespaces/{shared.path}/properties", {"owner": "us"})
+    await exchange.run()
+    idle = [one["look_calls"] for one in (await exchange.run())["clusters"].values()]
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    began = int(time.time() * 1000)
+    await exchange.run(stamp=True)
+    stamps = [((await admin.namespace(shared)) or {})["properties"] for admin in (on_blue, on_green)]
+    assert stamps[0] == stamps[1]
+    assert (stamps[0]["lastUpdatedBy"], stamps[0]["owner"]) == ("blue", "us")
+    assert began <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000)
+    for stamp in (True, False):
+        quiet = (await exchange.run(stamp=stamp))["clusters"].values()
+        assert [(one["published"], one["applied"], one["stamped"]) for one in quiet] == [(0, 0, 0)] * 2
+        assert [one["look_calls"] for one in quiet] == idle
+    await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
+    await exchange.settle()
+    drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
+    assert (drift["drifting"], drift["fields"]) == (0, 0)
+    corrected = (await exchange.run(stamp=True))["clusters"]
+    assert [(one["published"], one["stamped"]) for one in corrected.values()] == [(0, 0), (0, 1)]
+    assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
+
+
+async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    order = Order(granularity=Granularity.DOCUMENT)
+    fields = (MAX_PRODUCERS[1], MAX_CONSUMERS[1])
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    found = await exchange.run(order=order)
+    await exchange.settle(order=order)
+    sides = [await held(admin, shared, fields) for admin in (on_blue, on_green)]
+    assert sides[0] == sides[1]
+    assert sorted(value for value in sides[0].values() if value is not None) in ([5], [7])
+    assert sum(one["lost"] for one in found["clusters"].values()) == metrics(found)["lost"] == 1
+
+
 async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is_lost(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
@@ -214,30 +270,104 @@ async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is
     await exchange.settle()
     wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    written = [(row.before or 0, row.after) for row in journal(shared)]
+    # Values only grew where they were set, so they only grow where they are applied, and none comes twice.
+    assert [one for one in written if one[1] <= one[0]] == []
+    assert max(Counter((row.cluster, row.resource, row.after) for row in journal(shared)).values()) == 1
+
+
+def journal(name: NamespaceName) -> Sequence[Any]:
+    """The changes of a namespace's policies that were made, by whatever process, in their order."""
+    table = tables.changes
+    wanted = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains(f"policy {name} "))
+    with Ledger.open().engine.connect() as connection:
+        return connection.execute(wanted.order_by(table.c.at)).all()
 
 
 async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
-    blue, green = exchange.connections
-    stopped, said = asyncio.Event(), list[str]()
+    _, green = exchange.connections
+    follower = Following(exchange, "follower")
     async with Proxy(green.admin_url) as proxy:
-        sides = (blue, replace(green, admin_url=proxy.url))
-        run = Run.open("sync/follower")
-        following = asyncio.create_task(follow_all(sides, exchange.request, run, stopped=stopped, say=said.append))
+        follower.start(green=replace(green, admin_url=proxy.url))
         await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
         await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
         proxy.otherwise = answer(503)
         await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
         await set_policy(on_green, shared, MAX_CONSUMERS[0], 3)
-        while not any("green is behind" in one for one in said):
-            await asyncio.sleep(0.1)
+        await follower.says("green is behind since")
         proxy.otherwise = NONE
         await arrives(on_green, shared, MAX_PRODUCERS[1], 2)
         await arrives(on_blue, shared, MAX_CONSUMERS[1], 3)
-        stopped.set()
-        await following
-    assert any("green answers again" in one for one in said), said
+        await follower.says("green answers again")
+        await follower.end()
+
+
+async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_said_since_when(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+    clusters: Sandbox,
+) -> None:
+    first, second = Following(exchange, "first"), Following(exchange, "second")
+    first.start()
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
+    await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
+    went = datetime.now(UTC)
+    await asyncio.to_thread(clusters["green"].kill)
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+    await first.says("green is behind since")
+    await asyncio.sleep(OUTAGE_SECONDS)
+    second.start()
+    await second.says("green is behind since")
+    beside = await exchange.run()
+    assert (list(beside["clusters"]), list(beside["behind"]), list(beside["since"])) == (["blue"], ["green"], ["green"])
+    assert went <= datetime.fromisoformat(beside["since"]["green"])
+    told = metrics(beside)
+    assert (told["clusters_behind"], told["behind_seconds.blue"], told["unsent.green"] >= 1) == (1, 0, True)
+    assert told["behind_seconds.green"] >= OUTAGE_SECONDS
+    await set_policy(on_blue, shared, MAX_CONSUMERS[0], 3)
+    await asyncio.to_thread(clusters["green"].restart)
+    back = time.monotonic()
+    await arrives(on_green, shared, MAX_PRODUCERS[1], 2, 180)
+    await arrives(on_green, shared, MAX_CONSUMERS[1], 3, 180)
+    log.info("caught up %.1f s after the cluster was back", time.monotonic() - back)
+    await first.says("green answers again")
+    await second.says("green answers; following it too")
+    await first.end()
+    await set_policy(on_green, shared, MAX_PRODUCERS[0], 4)
+    await arrives(on_blue, shared, MAX_PRODUCERS[1], 4, 180)
+    assert [one["behind_since"] for one in (await second.end()).values()] == ["", ""]
+    assert metrics(await exchange.run())["behind_seconds.green"] == 0
+
+
+class Following:
+    """A follower of all clusters, in this process."""
+
+    def __init__(self, exchange: Exchange, name: str) -> None:
+        self.exchange, self.run = exchange, Run.open(f"sync/{name}")
+        self.stopped, self.said = asyncio.Event(), list[str]()
+
+    def start(self, **connections: ClusterConnection) -> None:
+        """Begin; a connection given by the name of another takes its place."""
+        sides = [connections.get(one.name, one) for one in self.exchange.connections]
+        work = follow_all(sides, self.exchange.request, self.run, stopped=self.stopped, say=self.said.append)
+        self.task = asyncio.create_task(work)
+
+    async def says(self, words: str) -> None:
+        """Wait until it says something."""
+        end = time.monotonic() + 180
+        while not any(words in one for one in self.said):
+            assert time.monotonic() < end, self.said
+            assert not self.task.done(), self.task.result()
+            await asyncio.sleep(0.05)
+
+    async def end(self) -> JsonObject:
+        """Stop; what it has counted."""
+        self.stopped.set()
+        return await self.task
 
 
 async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
@@ -259,8 +389,8 @@ async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
             await exchange.remove(on_blue, on_green, on_red)
 
 
-async def arrives(admin: AdminClient, name: NamespaceName, field: str, value: int) -> None:
-    end = time.monotonic() + 60
+async def arrives(admin: AdminClient, name: NamespaceName, field: str, value: int, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
     while (await held(admin, name, (field,)))[field] != value:
         assert time.monotonic() < end, f"{field} of {name} did not become {value}"
         await asyncio.sleep(0.05)

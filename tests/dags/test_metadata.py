@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
 from tests.contract.syncing import Exchange
-from tests.dags.finished import report, states
+from tests.dags.finished import announced, report, states
 
 from pulsar_fleet.airflow.metadata_params import VARIABLE, metadata_params, metadata_schedule
 from pulsar_fleet.cluster.admin import AdminClient
@@ -41,11 +41,13 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
             await exchange.remove(on_blue, on_green)
 
     asyncio.run(prepare())
-    assert set(states(play("sync_metadata", **conf)).values()) == {"success"}
+    quiet = play("sync_metadata", **conf)
+    assert (set(states(quiet).values()), announced(quiet)) == ({"success"}, [])
     asyncio.run(change())
     exchange.send(green, b"\x00 no event")
     carried = play("sync_metadata", **conf)
     assert (states(carried)["carry_changes"], states(carried)["write_report"]) == ("success", "failed")
+    assert announced(carried) == ["pulsar-policies/green"]
     # It is replicated like any other message.
     assert "2 NOT APPLIED" in report(carried)
     assert "no MetadataChangeEvent" in report(carried)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pulsar_fleet.agreement.views import Item
@@ -13,7 +14,9 @@ from pulsar_fleet.metadata_sync.events import EventType, MetadataChangeEvent, Re
 from pulsar_fleet.metadata_sync.following import Tally
 from pulsar_fleet.metadata_sync.marks import Stamp
 from pulsar_fleet.metadata_sync.request import Request
-from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report
+from pulsar_fleet.metadata_sync.silences import Silences
+from pulsar_fleet.records.run import Run
+from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
 
 ITEM: Item = (Resource.NAMESPACE, "acme/orders")
 
@@ -71,6 +74,7 @@ def found(**changes: Any) -> JsonObject:
         "clusters": {"blue": tally.to_json()},
         "behind": {},
         "since": {},
+        "behind_seconds": {},
         "seconds": 1.0,
     }
 
@@ -86,10 +90,38 @@ def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
         **found(refused=1, reasons=["too much"]),
         "behind": {"pulsar_green": "it does not answer"},
         "since": {"green": "2026-11-22T05:00:00+00:00"},
+        "behind_seconds": {"green": 61.0},
     }
     assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
-    assert failure(bad) == "1 event put away, first: too much; pulsar_green is behind: it does not answer"
-    assert "last heard of 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+    assert failure(bad) == (
+        "1 event put away, first: too much; pulsar_green is behind: it does not answer; "
+        "green is silent since 2026-11-22T05:00:00+00:00"
+    )
+    assert "green: silent since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+    told = {name: value for name, value in metrics(bad).items() if "behind" in name}
+    assert told == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
+
+
+def test_a_run_says_which_cluster_its_events_wait_for() -> None:
+    waiting = found(unsent={"green": 3})
+    assert "3 events wait on blue for green" in metadata_report(waiting)
+    assert (metrics(waiting)["unsent.green"], metrics(waiting)["unsent.blue"]) == (3, 0)
+
+
+def test_edits_that_whole_documents_took_back_are_said() -> None:
+    assert "2 edits LOST to whole documents" in headline(found(lost=2))
+
+
+def test_a_silence_is_as_old_as_who_noticed_it_first_says_until_the_cluster_answers(records: Path) -> None:
+    ledger, topic = Run.open("sync/1").ledger, Request().event_topic
+    run, follower = Silences(ledger, topic), Silences(ledger, topic)
+    assert follower.begin("never_seen")[0] == "never_seen"
+    run.end("pulsar_green", "green")
+    follower.end("localhost:8080", "green")
+    first = follower.begin("localhost:8080")
+    assert (first[0], run.begin("pulsar_green")) == ("green", first)
+    run.end("pulsar_green", "green")
+    assert follower.begin("localhost:8080")[1] > first[1]
 
 
 def test_a_run_beside_a_follower_says_that_it_left_the_events_to_it() -> None:

@@ -57,6 +57,13 @@ def test_an_empty_allowed_list_stays_empty_since_it_means_every_cluster() -> Non
     assert translate(UNSET, "blue", "green").document["allowed_clusters"] == []
 
 
+def test_who_wrote_a_namespace_last_is_none_of_its_policies() -> None:
+    stamp = {"lastUpdatedBy": "blue", "lastUpdatedTime": "1700000000000"}
+    plain = comparable({**UNSET, "properties": {"owner": "us"}}, "blue")
+    assert comparable({**UNSET, "properties": {"owner": "us", **stamp}}, "blue") == plain
+    assert comparable({**UNSET, "properties": stamp}, "blue") == comparable(UNSET, "blue")
+
+
 @given(replication=cluster_lists, allowed=cluster_lists, known=st.sets(names))
 def test_no_translated_list_lacks_the_target(replication: list[str], allowed: list[str], known: set[str]) -> None:
     document = {"replication_clusters": replication, "allowed_clusters": allowed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -25,6 +25,7 @@ from pulsar_fleet.cluster.states import (
     Area,
     BrokerState,
     NamespaceState,
+    Note,
     Problem,
     Snapshot,
     TenantState,
@@ -74,8 +75,33 @@ async def look(
     reading = await _Reading.begin(admin, seal, earlier)
     tenants, names = await _tenants(admin, selection, reading.attempts)
     namespaces = await _namespaces(admin, names, seal, reading.attempts)
-    policies = await reading.policies(namespaces) if topics else []
+    async with TopicPolicyReader(admin, seal) as reader:
+        policies = await reading.policies(namespaces, reader) if topics else []
     return reading.end(selection.texts(), tenants, namespaces, policies)
+
+
+async def look_in_parts(
+    admin: AdminClient,
+    selection: Selection,
+    seal: Seal,
+    *,
+    topics: bool,
+    earlier: Observed | None = None,
+    most: int = 100,
+) -> AsyncGenerator[Observed, None]:
+    """The same, each time the tenants and so many namespaces more; close it where it is left early.
+
+    Only the last part has no namespace. What no part showed, and the last one does not call unread, is not there.
+    """
+    reading = await _Reading.begin(admin, seal, earlier)
+    tenants, names = await _tenants(admin, selection, reading.attempts)
+    async with TopicPolicyReader(admin, seal) as reader:
+        for first in range(0, len(names), most):
+            namespaces = await _namespaces(admin, names[first : first + most], seal, reading.attempts)
+            policies = await reading.policies(namespaces, reader) if topics else []
+            if namespaces:
+                yield reading.end((), tenants, namespaces, policies)
+    yield reading.end(selection.texts(), tenants, (), ())
 
 
 async def look_at(admin: AdminClient, items: Collection[Item], seal: Seal, earlier: Observed) -> Observed:
@@ -91,7 +117,8 @@ async def look_at(admin: AdminClient, items: Collection[Item], seal: Seal, earli
     namespaces = await _namespaces(admin, list(map(NamespaceName.parse, places)), seal, reading.attempts)
     of_topics = {place(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
     chosen = [one for one in namespaces if one.name in of_topics]
-    policies = await reading.policies(chosen)
+    async with TopicPolicyReader(admin, seal) as reader:
+        policies = await reading.policies(chosen, reader)
     found = reading.end((), [one for one in tenants if one is not None], namespaces, policies)
     return await look_for_topics(admin, found, [one.name for one in chosen])
 
@@ -118,6 +145,7 @@ class _Reading:
     brokers: Sequence[BrokerState]
     known: tuple[str, ...]
     events: dict[str, EventTimes] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
 
     @classmethod
     async def begin(cls, admin: AdminClient, seal: Seal, earlier: Observed | None) -> Self:
@@ -134,18 +162,18 @@ class _Reading:
             known=earlier.snapshot.known_clusters if earlier else await admin.clusters(),
         )
 
-    async def policies(self, namespaces: Sequence[NamespaceState]) -> list[TopicPolicyState]:
+    async def policies(self, namespaces: Sequence[NamespaceState], reader: TopicPolicyReader) -> list[TopicPolicyState]:
         """The policies of the topics of some namespaces, and when they were written."""
         slots = asyncio.Semaphore(_PASSES_AT_ONCE)
-        async with TopicPolicyReader(self.admin, self.seal) as reader:
 
-            async def read(name: str) -> Sequence[TopicPolicyState]:
-                self.events[name] = EventTimes()
-                async with slots:
-                    passed = reader.read(NamespaceName.parse(name), history=self.events[name])
-                    return await self.attempts.read(f"{POLICIES_OF}{name}", passed) or ()
+        async def read(name: str) -> Sequence[TopicPolicyState]:
+            self.events[name] = EventTimes()
+            await self.admin.turn()
+            async with slots:
+                passed = reader.read(NamespaceName.parse(name), history=self.events[name])
+                return await self.attempts.read(f"{POLICIES_OF}{name}", passed) or ()
 
-            found = await asyncio.gather(*(read(one.name) for one in namespaces))
+        found = await asyncio.gather(*(read(one.name) for one in namespaces))
         return [state for states in found for state in states]
 
     def end(
@@ -155,6 +183,7 @@ class _Reading:
         namespaces: Sequence[NamespaceState],
         policies: Sequence[TopicPolicyState],
     ) -> Observed:
+        self.notes += self.attempts.take_notes()
         snapshot = Snapshot(
             cluster=self.own,
             began="",
@@ -166,7 +195,7 @@ class _Reading:
             tenants=tuple(tenants),
             namespaces=tuple(namespaces),
             topic_policies=tuple(policies),
-            notes=tuple(self.attempts.take_notes()),
+            notes=tuple(self.notes),
         )
         return Observed(
             snapshot=snapshot,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params import clusters_param, selection_param, tie_break_param
+from pulsar_fleet.airflow.params import clusters_param, granularity_param, selection_param, tie_break_param
 from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_SYNC_METADATA"
@@ -28,7 +28,15 @@ _PARAMS = {
         description="The topic that the clusters share; its tenant and namespace never travel themselves.",
     ),
     "topics": Param(True, type="boolean", title="Policies of topics", description="Carry the policies of topics too."),
+    "granularity": granularity_param(),
     "tie_break": tie_break_param("at the same time"),
+    "stamp": Param(
+        False,
+        type="boolean",
+        title="Stamp",
+        description="Write into each namespace's properties who wrote it last, and when: `lastUpdatedBy`, "
+        "`lastUpdatedTime`.",
+    ),
     "snapshot": Param(
         False,
         type="boolean",
@@ -50,6 +58,14 @@ _PARAMS = {
         maximum=3600,
         title="Pause between looks, seconds",
         description="How long a follower waits between two looks at its cluster, each a call for a namespace.",
+    ),
+    "calls_per_second": Param(
+        0,
+        type="number",
+        minimum=0,
+        maximum=10000,
+        title="Calls of a look, per second",
+        description="How many calls a look makes in a second at most, on each cluster; 0: as many as it answers.",
     ),
     "quiet_seconds": Param(
         2.0,

@@ -59,6 +59,17 @@ def tie_break_param(when: str) -> Param:
     )
 
 
+def granularity_param() -> Param:
+    """What wins or loses as a whole."""
+    return Param(
+        "field",
+        type="string",
+        enum=["field", "document"],
+        title="Granularity",
+        description="What wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
+    )
+
+
 def approval_params(what: str) -> dict[str, Param]:
     """Whether a person is asked before `what`, such as "a wave", and how long an answer may take."""
     return {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params import clusters_param, selection_param, tie_break_param
+from pulsar_fleet.airflow.params import clusters_param, granularity_param, selection_param, tie_break_param
 from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_RECONCILE"
@@ -33,13 +33,7 @@ _PARAMS = {
         description="merge: all are equal, the latest change wins. cluster:NAME: that cluster, by its own name, is the "
         "truth. file:FOLDER: the YAML files of `pulsar-fleet export` are.",
     ),
-    "granularity": Param(
-        "field",
-        type="string",
-        enum=["field", "document"],
-        title="Granularity",
-        description="What wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
-    ),
+    "granularity": granularity_param(),
     "tie_break": tie_break_param("when nobody can tell which is later"),
     "topics": Param(
         True, type="boolean", title="Policies of topics", description="Keep the policies of topics equal too."

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection
 from pulsar_fleet.cli.console import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cli.onboarding import AsJson, Select
@@ -19,8 +20,9 @@ from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused, Rejected
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.metadata_sync.followers import follow_all
 from pulsar_fleet.metadata_sync.request import EVENT_TOPIC, Request
-from pulsar_fleet.metadata_sync.steps import follow_all, synchronise
+from pulsar_fleet.metadata_sync.steps import synchronise
 from pulsar_fleet.reading.environment import Side
 from pulsar_fleet.records.run import Run
 from pulsar_fleet.report.metadata import headline, lines
@@ -32,10 +34,13 @@ def sync_metadata(
     select: Select = None,
     event_topic: Annotated[str, typer.Option(help="The topic that all clusters of the fleet share.")] = EVENT_TOPIC,
     tie_break: Annotated[TieBreak, typer.Option(help="Whose value wins at the same time.")] = TieBreak.SMALLER,
+    granularity: Annotated[Granularity, typer.Option(help="What wins as a whole.")] = Granularity.FIELD,
+    stamp: Annotated[bool, typer.Option("--stamp", help="Write into namespaces who wrote them last.")] = False,
     topics: Topics = True,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with its true times.")] = False,
     snapshot_minutes: Annotated[float, typer.Option(help="How often a follower does so; 0: never.")] = 60.0,
     poll_seconds: Annotated[float, typer.Option(help="How long a follower waits between two looks.")] = 0.5,
+    calls_per_second: Annotated[float, typer.Option(min=0, help="Of a look, on each cluster; 0: no bound.")] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Needed where nobody can be asked.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -46,10 +51,13 @@ def sync_metadata(
             "selection": list(parse_selection(select or ()).texts()),
             "event_topic": event_topic,
             "tie_break": tie_break.value,
+            "granularity": granularity.value,
+            "stamp": stamp,
             "topics": topics,
             "snapshot": snapshot,
             "snapshot_minutes": snapshot_minutes,
             "poll_seconds": poll_seconds,
+            "calls_per_second": calls_per_second,
             "quiet_seconds": Request().quiet_seconds,
         }
         request = _request(conf)
@@ -77,7 +85,10 @@ async def _follow(terminal: Terminal, sides: Sequence[ClusterConnection], reques
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     clusters = await follow_all(await reach_all(sides), request, run, stopped=stopped, say=terminal.note)
-    return {"clusters": clusters, "behind": {}}
+    return {
+        "clusters": clusters,
+        "behind": {name: one["behind_since"] for name, one in clusters.items() if one["behind_since"]},
+    }
 
 
 def _state(found: JsonObject) -> ExitState:

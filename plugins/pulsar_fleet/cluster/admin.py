@@ -34,11 +34,15 @@ class AdminClient:
 
     Reads return the broker's documents as they are, so that unknown fields are never lost. Every failure is a
     `FleetError`. Calls are bounded by the connection's `max_connections` and retried while the failure is `Transient`.
+
+    :param calls_per_second: how many calls begin in a second at most; 0 is no bound.
     """
 
-    def __init__(self, connection: ClusterConnection, *, retry_seconds: float = 30.0) -> None:
+    def __init__(
+        self, connection: ClusterConnection, *, retry_seconds: float = 30.0, calls_per_second: float = 0.0
+    ) -> None:
         self.connection = connection
-        self.http = BrokerHttp(connection, retry_seconds=retry_seconds)
+        self.http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
         self._name: str | None = None
 
     async def __aenter__(self) -> Self:
@@ -53,6 +57,10 @@ class AdminClient:
     def calls(self) -> int:
         """HTTP requests so far, with retries and redirects, without the transport's one silent repeat of a cut one."""
         return self.http.calls
+
+    async def turn(self) -> None:
+        """Wait until one more request may begin: for those that go to the cluster by another protocol."""
+        await self.http.pace.turn()
 
     # The plain verbs, for callers that derive paths from a catalogue.
 

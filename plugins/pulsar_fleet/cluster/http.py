@@ -23,6 +23,7 @@ from pulsar_fleet.cluster.errors import (
     Transient,
 )
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.pace import Pace
 from pulsar_fleet.cluster.refusals import denial, read_reason
 from pulsar_fleet.cluster.transport import Answer, Transport
 
@@ -40,14 +41,18 @@ class BrokerHttp:
 
     :param connection: where and who; its `max_connections` bounds the calls in flight.
     :param retry_seconds: for how long a `Transient` failure is tried again before it is raised.
+    :param calls_per_second: how many calls begin in a second at most, retries and redirects apart; 0 is no bound.
 
     HTTP libraries follow a 307 to another broker without the credentials (another port is another origin), so redirects
     are followed here, and the token is sent only to hosts of this cluster, never down from https to http.
     """
 
-    def __init__(self, connection: ClusterConnection, *, retry_seconds: float = 30.0) -> None:
+    def __init__(
+        self, connection: ClusterConnection, *, retry_seconds: float = 30.0, calls_per_second: float = 0.0
+    ) -> None:
         self.connection = connection
         self.retry_seconds = retry_seconds
+        self.pace = Pace(calls_per_second)
         self.calls = 0
         self._own_hosts = {urlsplit(connection.admin_url).hostname, *connection.broker_hosts}
         self._transport = Transport(connection)
@@ -84,6 +89,7 @@ class BrokerHttp:
         :param patience: seconds for which an answered failure is tried again, where that is less than for others.
         :raises FleetError: by who must act; the message holds the broker's own reason.
         """
+        await self.pace.turn()
         url = (base or self.connection.admin_url).rstrip("/") + path
         content = json.dumps(body).encode() if has_body or body is not None else None
         query = {

@@ -13,6 +13,9 @@ from pulsar_fleet.cluster.policies import BY_FIELD, CATALOGUE, KEYED_BY_CLUSTER,
 _OFFLOAD_ADDED = ("s3Driver", "gcsDriver", "fileSystemDriver")
 _OFFLOAD_DEFAULTS: Mapping[str, Json] = {"managedLedgerOffloadReadThreads": 2, "managedLedgerExtraConfigurations": {}}
 
+STAMP = ("lastUpdatedBy", "lastUpdatedTime")
+"""Properties in which PIP-136 keeps who wrote a namespace last, and when: about its policies, so none of them."""
+
 STRATEGIES = frozenset(
     {"UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"}
     | {"BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"}
@@ -85,6 +88,8 @@ def normal(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
         value = sorted(value or ())
     elif policy.kind is Kind.QUOTAS:
         value = quotas(value)
+    elif policy.kind is Kind.PROPERTIES:
+        value = {key: one for key, one in (value or {}).items() if key not in STAMP}
     elif policy.kind is Kind.GRANTS:
         value = _grants(value)
     elif policy.kind is Kind.OFFLOAD:

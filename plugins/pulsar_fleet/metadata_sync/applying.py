@@ -21,11 +21,12 @@ from pulsar_fleet.change.secrets_source import read_secrets
 from pulsar_fleet.cluster.errors import Missing, Refused, Rejected
 from pulsar_fleet.cluster.states import NamespaceState, Snapshot
 from pulsar_fleet.metadata_sync.batch import Batch
-from pulsar_fleet.metadata_sync.deciding import Asked, Decided, asked, decide
+from pulsar_fleet.metadata_sync.deciding import Asked, Decided, asked, decide, lost_edits, outstanding
 from pulsar_fleet.metadata_sync.event_topic import Received
 from pulsar_fleet.metadata_sync.marks import Known
 from pulsar_fleet.metadata_sync.publishing import certain, seen
 from pulsar_fleet.metadata_sync.site import Ledgered, Site
+from pulsar_fleet.metadata_sync.stamping import write_stamps
 
 log = logging.getLogger(__name__)
 
@@ -70,23 +71,33 @@ async def _apply_each(site: Site, batch: Batch) -> None:
 
 
 async def _apply(site: Site, batch: Batch) -> None:
+    with site.in_hand(batch.events):
+        await _apply_in_hand(site, batch)
+
+
+async def _apply_in_hand(site: Site, batch: Batch) -> None:
     """Look, keep what is about to be written, write, look again: after a crash no copy is taken for a change."""
     ledgered, observed = await _look(site, batch)
     if not batch.events:
         return
     known = _known(site, batch, observed, ledgered)
-    decided = _decide(site, batch, observed, known)
+    wanted = {item: _asked(site, batch, item, known[item]) for item in batch.events}
+    lost = _lost(site, batch, wanted, known)
+    decided = _decide(site, wanted, observed, known)
     if not site.keep(ledgered, {item: known[item].awaiting(one.marks) for item, one in decided.items()}):
         batch.postpone(batch.events)
         return
     plan = await _plan(site, observed, decided, _makers(site, batch))
     applied = await _carry_out(site, plan) if plan.changes else Applied(plan.id, plan.target, ())
+    batch.written += applied.counts()[Outcome.APPLIED]
     ledgered, observed = await _look(site, batch)
-    known = _known(site, batch, observed, ledgered)
+    known = {item: one.awaiting({}) for item, one in _known(site, batch, observed, ledgered).items()}
     if not site.keep(ledgered, known):
         batch.postpone(batch.events)
+    batch.stamped += await write_stamps(site, observed, {item: known[item] for item in batch.events})
     for item in list(batch.events):
-        left = {name: stamp for name, (_, stamp) in _asked(site, batch, item, known[item]).items()}
+        left = outstanding(wanted[item], known[item], site.request.order)
+        batch.lost += len(lost[item] - set(left))
         if left and _may_work_later(item, applied):
             batch.postpone([item])
         else:
@@ -103,21 +114,35 @@ async def _look(site: Site, batch: Batch) -> tuple[Ledgered, Observed]:
 
 
 def _asked(site: Site, batch: Batch, item: Item, known: Known | None) -> Asked:
-    return asked(batch.of_item(item), known or Known(), site.request.tie_break)
+    return asked(batch.of_item(item), known or Known(), site.request.order)
+
+
+def _lost(
+    site: Site, batch: Batch, wanted: Mapping[Item, Asked], known: Mapping[Item, Known]
+) -> dict[Item, frozenset[str]]:
+    """The edits that are about to be taken back, said before they are gone."""
+    found = {
+        item: lost_edits(one, batch.of_item(item), known[item], site.own, site.request.order)
+        for item, one in wanted.items()
+    }
+    for item, names in found.items():
+        if names:
+            log.warning("%s: edits of %s in %s lose to a newer document", site.own, ", ".join(sorted(names)), item[1])
+    return found
 
 
 def _known(site: Site, batch: Batch, observed: Observed, ledgered: Ledgered) -> dict[Item, Known]:
     """What is known after a look; of a topic that is not there, nothing new."""
     before = {item: ledgered.known(item) or Known() for item in batch.events}
-    return before | seen(site, observed, ledgered, certain(site.view(observed), batch.events))
-
-
-def _decide(site: Site, batch: Batch, observed: Observed, known: Mapping[Item, Known]) -> dict[Item, Decided]:
     view = site.view(observed)
-    return {
-        item: decide(item, _asked(site, batch, item, known[item]), known[item], there=view.values(item) is not None)
-        for item in batch.events
-    }
+    return before | seen(site, observed, view, ledgered, certain(view, batch.events))
+
+
+def _decide(
+    site: Site, wanted: Mapping[Item, Asked], observed: Observed, known: Mapping[Item, Known]
+) -> dict[Item, Decided]:
+    view = site.view(observed)
+    return {item: decide(item, one, known[item], there=view.values(item) is not None) for item, one in wanted.items()}
 
 
 def _makers(site: Site, batch: Batch) -> tuple[Snapshot, ...]:
@@ -168,7 +193,7 @@ async def _carry_out(site: Site, plan: Plan) -> Applied:
     run_id = f"{PROCEDURE}/{site.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     site.ledger.start_run(run_id, PROCEDURE, {"target": site.admin.connection.name, "plan": plan.id})
     found: dict[str, str] = {}
-    for peer in site.peers.values():
+    for peer in site.peers:
         found |= await read_secrets(plan, peer, site.seal)
     applied = await apply_plan(plan, site.admin, site.ledger, run_id, seal=site.seal, secrets=found)
     site.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")

@@ -17,13 +17,21 @@ Pair = tuple[Received, MetadataChangeEvent]
 
 @dataclass(kw_only=True)
 class Batch:
-    """Messages that are applied, of no use, refused with a reason, or to be tried again; `events` are still open."""
+    """Messages that are applied, of no use, refused with a reason, or to be tried again; `events` are still open.
+
+    :param written: changes that were made on the cluster.
+    :param lost: edits that were taken back by a document that did not have them.
+    :param stamped: namespaces in which it was written who wrote them last.
+    """
 
     events: dict[Item, list[Pair]] = field(default_factory=dict)
     useless: list[Received] = field(default_factory=list)
     applied: list[Received] = field(default_factory=list)
     later: list[Received] = field(default_factory=list)
     refused: dict[Received, str] = field(default_factory=dict)
+    written: int = 0
+    lost: int = 0
+    stamped: int = 0
 
     @classmethod
     def of(cls, received: Iterable[Received], means: Callable[[Item], bool], busy: Set[str]) -> Self:
@@ -61,7 +69,8 @@ class Batch:
         """The events of a resource are applied, but for the fields that failed: who brought these is put away."""
         for one, event in self.events.pop(item):
             brought = {name: stamp for name, (_, stamp) in event.fields.items()}
-            if any(brought.get(name) == stamp for name, stamp in failed.items()):
+            # What a document does not hold, it asks for with its own time.
+            if any(brought.get(name, event.stamp) == stamp for name, stamp in failed.items()):
                 self.refused[one] = reason
             else:
                 self.applied.append(one)
@@ -79,6 +88,9 @@ class Batch:
         self.applied += part.applied
         self.later += part.later
         self.refused |= part.refused
+        self.written += part.written
+        self.lost += part.lost
+        self.stamped += part.stamped
 
     def postpone(self, items: Collection[Item]) -> None:
         """The events of these resources come again."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.agreement.observations import digest
 from pulsar_fleet.agreement.views import Item
 from pulsar_fleet.change.difference import Resource
@@ -33,18 +34,81 @@ class Decided:
     refused: str = ""
 
 
-def asked(events: Iterable[MetadataChangeEvent], known: Known, tie_break: TieBreak) -> Asked:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Which of two changes counts, and whether a field or a whole document does."""
+
+    tie_break: TieBreak = TieBreak.SMALLER
+    granularity: Granularity = Granularity.FIELD
+
+    @property
+    def whole(self) -> bool:
+        """As in PIP-136: of two edits of different fields of one resource, one is lost."""
+        return self.granularity is Granularity.DOCUMENT
+
+
+def asked(events: Collection[MetadataChangeEvent], known: Known, order: Order) -> Asked:
     """The fields in which events count over what is known: in any order and however often they come, the same.
 
-    Stale events and ones that came before ask for nothing.
+    Stale events and ones that came before ask for nothing. Of whole documents the newest one asks for all that it
+    holds, and for what it does not hold to be unset. Whether a resource is there is never decided together with the
+    rest: what was deleted here is not made again because it was changed elsewhere.
     """
+    each = _by_field(events, known, order)
+    if not order.whole:
+        return each
+    document = {name: one for name, one in _newest_document(events, known, order).items() if name != EXISTS}
+    return {**document, **({EXISTS: each[EXISTS]} if EXISTS in each else {})}
+
+
+def outstanding(wanted: Asked, known: Known, order: Order) -> dict[str, Stamp]:
+    """The fields of what was asked that did not come about, but for those that something newer came before."""
+    if not order.whole:
+        return {name: one for name, (_, one) in wanted.items() if one.newer_than(known.stamp(name), order.tie_break)}
+    newest, last = known.newest, max((stamp for _, stamp in wanted.values()), default=None)
+    if newest is not None and last is not None and newest > last:
+        return {}
+    return {name: one for name, (value, one) in wanted.items() if known.fields.get(name) != Mark(digest(value), one)}
+
+
+def lost_edits(
+    wanted: Asked, events: Collection[MetadataChangeEvent], known: Known, own: str, order: Order
+) -> frozenset[str]:
+    """The fields that were edited here and that a document takes back although nobody edited them later.
+
+    Each such edit is lost once in a fleet: on the cluster where it was made.
+    """
+    if not order.whole:
+        return frozenset()
+    later = _by_field(events, known, order)
+    mine = {name: mark for name, mark in known.fields.items() if mark.stamp.source_cluster == own}
+    return frozenset(
+        name
+        for name, (value, _) in wanted.items()
+        if name in mine and name not in later and mine[name].digest != digest(value)
+    )
+
+
+def _by_field(events: Collection[MetadataChangeEvent], known: Known, order: Order) -> dict[str, tuple[Json, Stamp]]:
     found: dict[str, tuple[Json, Stamp]] = {}
     for event in events:
         for name, (value, stamp) in event.fields.items():
             before = found[name][1] if name in found else known.stamp(name)
-            if stamp.newer_than(before, tie_break):
+            if stamp.newer_than(before, order.tie_break):
                 found[name] = value, stamp
     return found
+
+
+def _newest_document(events: Collection[MetadataChangeEvent], known: Known, order: Order) -> Asked:
+    """The fields of the document that counts over what is known, and those that it does not hold; empty for none."""
+    newest, stamp = None, known.newest
+    for event in events:
+        if event.data is not None and event.stamp.newer_than(stamp, order.tie_break):
+            newest, stamp = event, event.stamp
+    if newest is None:
+        return {}
+    held = {name: (None, newest.stamp) for name, mark in known.fields.items() if mark.digest}
+    return {**held, **newest.fields}
 
 
 def decide(item: Item, wanted: Asked, known: Known, *, there: bool) -> Decided:

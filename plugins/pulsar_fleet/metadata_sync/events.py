@@ -80,7 +80,7 @@ class MetadataChangeEvent:
     def of(cls, item: Item, values: Mapping[str, Json], known: Known, made_with: Mapping[str, Json]) -> Self:
         """The whole resource as a cluster has it."""
         kind, name = item
-        newest = max(mark.stamp for mark in known.fields.values())
+        newest = known.newest or Stamp(BEFORE_EVERYTHING, "")
         there = kind is Resource.TOPIC_POLICY or EXISTS in values
         created = known.stamp(EXISTS) == newest and newest.update_time != BEFORE_EVERYTHING
         times = {one: [mark.stamp.update_time, mark.stamp.source_cluster] for one, mark in known.fields.items()}

@@ -6,7 +6,7 @@ look at a cluster cannot tell when its values were written, so these beat nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -57,6 +57,11 @@ class Known:
     expected: Mapping[str, Mark] = field(default_factory=dict)
     published: bool = True
 
+    @property
+    def newest(self) -> Stamp | None:
+        """When and where any of it was written last, None if nothing is known."""
+        return max((mark.stamp for mark in self.fields.values()), default=None)
+
     def stamp(self, name: str) -> Stamp | None:
         """When a field was written last, None if it never was."""
         found = self.fields.get(name)
@@ -93,33 +98,58 @@ class Look:
     :param now: when it ended, in ms since 1970.
     :param times: field → when it was written, where the cluster itself tells.
     :param first: nobody looked before, so a value may have any age.
+    :param whole: what is changed makes the resource as a whole newer than all that was known of it.
     """
 
     values: Mapping[str, Json]
     now: int
     times: Mapping[str, int] = field(default_factory=dict)
     first: bool = False
+    whole: bool = False
 
 
 def note(known: Known | None, look: Look, own: str) -> Known:
-    """What is known after a look; looking again at the same values changes nothing."""
+    """What is known after a look; looking again at the same values changes nothing.
+
+    What is about to be written and is not there yet is awaited further: who writes it may be late.
+    """
     before = known or Known()
-    fields = dict(before.fields)
-    changed = False
-    for name in {*before.fields, *before.expected, *look.values}:
-        found, seen, ours = digest(look.values.get(name)), before.fields.get(name), before.expected.get(name)
-        if ours is not None and ours.digest == found:
-            fields[name] = ours
-        elif found == (seen.digest if seen else ""):
-            continue
-        elif seen is None and look.first:
-            fields[name] = Mark(found, Stamp(look.times.get(name, BEFORE_EVERYTHING), own))
-            changed = True
-        else:
-            after = max((one.stamp.update_time + 1 for one in (seen, ours) if one), default=BEFORE_EVERYTHING)
-            fields[name] = Mark(found, Stamp(max(look.times.get(name, look.now), after), own))
-            changed = True
-    return Known(fields=fields, published=before.published and not changed)
+    found = {name: digest(look.values.get(name)) for name in {*before.fields, *before.expected, *look.values}}
+    came = _came(before, found, own, whole=look.whole)
+    held = {name: mark.digest for name, mark in before.fields.items()}
+    moved = [name for name, one in found.items() if name not in came and one != held.get(name, "")]
+    fields = {**before.fields, **came}
+    fields |= {name: Mark(found[name], _moved_at(name, before, look, own)) for name in moved}
+    return Known(
+        fields=fields,
+        expected=_awaited(before, came, moved, whole=look.whole),
+        published=before.published and not moved,
+    )
+
+
+def _came(before: Known, found: Mapping[str, str], own: str, *, whole: bool) -> dict[str, Mark]:
+    """The fields that show what was about to be written; a document of which a part is missing has not come yet."""
+    came = {name: mark for name, mark in before.expected.items() if mark.digest == found[name]}
+    if not whole or len(came) == len(before.expected):
+        return came
+    unknown = Stamp(BEFORE_EVERYTHING, own)
+    return {name: Mark(mark.digest, before.stamp(name) or unknown) for name, mark in came.items()}
+
+
+def _awaited(before: Known, came: Collection[str], moved: Collection[str], *, whole: bool) -> Mapping[str, Mark]:
+    if whole:
+        return {} if moved or len(came) == len(before.expected) else before.expected
+    return {name: mark for name, mark in before.expected.items() if name not in came and name not in moved}
+
+
+def _moved_at(name: str, before: Known, look: Look, own: str) -> Stamp:
+    """When and where a value was written that nobody announced: after everything that was known of it."""
+    if look.first and name not in before.fields:
+        return Stamp(look.times.get(name, BEFORE_EVERYTHING), own)
+    known = (before.fields, before.expected)
+    older = [one for marks in known for key, one in marks.items() if look.whole or key == name]
+    after = max((one.stamp.update_time + 1 for one in older), default=BEFORE_EVERYTHING)
+    return Stamp(max(look.times.get(name, look.now), after), own)
 
 
 def _to_json(marks: Mapping[str, Mark]) -> JsonObject:

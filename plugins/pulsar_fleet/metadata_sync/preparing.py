@@ -45,7 +45,8 @@ async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Ru
     fleet = tuple(sorted({*clusters, *_replicated(held.values())}))
     if len(fleet) < 2:
         raise Rejected(
-            f"There is no event topic {request.event_topic} on {fleet[0]} yet: name all clusters once to make it."
+            f"There is no event topic {request.event_topic} on {fleet[0]} yet: "
+            "name all clusters once, while they answer, to make it."
         )
     plans = {name: _plan(one, clusters, fleet, request) for name, one in held.items()}
     for name, plan in plans.items():

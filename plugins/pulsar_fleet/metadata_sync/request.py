@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from pulsar_fleet.agreement.merge import TieBreak
+from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.agreement.views import Item, is_selected, place
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.metadata_sync.deciding import Order
 
 EVENT_TOPIC = "persistent://pulsar-fleet/metadata/events"
 SUBSCRIPTION = "metadata-syncer"
@@ -23,19 +25,24 @@ class Request:
     """What was asked for.
 
     :param topics: carry the policies of topics too.
+    :param order: which change counts; all followers of a fleet must have the same.
+    :param stamp: write into each namespace's properties who wrote it last, and when.
     :param snapshot: publish every resource once, with its original time, before anything else.
     :param snapshot_minutes: how often a follower does that by itself; 0 for never.
     :param poll_seconds: how long a follower waits between two looks at its cluster.
+    :param calls_per_second: how many calls a look makes in a second at most, on each cluster; 0 for no bound.
     :param quiet_seconds: a run ends when no event came for so long.
     """
 
     selection: Selection = field(default_factory=Selection)
     event_topic: TopicName = field(default_factory=lambda: TopicName.parse(EVENT_TOPIC))
     topics: bool = True
-    tie_break: TieBreak = TieBreak.SMALLER
+    order: Order = field(default_factory=Order)
+    stamp: bool = False
     snapshot: bool = False
     snapshot_minutes: float = 60.0
     poll_seconds: float = 0.5
+    calls_per_second: float = 0.0
     quiet_seconds: float = 2.0
 
     @classmethod
@@ -48,10 +55,12 @@ class Request:
             selection=Selection.parse(params["selection"]),
             event_topic=topic,
             topics=params["topics"],
-            tie_break=TieBreak(params["tie_break"]),
+            order=Order(tie_break=TieBreak(params["tie_break"]), granularity=Granularity(params["granularity"])),
+            stamp=params["stamp"],
             snapshot=params["snapshot"],
             snapshot_minutes=params["snapshot_minutes"],
             poll_seconds=params["poll_seconds"],
+            calls_per_second=params["calls_per_second"],
             quiet_seconds=params["quiet_seconds"],
         )
 

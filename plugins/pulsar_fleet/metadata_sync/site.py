@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 
 from pulsar_fleet.agreement.observations import UNKNOWN
-from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics
+from pulsar_fleet.agreement.observing import Observed, look, look_at, look_for_topics, look_in_parts
 from pulsar_fleet.agreement.views import Item, View, items_of, place
 from pulsar_fleet.change.difference import Resource
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.metadata_sync.event_topic import EventTopic
 from pulsar_fleet.metadata_sync.marks import EXISTS, Known
 from pulsar_fleet.metadata_sync.request import SUBSCRIPTION, Request
@@ -48,37 +50,90 @@ class Ledgered:
         return found is not None and found.document == dict(scope)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How the event topic of a cluster stands.
+
+    :param active: the events come to us, not to another follower.
+    :param backlog: events that nobody has acknowledged.
+    :param unsent: cluster → events that wait here for it.
+    """
+
+    active: bool
+    backlog: int
+    unsent: Mapping[str, int]
+
+
 @dataclass(kw_only=True)
 class Site:
     """One cluster with its event topic.
 
+    :param looker: makes the calls of whole looks, at the rate that was asked for.
     :param fleet: the names of all clusters that the event topic is replicated to.
-    :param peers: other clusters of this process, from which secrets are read.
+    :param clusters: all clusters of this process, by name; more may join.
     """
 
     own: str
     admin: AdminClient
+    looker: AdminClient
     topic: EventTopic
     request: Request
     ledger: Ledger
     seal: Seal
     fleet: tuple[str, ...]
-    peers: Mapping[str, AdminClient] = field(default_factory=dict)
+    clusters: Mapping[str, AdminClient]
 
     def __post_init__(self) -> None:
         self._store = MarkStore(self.ledger, str(self.request.event_topic), self.own)
         self._base: Observed | None = None
+        self._in_hand: set[Item] = set()
+        self._touched: set[Item] = set()
 
-    async def look(self) -> Observed:
-        """Look at all that is meant."""
-        base = self._fresh_base()
-        found = await look(self.admin, self.request.selection, self.seal, topics=self.request.topics, earlier=base)
-        self._base = base or found
-        return found
+    @property
+    def peers(self) -> list[AdminClient]:
+        """The other clusters of this process, from which secrets are read."""
+        return [admin for name, admin in self.clusters.items() if name != self.own]
+
+    @contextmanager
+    def in_hand(self, items: Collection[Item]) -> Iterator[None]:
+        """Events are being applied to these resources: a look from before or meanwhile says nothing about them."""
+        mine = set(items)
+        self._in_hand |= mine
+        self._touched |= mine
+        try:
+            yield
+        finally:
+            self._in_hand -= mine
+
+    @property
+    def touched(self) -> frozenset[Item]:
+        """Resources to which events were applied since the last whole look began."""
+        return frozenset(self._touched)
+
+    @property
+    def in_work(self) -> frozenset[Item]:
+        """Resources to which events are being applied."""
+        return frozenset(self._in_hand)
+
+    def begin_look(self) -> None:
+        """From now on count what is touched; to be called before what is known is read."""
+        self._touched = set(self._in_hand)
+
+    async def look(self) -> AsyncGenerator[Observed, None]:
+        """Look at all that is meant, in parts: see `look_in_parts`."""
+        base, request = self._fresh_base(), self.request
+        parts = look_in_parts(self.looker, request.selection, self.seal, topics=request.topics, earlier=base)
+        async with aclosing(parts):
+            async for found in parts:
+                self._base = base or found
+                yield found
 
     async def look_at(self, items: Collection[Item]) -> Observed:
         """Look at some resources."""
-        base = self._fresh_base() or await self.look()
+        base = self._fresh_base()
+        if base is None:
+            nothing = Selection(namespaces=frozenset({self.request.event_topic.namespace}))
+            self._base = base = await look(self.admin, nothing, self.seal, topics=False)
         return await look_at(self.admin, items, self.seal, base)
 
     async def with_topics(self, observed: Observed, namespaces: Iterable[str]) -> Observed:
@@ -112,10 +167,15 @@ class Site:
         """What a whole look means."""
         return {"selection": list(self.request.selection.texts()), "topics": self.request.topics}
 
-    async def backlog(self) -> tuple[bool, int]:
-        """Whether the events of this cluster come to us, and how many are not acknowledged."""
-        found = (await self.admin.stats(self.request.event_topic))["subscriptions"].get(SUBSCRIPTION) or {}
-        return found.get("activeConsumerName") == self.topic.consumer_name, int(found.get("msgBacklog") or 0)
+    async def standing(self) -> Standing:
+        """How the event topic stands here."""
+        stats = await self.admin.stats(self.request.event_topic)
+        found = stats["subscriptions"].get(SUBSCRIPTION) or {}
+        return Standing(
+            active=found.get("activeConsumerName") == self.topic.consumer_name,
+            backlog=int(found.get("msgBacklog") or 0),
+            unsent={name: int(one.get("replicationBacklog") or 0) for name, one in stats["replication"].items()},
+        )
 
     def _fresh_base(self) -> Observed | None:
         return self._base if self._base and time.time() - self._base.ended < _BASE_SECONDS else None

@@ -1,31 +1,28 @@
-"""The steps of metadata events: make the topic, carry what changed until all is quiet, or follow without an end."""
+"""The steps of metadata events: make the topic, and carry what changed until all is quiet."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 
-from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected, Transient
+from pulsar_fleet.cluster.errors import Transient
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.metadata_sync.event_topic import EventTopic
-from pulsar_fleet.metadata_sync.following import Tally, drain, follow, publish_once
+from pulsar_fleet.metadata_sync.following import Tally, drain, publish_once
+from pulsar_fleet.metadata_sync.opening import open_site, reach
 from pulsar_fleet.metadata_sync.preparing import prepare
 from pulsar_fleet.metadata_sync.request import Request
 from pulsar_fleet.metadata_sync.site import Site
 from pulsar_fleet.records.fingerprint_key import open_seal
-from pulsar_fleet.records.marks import MarkStore
 from pulsar_fleet.records.run import Run
 
 log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 10.0
-_FOLLOWERS_PATIENCE_SECONDS = 2.0
-"""A follower tries again by itself, and says sooner that a cluster does not answer."""
 
 
 async def synchronise(connections: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
@@ -33,94 +30,34 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
 
     Safe to run again at any point, and beside followers: the cluster gives its events to one of them.
 
-    :returns: `{"fleet", "clusters": {name: as of `Tally`}, "behind": {connection: why}, "since", "seconds"}`.
+    :returns: `{"fleet", "clusters": {name: as of `Tally`}, "behind": {connection: why}, "since": {name: time},
+        "behind_seconds": {name: how long}, "changed": [names of clusters that were written on], "seconds"}`.
     :raises Denied: a cluster does not let us in.
     :raises Transient: no cluster answers.
     """
     began = time.monotonic()
-    opened = _open(connections, _PATIENCE_SECONDS)
-    async with opened as (clusters, behind), _sites(clusters, request, run) as sites:
+    async with reach(connections, _PATIENCE_SECONDS) as reached, AsyncExitStack() as stack:
+        seal, behind = open_seal(), reached.behind
+        fleet = await prepare(reached.clusters, request, run, seal)
+        opened = [open_site(name, reached, fleet, request, run, seal) for name in reached.clusters]
+        sites = {site.own: site for site in [await stack.enter_async_context(one) for one in opened]}
         tallies = {name: Tally() for name in sites}
         for each in (_publish, _drain):
             lost = await asyncio.gather(*(_attempt(each(sites[name], tallies[name], request)) for name in sites))
             behind |= {sites[name].admin.connection.name: why for name, why in zip(sites, lost, strict=True) if why}
-        fleet = next(iter(sites.values())).fleet
-    absent = sorted(set(fleet) - set(clusters))
-    since = {name: MarkStore(run.ledger, str(request.event_topic), name).last_change() for name in absent}
+        silences = reached.silences(run, request)
+    since = dict(silences.begin(connection) for connection in behind)
+    for name in since.keys() & tallies.keys():
+        tallies[name].behind_since = since[name].isoformat()
     return {
         "fleet": list(fleet),
         "clusters": {name: one.to_json() for name, one in tallies.items()},
         "behind": behind,
-        "since": {name: at.isoformat() if at else None for name, at in since.items()},
+        "since": {name: at.isoformat() for name, at in since.items()},
+        "behind_seconds": {name: round((datetime.now(UTC) - at).total_seconds(), 1) for name, at in since.items()},
+        "changed": sorted(name for name, one in tallies.items() if one.written),
         "seconds": round(time.monotonic() - began, 2),
     }
-
-
-async def follow_all(
-    connections: Sequence[ClusterConnection],
-    request: Request,
-    run: Run,
-    *,
-    stopped: asyncio.Event,
-    say: Callable[[str], None],
-) -> JsonObject:
-    """Make the event topic, then publish and apply on each cluster until stopped.
-
-    :param say: is told when it begins, and when a cluster stops to answer or answers again.
-    :returns: cluster → what `Tally.to_json` says.
-    """
-    opened = _open(connections, _FOLLOWERS_PATIENCE_SECONDS)
-    async with opened as (clusters, behind), _sites(clusters, request, run) as sites:
-        if behind:
-            raise Transient(f"A follower begins when all its clusters answer: {next(iter(behind.values()))}")
-        tallies = {name: Tally() for name in sites}
-        say(f"Following {', '.join(sites)} of {', '.join(next(iter(sites.values())).fleet)}")
-        await asyncio.gather(*(follow(sites[name], tallies[name], stopped, say) for name in sites))
-    return {name: one.to_json() for name, one in tallies.items()}
-
-
-@asynccontextmanager
-async def _open(
-    connections: Sequence[ClusterConnection], patience: float
-) -> AsyncIterator[tuple[dict[str, AdminClient], dict[str, str]]]:
-    """The clusters that answer, by their own names; of the others, why they do not."""
-    async with AsyncExitStack() as stack:
-        clusters: dict[str, AdminClient] = {}
-        behind: dict[str, str] = {}
-        for connection in connections:
-            admin = await stack.enter_async_context(AdminClient(connection, retry_seconds=patience))
-            try:
-                name = await admin.cluster_name()
-            except Transient as error:
-                behind[connection.name] = str(error)
-                continue
-            if name in clusters:
-                first = clusters[name].connection.name
-                raise Rejected(f"Connections {first!r} and {connection.name!r} both lead to cluster {name!r}.")
-            clusters[name] = admin
-        if not clusters:
-            raise Transient(f"No cluster answers: {next(iter(behind.values()))}")
-        yield clusters, behind
-
-
-@asynccontextmanager
-async def _sites(clusters: Mapping[str, AdminClient], request: Request, run: Run) -> AsyncIterator[dict[str, Site]]:
-    seal = open_seal()
-    fleet = await prepare(clusters, request, run, seal)
-    async with AsyncExitStack() as stack:
-        yield {
-            name: Site(
-                own=name,
-                admin=admin,
-                topic=await stack.enter_async_context(EventTopic(admin.connection, request)),
-                request=request,
-                ledger=run.ledger,
-                seal=seal,
-                fleet=fleet,
-                peers={other: peer for other, peer in clusters.items() if other != name},
-            )
-            for name, admin in clusters.items()
-        }
 
 
 async def _publish(site: Site, tally: Tally, request: Request) -> None:

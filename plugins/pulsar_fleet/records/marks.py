@@ -54,12 +54,6 @@ class MarkStore:
             return False
         return True
 
-    def last_change(self) -> datetime | None:
-        """When anything was kept last, None if never."""
-        with self._engine.connect() as connection:
-            found: datetime | None = connection.scalar(sa.select(sa.func.max(marks.c.at)).where(self._mine()))
-        return found
-
     def _mine(self) -> sa.ColumnElement[bool]:
         return sa.and_(marks.c.topic == self._topic, marks.c.cluster == self._cluster)
 

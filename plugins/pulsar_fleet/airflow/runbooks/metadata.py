@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import get_current_context, task
 from airflow.sdk.observability import stats
 
+from pulsar_fleet.airflow.policy_assets import CHANGED, announce
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.runbooks.inputs import clusters_of
 
@@ -35,14 +36,16 @@ def read_request(params: dict[str, Any]) -> None:
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
 
-@task
+@task(outlets=[CHANGED])
 def carry_changes(params: dict[str, Any]) -> JsonObject:
     """Make the event topic if need be, publish what changed on each cluster, apply what the others published."""
     from pulsar_fleet.metadata_sync import steps
     from pulsar_fleet.metadata_sync.request import Request
 
     run = current_run(get_current_context())
-    return asyncio.run(steps.synchronise(clusters_of(params), Request.of(params), run))
+    found = asyncio.run(steps.synchronise(clusters_of(params), Request.of(params), run))
+    announce(found["changed"], run.id)
+    return found
 
 
 @task(trigger_rule="all_done")

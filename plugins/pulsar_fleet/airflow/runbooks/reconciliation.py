@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, get_current_context, task
+from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
+from pulsar_fleet.airflow.policy_assets import CHANGED, announce
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 from pulsar_fleet.airflow.runbooks.inputs import clusters_of
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROCEDURE = "reconcile_policies"
-CHANGED = AssetAlias("pulsar-policies-changed")
-"""Every cluster on which a run wrote policies; a DAG can be scheduled on all of them, or on one cluster's asset."""
 METRICS = "pulsar_fleet.reconcile"
 
 
@@ -59,9 +58,7 @@ def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
         raise AirflowSkipException("Nothing is to be written.")
     run = current_run(get_current_context())
     repaired = asyncio.run(steps.repair(clusters_of(params), found, request, run))
-    for cluster in repaired["changed"]:
-        asset = Asset(name=f"pulsar-policies/{cluster}", uri=f"x-pulsar-policies://{cluster}", group="pulsar-policies")
-        get_current_context()["outlet_events"][CHANGED].add(asset, extra={"run": run.id})
+    announce(repaired["changed"], run.id)
     for problem in repaired["problems"]:
         log.warning("%s", problem)
     return repaired
