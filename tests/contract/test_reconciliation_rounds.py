@@ -1,0 +1,158 @@
+"""Rounds of concurrent edits on two and three real clusters whose clocks jump: in the end all hold the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from tests.contract.editing import Edit, Edits, Field, edit, fields_of, held_on
+from tests.contract.proxy import Proxy
+from tests.contract.reconciling import Reconciler, make_namespaces
+
+from pulsar_fleet.agreement.merging import Granularity
+from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.sandbox import Sandbox
+
+log = logging.getLogger(__name__)
+
+ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
+SKEW_SECONDS = 2.0
+NewNamespace = Callable[[], NamespaceName]
+Held = dict[Field, dict[str, Json]]
+
+
+@dataclass(kw_only=True)
+class Arena:
+    """A fleet with two namespaces and a topic that people edit, and what became of their edits."""
+
+    admins: dict[str, AdminClient]
+    clocks: list[Proxy]
+    keeper: Reconciler
+    fields: tuple[Field, ...]
+    chance: random.Random
+    tally: Counter[str] = field(default_factory=Counter)
+
+    async def play(self, *, in_flight: bool) -> tuple[Edits, list[JsonObject], Held]:
+        """One round: edit, and reconcile until nothing differs; returns what was edited, found, and is held then.
+
+        :param in_flight: clusters are reconciled while people edit, otherwise afterwards.
+        """
+        for clock in self.clocks:
+            clock.date_ahead = self.chance.uniform(-SKEW_SECONDS, SKEW_SECONDS)
+        # The order in which the clusters are looked at makes no difference.
+        self.keeper.connections = tuple(self.chance.sample(self.keeper.connections, len(self.clocks)))
+        editing = asyncio.create_task(edit(self.admins, self.fields, self.chance, paused=in_flight))
+        found: list[JsonObject] = []
+        while in_flight and not editing.done():
+            found.append((await self.keeper.cycle())[0])
+        edits = await editing
+        found += await self._settle()
+        held = await held_on(self.admins, self.fields)
+        self.tally["runs"] += len(found)
+        self.tally["conflicts"] += sum(one["conflicts"] for one in found)
+        return edits, found, held
+
+    async def _settle(self) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        for _ in range(5):
+            looked, repaired = await self.keeper.cycle()
+            found.append(looked)
+            if not looked["drifting"]:
+                return found
+        raise AssertionError(f"still not equal: {looked['headline']} {repaired}")
+
+
+@asynccontextmanager
+async def arena(
+    name: NamespaceName, *connections: ClusterConnection, granularity: Granularity = Granularity.FIELD
+) -> AsyncIterator[Arena]:
+    """Clusters that hold the same, each behind a proxy that shifts its clock."""
+    async with AsyncExitStack() as stack:
+        clocks = [await stack.enter_async_context(Proxy(one.admin_url)) for one in connections]
+        admins = {one.name: await stack.enter_async_context(AdminClient(one)) for one in connections}
+        names = [name, NamespaceName(name.tenant, "payments")]
+        topic = TopicName(name, "events")
+        await make_namespaces(names, *admins.values())
+        for admin in admins.values():
+            await admin.create_topic(topic)
+        shifted = [replace(one, admin_url=clock.url) for one, clock in zip(connections, clocks, strict=True)]
+        keeper = Reconciler.of(name.tenant, *shifted, granularity=granularity, skew_seconds=SKEW_SECONDS)
+        chance = random.Random(f"{len(connections)} {granularity}")
+        yield Arena(admins=admins, clocks=clocks, keeper=keeper, fields=fields_of(names, [topic]), chance=chance)
+
+
+@pytest.fixture(scope="module")
+def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnection]:
+    """A third cluster."""
+    with Sandbox.start(tmp_path_factory.mktemp("red"), clusters=("red",)) as sandbox:
+        cluster = sandbox["red"]
+        yield ClusterConnection(name="red", admin_url=cluster.admin_url, service_url=cluster.service_url)
+
+
+@pytest.fixture(params=[2, 3], ids=["two clusters", "three clusters"])
+def fleet(
+    request: pytest.FixtureRequest, blue: ClusterConnection, green: ClusterConnection
+) -> tuple[ClusterConnection, ...]:
+    """Two clusters, and three."""
+    return (blue, green) if request.param == 2 else (blue, green, request.getfixturevalue("red"))
+
+
+async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoint_edit_is_lost(
+    fleet: tuple[ClusterConnection, ...], new_namespace: NewNamespace, records: Path
+) -> None:
+    async with arena(new_namespace(), *fleet) as played:
+        await played.keeper.cycle()
+        for number in range(ROUNDS):
+            in_flight = bool(number % 2)
+            edits, found, held = await played.play(in_flight=in_flight)
+            for one, sides in edits.items():
+                assert_one_of_the_edits_is_held(one, sides, held[one], surely=not in_flight)
+                played.tally["edits in conflict" if len(sides) > 1 else "disjoint edits"] += 1
+            assert sum(one["lost"] for one in found) == 0
+    log.info("%d clusters, %d rounds by field: %s", len(fleet), ROUNDS, dict(played.tally))
+
+
+async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lost(
+    blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, records: Path
+) -> None:
+    async with arena(new_namespace(), blue, green, granularity=Granularity.DOCUMENT) as played:
+        await played.keeper.cycle()
+        before = await held_on(played.admins, played.fields)
+        for _ in range(ROUNDS):
+            edits, found, held = await played.play(in_flight=False)
+            assert all(value == values["blue"] for values in held.values() for value in values.values()), held
+            changed = {
+                one: [x for x in sides.values() if x.value != before[one]["blue"]] for one, sides in edits.items()
+            }
+            gone = [len(changes) for one, changes in changed.items() if held[one] == before[one]]
+            assert sum(one["lost"] for one in found) == sum(gone)
+            played.tally["disjoint edits"] += sum(len(changes) == 1 for changes in changed.values())
+            played.tally["disjoint edits lost"] += gone.count(1)
+            before = held
+    log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
+
+
+def assert_one_of_the_edits_is_held(one: Field, sides: dict[str, Edit], held: dict[str, Json], *, surely: bool) -> None:
+    """The only edit; or the later one, or the one of the smaller name where nobody could tell.
+
+    :param surely: all was edited before the clusters were looked at.
+    """
+    values = [edited.value for edited in sides.values()]
+    assert all(value == held["blue"] for value in held.values()), (one, held)
+    assert held["blue"] in values, (one, sides, held)
+    first = sides[min(sides)]
+    if surely and held["blue"] != first.value:
+        winner = next(edited for edited in sides.values() if edited.value == held["blue"])
+        assert isinstance(one.of, TopicName), (one, sides, held)
+        assert winner.ended > first.began, (one, sides, held)
