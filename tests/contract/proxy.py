@@ -75,7 +75,7 @@ class Proxy:
 
     One request per connection, so that a fault hits exactly one request. Use it with `async with`.
 
-    `date_ahead` are seconds that the broker's clock seems to be ahead of what it is, by the `Date` of its answers.
+    `date_ahead` are whole seconds that the broker's clock seems to be ahead of what it is, by the `Date` of its answers.
 
     :param tls: context of the proxy's own side; None for plain HTTP.
     """
@@ -83,7 +83,7 @@ class Proxy:
     def __init__(self, upstream: str, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.faults: deque[Fault] = deque()
         self.otherwise = NONE
-        self.date_ahead = 0.0
+        self.date_ahead = 0
         self.seen: list[Request] = []
         self._upstream = urlsplit(upstream)
         self._host = host

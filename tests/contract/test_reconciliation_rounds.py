@@ -27,7 +27,7 @@ from pulsar_fleet.sandbox import Sandbox
 log = logging.getLogger(__name__)
 
 ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
-SKEW_SECONDS = 2.0
+SKEW_SECONDS = 2
 NewNamespace = Callable[[], NamespaceName]
 Held = dict[Field, dict[str, Json]]
 
@@ -49,7 +49,7 @@ class Arena:
         :param in_flight: clusters are reconciled while people edit, otherwise afterwards.
         """
         for clock in self.clocks:
-            clock.date_ahead = self.chance.uniform(-SKEW_SECONDS, SKEW_SECONDS)
+            clock.date_ahead = self.chance.randint(-SKEW_SECONDS, SKEW_SECONDS)
         # The order in which the clusters are looked at makes no difference.
         self.keeper.connections = tuple(self.chance.sample(self.keeper.connections, len(self.clocks)))
         editing = asyncio.create_task(edit(self.admins, self.fields, self.chance, paused=in_flight))
