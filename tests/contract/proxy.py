@@ -75,7 +75,7 @@ class Proxy:
 
     One request per connection, so that a fault hits exactly one request. Use it with `async with`.
 
-    `date_ahead` are whole seconds that the broker's clock seems to be ahead of what it is, by the `Date` of its answers.
+    `date_ahead` are whole seconds by which the `Date` of its answers is shifted, as if its clock was ahead.
 
     :param tls: context of the proxy's own side; None for plain HTTP.
     """
