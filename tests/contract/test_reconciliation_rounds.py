@@ -28,6 +28,11 @@ log = logging.getLogger(__name__)
 
 ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
 SKEW_SECONDS = 2
+KEPT = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 60,
+    "deleteWhileInactive": False,
+}
 NewNamespace = Callable[[], NamespaceName]
 Held = dict[Field, dict[str, Json]]
 
@@ -85,6 +90,8 @@ async def arena(
         topic = TopicName(name, "events")
         await make_namespaces(names, *admins.values())
         for admin in admins.values():
+            # A topic that nobody uses would be gone after a minute.
+            await admin.post(f"/namespaces/{name.path}/inactiveTopicPolicies", KEPT)
             await admin.create_topic(topic)
         shifted = [replace(one, admin_url=clock.url) for one, clock in zip(connections, clocks, strict=True)]
         keeper = Reconciler.of(name.tenant, *shifted, granularity=granularity, skew_seconds=SKEW_SECONDS)
