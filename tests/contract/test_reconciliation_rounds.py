@@ -1,4 +1,4 @@
-"""Rounds of concurrent edits on two and three real clusters whose clocks jump: in the end all hold the same."""
+"""Two and three real clusters that people edit at once, whose clocks jump, and of which one is down for a while."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,18 +16,29 @@ from pathlib import Path
 import pytest
 from tests.contract.editing import Edit, Edits, Field, edit, fields_of, held_on
 from tests.contract.proxy import Proxy
-from tests.contract.reconciling import Reconciler, make_namespaces
+from tests.contract.reconciling import (
+    MAX_CONSUMERS,
+    MAX_PRODUCERS,
+    MAX_UNACKED,
+    Reconciler,
+    held,
+    make_namespaces,
+    set_policy,
+)
 
 from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.report.reconciliation import metrics, reconciliation_report
 from pulsar_fleet.sandbox import Sandbox
+from pulsar_fleet.sandbox.clusters import Cluster
 
 log = logging.getLogger(__name__)
 
 ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
+OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "4"))
 SKEW_SECONDS = 2
 KEPT = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
@@ -100,11 +112,16 @@ async def arena(
 
 
 @pytest.fixture(scope="module")
-def red(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnection]:
-    """A third cluster."""
+def third(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A third cluster, which can be stopped."""
     with Sandbox.start(tmp_path_factory.mktemp("red"), clusters=("red",)) as sandbox:
-        cluster = sandbox["red"]
-        yield ClusterConnection(name="red", admin_url=cluster.admin_url, service_url=cluster.service_url)
+        yield sandbox["red"]
+
+
+@pytest.fixture(scope="module")
+def red(third: Cluster) -> ClusterConnection:
+    """How to reach it."""
+    return ClusterConnection(name="red", admin_url=third.admin_url, service_url=third.service_url)
 
 
 @pytest.fixture(params=[2, 3], ids=["two clusters", "three clusters"])
@@ -147,6 +164,54 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lo
             played.tally["disjoint edits"] += sum(len(sides) == 1 for sides in changed.values())
             played.tally["disjoint edits lost"] += gone.count(1)
     log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
+
+
+async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the_first_run_after_it_returned(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    red: ClusterConnection,
+    third: Cluster,
+    new_namespace: NewNamespace,
+    records: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = new_namespace()
+    async with AsyncExitStack() as stack:
+        admins = [await stack.enter_async_context(AdminClient(one)) for one in (blue, green, red)]
+        on_blue, on_green, on_red = admins
+        await make_namespaces([name], *admins)
+        keeper = Reconciler.of(name.tenant, blue, green, red)
+        await keeper.cycle()
+        last_run = time.time()
+        await set_policy(on_red, name, MAX_UNACKED[0], 1)
+        third.kill()
+        monkeypatch.setattr("pulsar_fleet.reconciliation.fleet.PATIENCE_SECONDS", min(10.0, OUTAGE_SECONDS / 10))
+        value, since = 1, set()
+        while value == 1 or time.time() < last_run + OUTAGE_SECONDS:
+            value += 1
+            await set_policy(on_blue, name, MAX_PRODUCERS[0], value)
+            await set_policy(on_green, name, MAX_CONSUMERS[0], value)
+            found, repaired = await keeper.cycle()
+            wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
+            assert [await held(admin, name, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+            since.add(found["behind"]["red"]["last_seen"])
+            said = reconciliation_report(found, {}, repaired, [])
+            assert "**red** cannot be reached; it was last seen" in said
+            behind = {key: number for key, number in metrics(found, repaired).items() if key.startswith("behind_")}
+            assert behind["behind_seconds.red"] == pytest.approx(time.time() - last_run, abs=5)
+            assert (behind["behind_seconds.blue"], behind["behind_seconds.green"]) == (0, 0)
+        (seen,) = since
+        assert seen == pytest.approx(last_run, abs=5)
+        down = time.time() - last_run
+        third.restart()
+        returned = time.time()
+        found, repaired = await keeper.cycle()
+        assert (found["behind"], (repaired or {})["problems"]) == ({}, [])
+        wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value, MAX_UNACKED[1]: 1}
+        assert [await held(admin, name, wanted) for admin in admins] == [wanted] * 3
+        caught_up = time.time() - returned
+        assert (await keeper.find())["drifting"] == 0
+    log.info("down for %.0f s, %d runs; equal %.1f s after it was healthy again", down, value - 1, caught_up)
 
 
 def changes(sides: Mapping[str, Edit], before: Json) -> dict[str, Edit]:
