@@ -25,12 +25,16 @@ from tests.contract.reconciling import (
     make_namespaces,
     set_policy,
 )
+from tests.contract.shifted_clock import shifted_clock
 
+from pulsar_fleet.agreement.merge import Rule, TieBreak
 from pulsar_fleet.agreement.merging import Granularity
 from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.clock import measure_clock
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.records.agreements import Agreements
 from pulsar_fleet.report.reconciliation import metrics, reconciliation_report
 from pulsar_fleet.sandbox import Sandbox
 from pulsar_fleet.sandbox.clusters import Cluster
@@ -40,6 +44,10 @@ log = logging.getLogger(__name__)
 ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
 OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "4"))
 SKEW_SECONDS = 2
+AHEAD_SECONDS = 4
+"""Of the third cluster's clock."""
+TELLING_SECONDS = 2.4
+"""Edits that lie so far apart can be told: of each clock half a second stays open on either side."""
 KEPT = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
     "maxInactiveDurationSeconds": 60,
@@ -112,9 +120,13 @@ async def arena(
 
 
 @pytest.fixture(scope="module")
-def third(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A third cluster, which can be stopped."""
-    with Sandbox.start(tmp_path_factory.mktemp("red"), clusters=("red",)) as sandbox:
+def third(clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A third cluster, which can be stopped, and whose clock is ahead until then; the others are started before."""
+    folder = tmp_path_factory.mktemp("red")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_TOOL_OPTIONS", shifted_clock(folder, AHEAD_SECONDS))
+        sandbox = Sandbox.start(folder / "sandbox", clusters=("red",))
+    with sandbox:
         yield sandbox["red"]
 
 
@@ -164,6 +176,30 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lo
             played.tally["disjoint edits"] += sum(len(sides) == 1 for sides in changed.values())
             played.tally["disjoint edits lost"] += gone.count(1)
     log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
+
+
+async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_the_other(
+    blue: ClusterConnection, red: ClusterConnection, new_namespace: NewNamespace, records: Path
+) -> None:
+    name = new_namespace()
+    topic = TopicName(name, "events")
+    async with AdminClient(blue) as on_blue, AdminClient(red) as on_red:
+        apart = (await measure_clock(on_red)).ahead - (await measure_clock(on_blue)).ahead
+        assert apart == pytest.approx(AHEAD_SECONDS, abs=1.2)
+        await make_namespaces([name], on_blue, on_red)
+        for admin in (on_blue, on_red):
+            await admin.create_topic(topic)
+        # By its name red would win, and by the times as the clusters wrote them too.
+        keeper = Reconciler.of(name.tenant, blue, red, tie_break=TieBreak.LARGER, skew_seconds=0.0)
+        await keeper.cycle()
+        await on_red.post(f"/{topic.path}/maxProducers", 6)
+        await asyncio.sleep(TELLING_SECONDS)
+        await on_blue.post(f"/{topic.path}/maxProducers", 5)
+        found, _ = await keeper.cycle()
+        assert found["conflicts"] == 1
+        assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
+        ((_, conflict),) = Agreements.of(keeper.run.ledger, ("blue", "red")).conflicts()
+        assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 
 async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the_first_run_after_it_returned(
