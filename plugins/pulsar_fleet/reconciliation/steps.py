@@ -54,7 +54,8 @@ async def find_drift(
     nothing. Looking again keeps the times of what was seen first.
 
     :param find_apart: compares the clusters elsewhere, so that only what differs is merged here; it may take long.
-    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, and `"drift"` as a reference.
+    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and
+        `"apart"`: how many resources were found not to be alike elsewhere, None where all was compared here.
     :raises Denied: a cluster does not let us in; nothing was kept.
     :raises Transient: fewer than two clusters, or not the authority, answer.
     """
@@ -81,6 +82,7 @@ async def find_drift(
     return {
         **found,
         "seconds": seconds,
+        "apart": None if apart is None else len(apart),
         "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
         "drift": _store_drift(run, comparison),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.change.rendering import plan_markdown, short
+from pulsar_fleet.change.rendering import counted, plan_markdown, short
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.records.agreements import RecordedConflict
 
@@ -27,6 +27,7 @@ def reconciliation_report(
         f"# {headline(found, repaired)}",
         _behind(found),
         _pairs(found),
+        _compared_elsewhere(found),
         _repaired(repaired),
         _listed("Gone on one side, and left alone", found["tombstones"]),
         _conflicts(conflicts),
@@ -102,6 +103,12 @@ def _pairs(found: JsonObject) -> str:
     age = found["oldest_drift_seconds"]
     oldest = f"\n\nThe oldest drift was first seen {age:,.0f} s ago." if age else ""
     return "\n".join(["| between | differences |", "| --- | --- |", *rows]) + oldest
+
+
+def _compared_elsewhere(found: JsonObject) -> str:
+    if found["apart"] is None:
+        return ""
+    return f"Compared in Spark: {counted(found['apart'], 'resource')} not alike on all clusters."
 
 
 def _repaired(repaired: JsonObject | None) -> str:
