@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.records.agreements import Agreements
-from pulsar_fleet.report.reconciliation import metrics, reconciliation_report
+from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 from pulsar_fleet.sandbox import Sandbox
 from pulsar_fleet.sandbox.clusters import Cluster
 
@@ -233,11 +234,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
             wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
             assert [await held(admin, name, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
             since.add(found["behind"]["red"]["last_seen"])
-            said = reconciliation_report(found, {}, repaired, [])
-            assert "**red** cannot be reached; it was last seen" in said
-            behind = {key: number for key, number in metrics(found, repaired).items() if key.startswith("behind_")}
-            assert behind["behind_seconds.red"] == pytest.approx(time.time() - last_run, abs=5)
-            assert (behind["behind_seconds.blue"], behind["behind_seconds.green"]) == (0, 0)
+            assert_red_is_said_to_be_behind(found, repaired, time.time() - last_run)
         (seen,) = since
         assert seen == pytest.approx(last_run, abs=5)
         down = time.time() - last_run
@@ -250,6 +247,16 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
         caught_up = time.time() - returned
         assert (await keeper.find())["drifting"] == 0
     log.info("down for %.0f s, %d runs; equal %.1f s after it was healthy again", down, value - 1, caught_up)
+
+
+def assert_red_is_said_to_be_behind(found: JsonObject, repaired: JsonObject | None, seconds: float) -> None:
+    at = datetime.fromtimestamp(found["behind"]["red"]["last_seen"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert f"red could not be reached, last seen {at}." in failure(found, repaired, fail_on_drift=False)
+    assert f"**red** cannot be reached; it was last seen {at}." in reconciliation_report(found, {}, repaired, [])
+    told = metrics(found, repaired)
+    assert told["clusters_behind"] == 1
+    assert told["behind_seconds.red"] == pytest.approx(seconds, abs=5)
+    assert (told["behind_seconds.blue"], told["behind_seconds.green"]) == (0, 0)
 
 
 def changes(sides: Mapping[str, Edit], before: Json) -> dict[str, Edit]:

@@ -54,8 +54,8 @@ async def find_drift(
     nothing. Looking again keeps the times of what was seen first.
 
     :param find_apart: compares the clusters elsewhere, so that only what differs is merged here; it may take long.
-    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and
-        `"apart"`: how many resources were found not to be alike elsewhere, None where all was compared here.
+    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and in
+        `"apart"` how many resources `find_apart` named, None where all was compared here.
     :raises Denied: a cluster does not let us in; nothing was kept.
     :raises Transient: fewer than two clusters, or not the authority, answer.
     """
@@ -77,11 +77,10 @@ async def find_drift(
         settled = [one for one in comparison.compared if not one.has_drift or request.mode is Mode.REPORT]
         memory.settle(settled, {})
     found = summarise(comparison, observed, memory, fleet.behind, plans)
-    seconds = round(time.monotonic() - began, 2)
-    log.info("%s It took %s s.", found["headline"], seconds)
+    found["seconds"] = round(time.monotonic() - began, 2)
+    log.info("%s It took %s s.", found["headline"], found["seconds"])
     return {
         **found,
-        "seconds": seconds,
         "apart": None if apart is None else len(apart),
         "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
         "drift": _store_drift(run, comparison),
