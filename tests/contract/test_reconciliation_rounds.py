@@ -236,7 +236,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
             since.add(found["behind"]["red"]["last_seen"])
             assert_red_is_said_to_be_behind(found, repaired, time.time() - last_run)
         (seen,) = since
-        assert seen == pytest.approx(last_run, abs=5)
+        assert seen == pytest.approx(last_run, abs=15)
         down = time.time() - last_run
         third.restart()
         returned = time.time()
@@ -255,7 +255,7 @@ def assert_red_is_said_to_be_behind(found: JsonObject, repaired: JsonObject | No
     assert f"**red** cannot be reached; it was last seen {at}." in reconciliation_report(found, {}, repaired, [])
     told = metrics(found, repaired)
     assert told["clusters_behind"] == 1
-    assert told["behind_seconds.red"] == pytest.approx(seconds, abs=5)
+    assert told["behind_seconds.red"] == pytest.approx(seconds, abs=15)
     assert (told["behind_seconds.blue"], told["behind_seconds.green"]) == (0, 0)
 
 
