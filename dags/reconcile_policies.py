@@ -1,7 +1,8 @@
 """### Keep the policies of clusters equal that share no metadata store
 
 1. **Look** — tenants, namespaces, and policies of topics are read on every cluster: one call for a namespace. What is
-   seen is kept with its time, since the admin API tells none.
+   seen is kept with its time, since the admin API tells none. Where there are very many namespaces
+   (`compare_with_spark_above`), a Spark job says which are not alike.
 2. **Merge** — field by field against the last agreed value: one side moved, it is carried; both moved apart, the later
    one wins, and where nobody can tell, the cluster's name. The loser is kept in the report and can be chosen.
 3. **Repair** — only fields that differ are written, with the hazards, the read-back and the journal of every change.
@@ -12,9 +13,12 @@ The mode `report` writes nothing on any cluster. The page `docs/reconcile_polici
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pendulum
 from airflow.sdk import dag
 
+from pulsar_fleet.airflow.drift import FindDriftOperator
 from pulsar_fleet.airflow.reconciliation_params import reconciliation_params, reconciliation_schedule
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.runbooks import reconciliation
@@ -31,9 +35,14 @@ from pulsar_fleet.airflow.runbooks import reconciliation
     tags=["pulsar", "reconciliation"],
 )
 def reconcile_policies():
-    found = reconciliation.find_drift()
+    found = FindDriftOperator(
+        task_id="find_drift",
+        application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
+        name="compare-snapshots",
+        driver_memory="1g",
+    )
     reconciliation.read_request() >> found
-    reconciliation.repair(found=found) >> reconciliation.write_report()
+    reconciliation.repair(found=found.output) >> reconciliation.write_report()
 
 
 reconcile_policies()

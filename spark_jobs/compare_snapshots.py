@@ -3,9 +3,10 @@
     spark-submit --py-files pulsar_fleet-….zip compare_snapshots.py --request URI --result URI
 
 The request names two snapshots in the artefact store and the result says whether the target holds all that the source
-holds, how much of each kind differs, and the first differences; both are JSON documents. Several pairs of --request
-and --result share one session. No cluster is asked anything, so no credentials are needed. A difference is a result:
-the exit status is 0. It is 1 when a comparison could not be carried out, and then there is no result.
+holds, how much of each kind differs, and the first differences; both are JSON documents. A request of the kind "fleet"
+names a snapshot of each cluster of a fleet, and its result every resource that they do not hold alike. Several pairs
+of --request and --result share one session. No cluster is asked anything, so no credentials are needed. A difference
+is a result: the exit status is 0. It is 1 when a comparison could not be carried out, and then there is no result.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import sys
 from pyspark.sql import SparkSession
 from upath import UPath
 
+from pulsar_fleet.agreement.apart import ApartRequest, asks_for_apart, find_apart
 from pulsar_fleet.change.comparison import comparison_text
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.verification.snapshots import CompareRequest, Spread, compare_snapshots
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.records.batches_in_spark import in_tasks
+from pulsar_fleet.verification.snapshots import CompareRequest, compare_snapshots
 from pulsar_fleet.verification.snapshots_in_spark import spread_over
 
 log = logging.getLogger("compare_snapshots")
@@ -39,21 +43,32 @@ def main(arguments: list[str]) -> None:
     session = SparkSession.builder.appName("compare-snapshots").getOrCreate()
     try:
         for request, result in zip(given.request, given.result, strict=True):
-            compare(request, result, spread_over(session))
+            answer(request, result, session)
     except (FleetError, OSError) as error:
         raise SystemExit(f"The comparison was not carried out: {error}") from error
     finally:
         session.stop()
 
 
-def compare(request_uri: str, result_uri: str, spread: Spread) -> None:
+def answer(request_uri: str, result_uri: str, session: SparkSession) -> None:
     """Read the request, compare, write the result; an earlier result is removed first, so that none is ever stale."""
     result = UPath(result_uri)
     result.unlink(missing_ok=True)
-    found = compare_snapshots(CompareRequest.from_bytes(UPath(request_uri).read_bytes()), spread)
+    content = UPath(request_uri).read_bytes()
+    found, text = _of_fleet(content, session) if asks_for_apart(content) else _of_pair(content, session)
     result.parent.mkdir(parents=True, exist_ok=True)
-    result.write_bytes(json.dumps(found.to_json(), indent=1).encode())
-    log.info("%s", comparison_text(found))
+    result.write_bytes(json.dumps(found, indent=1).encode())
+    log.info("%s", text)
+
+
+def _of_pair(content: bytes, session: SparkSession) -> tuple[JsonObject, str]:
+    found = compare_snapshots(CompareRequest.from_bytes(content), spread_over(session))
+    return found.to_json(), comparison_text(found)
+
+
+def _of_fleet(content: bytes, session: SparkSession) -> tuple[JsonObject, str]:
+    found = find_apart(ApartRequest.from_bytes(content), lambda batches, work: in_tasks(session, batches, work))
+    return found, f"{len(found['apart']):,} resources are not alike in {found['compared']:,} namespaces"
 
 
 if __name__ == "__main__":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import formatdate, parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 END_OF_HEAD = b"\r\n\r\n"
+_DATE = re.compile(rb"\r\nDate: ([^\r]+)\r\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +75,15 @@ class Proxy:
 
     One request per connection, so that a fault hits exactly one request. Use it with `async with`.
 
+    `date_ahead` are whole seconds by which the `Date` of its answers is shifted, as if its clock was ahead.
+
     :param tls: context of the proxy's own side; None for plain HTTP.
     """
 
     def __init__(self, upstream: str, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.faults: deque[Fault] = deque()
         self.otherwise = NONE
+        self.date_ahead = 0
         self.seen: list[Request] = []
         self._upstream = urlsplit(upstream)
         self._host = host
@@ -134,4 +140,8 @@ class Proxy:
         answered = await reader.read()
         writer.close()
         await writer.wait_closed()
-        return answered
+        return _DATE.sub(self._shifted, answered, count=1)
+
+    def _shifted(self, date: re.Match[bytes]) -> bytes:
+        seconds = parsedate_to_datetime(date[1].decode()).timestamp() + self.date_ahead
+        return b"\r\nDate: %s\r\n" % formatdate(seconds, usegmt=True).encode()

@@ -24,12 +24,12 @@ Play = Callable[..., Any]
 def shared(
     blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> NamespaceName:
-    """A namespace that both clusters have."""
+    """The first of two namespaces that both clusters have."""
     name = new_namespace()
 
     async def make() -> None:
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
-            await make_namespaces([name], on_blue, on_green)
+            await make_namespaces([name, NamespaceName(name.tenant, "payments")], on_blue, on_green)
 
     asyncio.run(make())
     return name
@@ -76,6 +76,39 @@ def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
     assert announced(repaired) == ["pulsar-policies/blue", "pulsar-policies/green"]
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
+
+
+def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repaired(
+    play: Play,
+    shared: NamespaceName,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+) -> None:
+    conf = {"selection": [shared.tenant], "mode": "repair"}
+    play("reconcile_policies", **conf)
+    change(blue, shared, MAX_PRODUCERS[0], 5)
+    change(green, shared, MAX_CONSUMERS[0], 7)
+    repaired = play("reconcile_policies", **conf, compare_with_spark_above=1)
+    assert set(states(repaired).values()) == {"success"}
+    assert report(repaired).startswith("# Repaired: 2 changes on blue, green")
+    assert "Compared in Spark: 1 resource not alike on all clusters." in report(repaired)
+    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
+
+
+def test_above_the_threshold_a_missing_spark_connection_is_refused_and_nothing_is_written(
+    play: Play,
+    shared: NamespaceName,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    change(blue, shared, MAX_PRODUCERS[0], 5)
+    refused = play("reconcile_policies", selection=[shared.tenant], mode="repair", compare_with_spark_above=1)
+    assert (states(refused)["find_drift"], states(refused)["repair"]) == ("failed", "upstream_failed")
+    assert report(refused).startswith("# Failed in find_drift, repair: nothing was compared")
+    assert values(green, shared)[MAX_PRODUCERS[1]] is None
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,14 @@ class Terms:
 
     :param choices: what the operator chose, by resource and field.
     :param meant: whether a resource takes part; what does not is left as it is.
+    :param apart: the resources that are not the same on all clusters and in the truth, where that is known already.
     """
 
     how: How = field(default_factory=How)
     truth: Truth | None = None
     choices: Mapping[Item, Mapping[str, Json]] = field(default_factory=dict)
     meant: Callable[[Item], bool] = lambda _: True
+    apart: Collection[Item] | None = None
 
 
 def compare(views: Sequence[View], agreed: Mapping[Item, Agreement], terms: Terms) -> Comparison:
@@ -129,7 +131,7 @@ def _compare(item: Item, views: Sequence[View], agreed: Agreement | None, terms:
     )
     absent = [view.cluster for view in views if view.values(item) is None]
     base = agreed.document if agreed else {}
-    if agreed and not absent and all(side.joined and same(side.values, base) for side in sides) and not terms.truth:
+    if agreed and not absent and _at_rest(item, sides, base, terms):
         nothing = Merged(values=dict(base), decisions={})
         chosen = terms.choices.get(item)
         merged = merge_resource(base, sides, replace(terms.how, chosen=chosen)) if chosen else nothing
@@ -146,6 +148,15 @@ def _compare(item: Item, views: Sequence[View], agreed: Agreement | None, terms:
     gone = _gone(absent, agreed) if sides else ()
     missing = tuple(one for one in absent if one not in gone) if sides else ()
     return Compared(item=item, merged=merged, sides=sides, missing=missing, gone=gone, agreed=agreed)
+
+
+def _at_rest(item: Item, sides: Sequence[Side], base: Values, terms: Terms) -> bool:
+    """Whether all that hold a resource hold what they last agreed on, and nobody says anything else."""
+    if not all(side.joined for side in sides):
+        return False
+    if terms.apart is None:
+        return terms.truth is None and all(same(side.values, base) for side in sides)
+    return item not in terms.apart and same(sides[0].values, base)
 
 
 def _against_truth(

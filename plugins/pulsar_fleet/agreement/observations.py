@@ -6,10 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from pulsar_fleet.cluster.clock import Clock
 from pulsar_fleet.cluster.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.clock import Clock
 
 UNKNOWN = 0.0
 """Before everything: the value was there when the cluster was first looked at."""

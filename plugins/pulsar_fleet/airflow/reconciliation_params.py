@@ -12,6 +12,8 @@ from pulsar_fleet.airflow.scheduled_params import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_RECONCILE"
 SCHEDULE = "*/5 * * * *"
+SPARK_ABOVE = 100_000
+"""Fewer namespaces are compared in the task before Spark has started."""
 _TEXTS = {"type": "string"}
 
 _PARAMS = {
@@ -66,6 +68,14 @@ _PARAMS = {
         maximum=3600,
         title="Clock skew, seconds",
         description="Times that are closer count as equal, on top of what is measured of each cluster's clock.",
+    ),
+    "compare_with_spark_above": Param(
+        SPARK_ABOVE,
+        type=["integer", "null"],
+        minimum=0,
+        title="Compare with Spark above",
+        description="Namespaces of a cluster above which a Spark job on the connection spark_default finds what is not "
+        "alike. Empty: never. Desired state in files is compared without it.",
     ),
     "fail_on_drift": Param(
         False,

@@ -108,7 +108,7 @@ class Memory:
             if (Resource(kind), name) not in open_ and ((Resource(kind), name), field) not in decided
         )
 
-    def behind_since(self) -> dict[str, float | None]:
+    def last_seen(self) -> dict[str, float | None]:
         """Cluster → when it was last seen, for each of the fleet."""
         return {name: self.store.last_look(name) for name in self.fleet}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.agreement.comparing import Compared, Comparison, compare, unsure_topics
 from pulsar_fleet.agreement.observing import Observed, look, look_for_topics
 from pulsar_fleet.agreement.planning import Target, plan_repair, topics_needed
+from pulsar_fleet.agreement.views import Item
 from pulsar_fleet.change.apply import apply_plan
 from pulsar_fleet.change.outcome import Applied
 from pulsar_fleet.change.plan import Plan
@@ -23,10 +24,11 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policy_documents import comparable
 from pulsar_fleet.cluster.resources import read_namespace
 from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.states import Snapshot
 from pulsar_fleet.reconciliation.fleet import Fleet, open_fleet
 from pulsar_fleet.reconciliation.handover import drift_from_json, drift_to_json
 from pulsar_fleet.reconciliation.keeping import Memory
-from pulsar_fleet.reconciliation.request import Mode, Request
+from pulsar_fleet.reconciliation.request import Mode, Request, Side
 from pulsar_fleet.reconciliation.settling import written
 from pulsar_fleet.reconciliation.summary import repaired_summary, summarise
 from pulsar_fleet.reconciliation.terms import terms_of
@@ -39,14 +41,21 @@ log = logging.getLogger(__name__)
 DRIFT = "drift.json"
 PROCEDURE = "reconcile_policies"
 
+FindApart = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
+"""Finds the resources that are not alike, given what each cluster of a fleet holds; None leaves it to the merge."""
 
-async def find_drift(connections: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
+
+async def find_drift(
+    connections: Sequence[ClusterConnection], request: Request, run: Run, find_apart: FindApart | None = None
+) -> JsonObject:
     """Look at all clusters, merge, and plan what each would have to write; no cluster is changed.
 
     What is seen, what all hold alike and who lost is kept, except by a dry run, so that a crash after this loses
     nothing. Looking again keeps the times of what was seen first.
 
-    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, and `"drift"` as a reference.
+    :param find_apart: compares the clusters elsewhere, so that only what differs is merged here; it may take long.
+    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and in
+        `"apart"` how many resources `find_apart` named, None where all was compared here.
     :raises Denied: a cluster does not let us in; nothing was kept.
     :raises Transient: fewer than two clusters, or not the authority, answer.
     """
@@ -58,7 +67,8 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
         if unsure := unsure_topics(views):
             observed = await _with_topics(fleet, observed, unsure)
             views = [replace(view, topics=observed[view.cluster].topics) for view in views]
-        comparison = compare(views, memory.agreed, terms_of(request, memory, observed, views))
+        apart = await _apart(find_apart, request, observed, memory)
+        comparison = compare(views, memory.agreed, terms_of(request, memory, observed, views, apart))
         plans = await _plans(fleet, observed, comparison, request, seal)
     if request.mode is not Mode.DRY_RUN:
         writing = comparison.drift() if request.mode is Mode.REPAIR else ()
@@ -67,11 +77,11 @@ async def find_drift(connections: Sequence[ClusterConnection], request: Request,
         settled = [one for one in comparison.compared if not one.has_drift or request.mode is Mode.REPORT]
         memory.settle(settled, {})
     found = summarise(comparison, observed, memory, fleet.behind, plans)
-    seconds = round(time.monotonic() - began, 2)
-    log.info("%s It took %s s.", found["headline"], seconds)
+    found["seconds"] = round(time.monotonic() - began, 2)
+    log.info("%s It took %s s.", found["headline"], found["seconds"])
     return {
         **found,
-        "seconds": seconds,
+        "apart": None if apart is None else len(apart),
         "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
         "drift": _store_drift(run, comparison),
     }
@@ -114,6 +124,16 @@ async def _look(fleet: Fleet, request: Request, seal: Seal) -> tuple[Fleet, dict
     observed = {name: one for name, one in found.items() if isinstance(one, Observed)}
     lost = {fleet.clusters[name].connection.name: str(one) for name, one in found.items() if isinstance(one, Transient)}
     return fleet.without(lost), observed
+
+
+async def _apart(
+    find_apart: FindApart | None, request: Request, observed: Mapping[str, Observed], memory: Memory
+) -> frozenset[Item] | None:
+    # Files are no snapshot: what they say is compared here.
+    if find_apart is None or request.authority.side is Side.FILE or len(observed) < 2:
+        return None
+    looks = {name: one.snapshot for name, one in observed.items()}
+    return await asyncio.to_thread(find_apart, looks, memory.fleet)
 
 
 async def _with_topics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import combinations
 
 from pulsar_fleet.agreement.comparing import Compared, Comparison
@@ -33,14 +34,14 @@ def summarise(
     """
     drift = comparison.drift()
     absent = sorted(set(memory.fleet) - set(observed))
-    since = {name: seen for name, seen in memory.behind_since().items() if name in absent}
+    seen, now = memory.last_seen(), time.time()
     fields = sum(len(one.drifting) for one in drift)
     conflicts = [f"{one.item[1]} {name}" for one in comparison.compared for name in one.conflicts]
     left = [one for plan in plans.values() for one in plan.left_alone]
     found: JsonObject = {
         "fleet": list(memory.fleet),
         "clusters": sorted(observed),
-        "behind": {name: {"last_seen": since[name]} for name in absent},
+        "behind": {name: _since(seen[name], now) for name in absent},
         "unreachable": dict(behind),
         "resources": len(comparison.compared),
         "namespaces": sum(one.item[0] is Resource.NAMESPACE for one in comparison.compared),
@@ -52,7 +53,7 @@ def summarise(
         "conflicts": len(conflicts),
         "first_conflicts": conflicts[:_MOST_SHOWN],
         "lost": sum(one.merged.lost for one in comparison.compared),
-        "oldest_drift_seconds": _age(drift, time.time()),
+        "oldest_drift_seconds": _age(drift, now),
         "pairs": _pairs(drift, sorted(observed)),
         "unread": [f"{kind.value} {name}" for kind, name in comparison.unread][:_MOST_SHOWN],
         "held": sorted(memory.held)[:_MOST_SHOWN],
@@ -87,10 +88,20 @@ def repaired_summary(applied: Sequence[Applied], unreached: Sequence[str], calls
     }
 
 
+def _since(seen: float | None, now: float) -> JsonObject:
+    """When a cluster that is away was last seen, in seconds since 1970, as a text, and how many seconds ago."""
+    if seen is None:
+        return {"last_seen": None, "since": "never", "seconds": None}
+    text = datetime.fromtimestamp(seen, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
+    return {"last_seen": seen, "since": text, "seconds": round(now - seen, 1)}
+
+
 def _headline(found: JsonObject) -> str:
     names = ", ".join(found["clusters"])
     compared = f"{counted(found['resources'], 'resource')} in {counted(sum(found['calls'].values()), 'call')}"
-    behind = f" {', '.join(found['behind'])} could not be reached." if found["behind"] else ""
+    behind = "".join(
+        f" {name} could not be reached, last seen {one['since']}." for name, one in found["behind"].items()
+    )
     if not found["drifting"]:
         return f"Equal: {names} hold the same ({compared}).{behind}"
     parts = [f"{counted(found['fields'], 'field')} of {counted(found['drifting'], 'resource')} differ"]

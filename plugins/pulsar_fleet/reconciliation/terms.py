@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pulsar_fleet.agreement.comparing import Terms, Truth
@@ -16,9 +16,16 @@ from pulsar_fleet.reconciliation.keeping import Memory
 from pulsar_fleet.reconciliation.request import Request, Side
 
 
-def terms_of(request: Request, memory: Memory, observed: Mapping[str, Observed], views: Sequence[View]) -> Terms:
+def terms_of(
+    request: Request,
+    memory: Memory,
+    observed: Mapping[str, Observed],
+    views: Sequence[View],
+    apart: Collection[Item] | None = None,
+) -> Terms:
     """Read the desired state where there is one.
 
+    :param apart: the resources that are not the same on all clusters, where that is known already.
     :raises Rejected: files that cannot be meant.
     :raises Transient: the cluster that is the authority does not answer.
     """
@@ -40,6 +47,7 @@ def terms_of(request: Request, memory: Memory, observed: Mapping[str, Observed],
         truth=truth,
         choices=memory.choices,
         meant=meant,
+        apart=apart,
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.change.rendering import plan_markdown, short
+from pulsar_fleet.change.rendering import counted, plan_markdown, short
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.records.agreements import RecordedConflict
 
@@ -28,6 +27,7 @@ def reconciliation_report(
         f"# {headline(found, repaired)}",
         _behind(found),
         _pairs(found),
+        _compared_elsewhere(found),
         _repaired(repaired),
         _listed("Gone on one side, and left alone", found["tombstones"]),
         _conflicts(conflicts),
@@ -52,7 +52,7 @@ def headline(found: JsonObject, repaired: JsonObject | None) -> str:
 def failure(found: JsonObject, repaired: JsonObject | None, *, fail_on_drift: bool) -> str:
     """Why the run has to fail, else empty: what waits for a person fails it only where that is wished for."""
     if found["behind"]:
-        return f"{', '.join(found['behind'])} could not be reached; the others were compared. {found['headline']}"
+        return f"Not all clusters could be reached; the others were compared. {found['headline']}"
     if repaired is not None and (repaired["failed"] or repaired["unreached"]):
         return "\n".join([headline(found, repaired), *repaired["problems"]])
     left = found["drifting"] if repaired is None else remaining(found, repaired)
@@ -75,6 +75,7 @@ def metrics(found: JsonObject, repaired: JsonObject | None) -> dict[str, float]:
         "tombstones": len(found["tombstones"]),
         "oldest_drift_seconds": found["oldest_drift_seconds"],
         "clusters_behind": len(found["behind"]),
+        **_seconds_behind(found),
         "repaired": done["repaired"],
         "not_repaired": remaining(found, repaired) if repaired else 0,
         "calls": sum(found["calls"].values()) + sum(done["calls"].values()),
@@ -82,12 +83,19 @@ def metrics(found: JsonObject, repaired: JsonObject | None) -> dict[str, float]:
     }
 
 
+def _seconds_behind(found: JsonObject) -> dict[str, float]:
+    """`behind_seconds.<cluster>` → since it was last seen, 0 for one that answers; not of one that was never seen."""
+    behind = {name: one["seconds"] for name, one in found["behind"].items() if one["seconds"] is not None}
+    return {
+        f"behind_seconds.{name}": each for name, each in {**dict.fromkeys(found["clusters"], 0.0), **behind}.items()
+    }
+
+
 def _behind(found: JsonObject) -> str:
-    lines = [
-        f"* **{name}** cannot be reached; it was last seen {_time(one['last_seen'])}. It is caught up when it returns."
+    return "\n".join(
+        f"* **{name}** cannot be reached; it was last seen {one['since']}. It is caught up when it returns."
         for name, one in found["behind"].items()
-    ]
-    return "\n".join(lines)
+    )
 
 
 def _pairs(found: JsonObject) -> str:
@@ -95,6 +103,12 @@ def _pairs(found: JsonObject) -> str:
     age = found["oldest_drift_seconds"]
     oldest = f"\n\nThe oldest drift was first seen {age:,.0f} s ago." if age else ""
     return "\n".join(["| between | differences |", "| --- | --- |", *rows]) + oldest
+
+
+def _compared_elsewhere(found: JsonObject) -> str:
+    if found["apart"] is None:
+        return ""
+    return f"Compared in Spark: {counted(found['apart'], 'resource')} not alike on all clusters."
 
 
 def _repaired(repaired: JsonObject | None) -> str:
@@ -127,9 +141,3 @@ def _sides(one: RecordedConflict) -> str:
 def _listed(title: str, lines: Iterable[str]) -> str:
     given = list(lines)
     return "\n".join([f"## {title}", "", *(f"* {line}" for line in given)]) if given else ""
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds")

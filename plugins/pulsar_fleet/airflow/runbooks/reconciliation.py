@@ -37,16 +37,6 @@ def read_request(params: dict[str, Any]) -> None:
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
 
-@task
-def find_drift(params: dict[str, Any]) -> JsonObject:
-    """Look at all clusters, merge, and plan what each would have to write; no cluster is changed."""
-    from pulsar_fleet.reconciliation import steps
-    from pulsar_fleet.reconciliation.request import Request
-
-    run = current_run(get_current_context())
-    return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run))
-
-
 @task(outlets=[CHANGED])
 def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
     """Write what differs, only that, and read it back; skipped where nothing differs or nothing may be written."""
