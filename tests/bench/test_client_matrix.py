@@ -35,7 +35,7 @@ WARM_SECONDS = 6.0
 # A Go producer is silent for its operation time-out, 30 s by default.
 AFTER_SECONDS = {"Go": 45.0}
 # Their readers stop at the redirect, which the gates do not let pass.
-STALLING = ("Python", "Java 3.0")
+STALLING = ("Python", "Java 3.0", "Go")
 WAIVED = [Waiver(id="reader-stalls", who="the bench", why="what the reader does is to be seen")]
 
 

@@ -60,4 +60,5 @@ def test_every_row_carries_its_evidence() -> None:
     assert all(row.evidence.endswith(".") and row.can for row in TABLE)
     assert [row.readers_stall for row in TABLE if row.finding == MAY_HANG] == [True, True]
     assert behaviour("Pulsar-Java-v3.0.7").readers_stall
+    assert behaviour("Pulsar-Go-v0.19.0").readers_stall
     assert not behaviour("Pulsar-Java-v3.3.9").readers_stall

@@ -193,10 +193,11 @@ TABLE: tuple[Behaviour, ...] = (
         family="Go",
         pattern=_GO,
         before=(0, 20),
-        can="follows with producers, after one operation time-out",
+        can="follows with producers, after one operation time-out; its readers do not",
         told=_REPEATS,
         evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
-        "3 of 56 consumers gone.",
+        "3 of 56 consumers gone; 4 of 4 readers came to green and read nothing there.",
+        readers_stall=True,
     ),
     Behaviour(
         finding=UNKNOWN,
@@ -206,6 +207,7 @@ TABLE: tuple[Behaviour, ...] = (
         can="not known",
         told=_NOT_KNOWN,
         evidence="Not measured: 0.19.0 was the newest.",
+        readers_stall=True,
     ),
 )
 
