@@ -190,12 +190,16 @@ def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
 
 
 @contextmanager
-def new_sides(folder: Path) -> Iterator[Sides]:
-    """Two new clusters: a flip by hand leaves blue in a state in which the next one would not be the same."""
-    with Sandbox.start(folder, clusters=("blue", "green")) as sandbox:
+def new_sides(folder: Path, **settings: str) -> Iterator[Sides]:
+    """Two new clusters: a flip by hand leaves blue in a state in which the next one would not be the same.
+
+    :param settings: of their brokers, over those of the sandbox.
+    """
+    names = ("blue", "green")
+    with Sandbox.start(folder, clusters=names, settings=dict.fromkeys(names, settings)) as sandbox:
         blue, green = (
             ClusterConnection(name=name, admin_url=sandbox[name].admin_url, service_url=sandbox[name].service_url)
-            for name in ("blue", "green")
+            for name in names
         )
         yield Sides(blue, green)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.bench.flipping import new_sides
 from tests.contract.replication import know_each_other, make_alone, replicate, wait_linked
 from tests.contract.republishing import RawStore
 from tests.contract.submitting import submit
@@ -29,8 +30,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.messaging import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.position import Position
+from pulsar_fleet.migration.sides import Sides
 from pulsar_fleet.records.run import Run
-from pulsar_fleet.sandbox import Sandbox
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import hand_over
 from pulsar_fleet.verification.verdict import Verdict, Verification
@@ -98,30 +99,22 @@ def _first_ledger(connection: ClusterConnection, topic: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ClusterConnection, ClusterConnection]]:
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     """Two clusters with Pulsar's own settings where the sandbox's go through every loaded topic once or twice a second,
     which takes most of a core with 10,000 topics.
     """
-    names = ("blue", "green")
-    settings = {"clusterMigrationCheckDurationSeconds": "0", "bookkeeperExplicitLacIntervalInMills": "0"}
-    folder = tmp_path_factory.mktemp("many")
-    with Sandbox.start(folder, clusters=names, settings=dict.fromkeys(names, settings)) as sandbox:
-        here, there = (
-            ClusterConnection(name=name, admin_url=sandbox[name].admin_url, service_url=sandbox[name].service_url)
-            for name in names
-        )
-        yield here, there
+    never = {"clusterMigrationCheckDurationSeconds": "0", "bookkeeperExplicitLacIntervalInMills": "0"}
+    with new_sides(tmp_path_factory.mktemp("many"), **never) as both:
+        yield both
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("topics", TOPICS)
-async def test_topics(
-    sides: tuple[ClusterConnection, ClusterConnection], records: Path, tmp_path: Path, topics: int
-) -> None:
+async def test_topics(sides: Sides, records: Path, tmp_path: Path, topics: int) -> None:
     """In one process, then the same request in Spark, two tasks at a time; a job on few topics tells what Spark's own
     start takes.
     """
-    blue, green = sides
+    blue, green = sides.blue, sides.green
     namespaces = {count: NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many") for count in (topics, FEW)}
     for count, namespace in namespaces.items():
         await asyncio.gather(*(_fill_alone(connection, namespace, count) for connection in (blue, green)))
