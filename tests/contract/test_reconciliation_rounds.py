@@ -231,6 +231,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
             await set_policy(on_blue, name, MAX_PRODUCERS[0], value)
             await set_policy(on_green, name, MAX_CONSUMERS[0], value)
             found, repaired = await keeper.cycle()
+            assert found["conflicts"] == 0
             wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
             assert [await held(admin, name, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
             since.add(found["behind"]["red"]["last_seen"])
@@ -241,7 +242,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
         third.restart()
         returned = time.time()
         found, repaired = await keeper.cycle()
-        assert (found["behind"], (repaired or {})["problems"]) == ({}, [])
+        assert (found["behind"], found["conflicts"], (repaired or {})["problems"]) == ({}, 0, [])
         wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value, MAX_UNACKED[1]: 1}
         assert [await held(admin, name, wanted) for admin in admins] == [wanted] * 3
         caught_up = time.time() - returned

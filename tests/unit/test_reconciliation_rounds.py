@@ -109,3 +109,17 @@ def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that
     found = fleet.run()
     assert [values[FIELDS[0]] for values in fleet.held.values()] == [2, 2, 2]
     assert found.compared[0].merged.values == {FIELDS[0]: 2}
+
+
+def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_own_copies() -> None:
+    fleet = Fleet()
+    fleet.run()
+    for _ in range(3):
+        fleet.edit("green", FIELDS[0])
+        (found,) = fleet.run(away="red").compared
+        assert (found.merged.values, found.conflicts) == ({FIELDS[0]: fleet.serial}, ())
+    fleet.edit("blue", FIELDS[0])
+    fleet.edit("green", FIELDS[0])
+    (found,) = fleet.run().compared
+    assert found.conflicts == (FIELDS[0],)
+    assert fleet.run().drift() == ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.agreement.fields import Values, is_cluster_list, localised
-from pulsar_fleet.agreement.merge import Rule
+from pulsar_fleet.agreement.merge import Held, Rule, is_only_behind
 from pulsar_fleet.agreement.merging import How, Merged, Side, merge_resource
 from pulsar_fleet.agreement.views import Item, View, place
 from pulsar_fleet.change.difference import Resource, same
@@ -58,8 +58,17 @@ class Compared:
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The fields in which clusters moved apart."""
-        return tuple(name for name, one in self.merged.decisions.items() if one.rule in _CONFLICTS and one.losers)
+        """The fields in which clusters moved apart; one that still holds what was replaced elsewhere did not."""
+        return tuple(
+            name
+            for name, one in self.merged.decisions.items()
+            if one.rule in _CONFLICTS and not all(self._is_behind(name, loser, one.value) for loser in one.losers)
+        )
+
+    def _is_behind(self, name: str, loser: Held, value: Json) -> bool:
+        holders = [side.held(name) for side in self.sides if same(side.values.get(name), value)]
+        base = self.agreed.document.get(name) if self.agreed else None
+        return is_only_behind(loser, holders, base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,13 +114,26 @@ def winner(contenders: Sequence[Held], tie_break: TieBreak) -> Held:
     return pick(contenders, key=_key)
 
 
+def is_only_behind(loser: Held, holders: Iterable[Held], base: Json) -> bool:
+    """Whether a loser just has not got yet what took the place of its value since the last agreement: no conflict.
+
+    :param holders: those that hold what was decided.
+    """
+    given, agreed = list(holders), digest(base)
+    since_replaced = {older for one in given for older in _replaced(one, agreed)}
+    took_it_back = any(digest(one.value) in _replaced(loser, agreed) for one in given)
+    return loser.joined and digest(loser.value) in since_replaced and not took_it_back
+
+
 def _unreplaced(contenders: Sequence[Held], base: str) -> tuple[Held, ...]:
     """Those whose value no other one took the place of since the last agreement, where times alone cannot tell."""
-    known: set[str] = set()
-    for one in contenders:
-        since = one.replaced.index(base) if base in one.replaced else len(one.replaced)
-        known.update(one.replaced[:since])
+    known = {older for one in contenders for older in _replaced(one, base)}
     return tuple(one for one in contenders if digest(one.value) not in known)
+
+
+def _replaced(one: Held, base: str) -> tuple[str, ...]:
+    """Digests of the values that it took the place of since the last agreement."""
+    return one.replaced[: one.replaced.index(base)] if base in one.replaced else one.replaced
 
 
 def _moved(one: Held, base: Json) -> bool:
