@@ -61,6 +61,11 @@ def explain_duplicates(outcome: Outcome) -> str:
         text: sum(getattr(subscription.duplicates, name) for subscription in tally.subscriptions)
         for text, name in kinds.items()
     }
+    predicted = sum(outcome.window[one.topic] for one in tally.subscriptions)
+    if predicted and counted["for another reason"] == predicted:
+        counted["as the switch predicted: written to blue after their subscriptions had their places on green"] = (
+            counted.pop("for another reason")
+        )
     return "; ".join(f"{count} {text}" for text, count in counted.items() if count)
 
 

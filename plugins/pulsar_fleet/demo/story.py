@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.demo.stack import AirflowStack
+from pulsar_fleet.records.artefacts import Artefacts, Reference
 from pulsar_fleet.sandbox import Sandbox
 from pulsar_fleet.sandbox.workload import Estate, EstateSpec, Tally, Traffic, build_estate, drain_subscription
 
@@ -56,6 +58,8 @@ class Outcome:
     runs: dict[str, Finished] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     tally: Tally | None = None
+    window: Counter[str] = field(default_factory=Counter)
+    """Topic → messages that the switch said each of its subscriptions would get twice."""
     archive: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Topic → messages that the idle subscription got on green, and how many of them were different ones."""
     artefacts: Path | None = None
@@ -112,6 +116,7 @@ class Demo:
             moved = {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": [LIVE], "auto_approve": True}
             if not self._run(stack, "migrate_namespaces", moved):
                 return self.outcome
+            self.outcome.window = _window(stack, self.outcome)
             time.sleep(AFTER_SECONDS)
             self._run(stack, "verify_clusters", {**sides, "namespaces": [LIVE]})
             self.say("stopping the traffic and counting")
@@ -166,6 +171,16 @@ class Demo:
                 self.say(f"  {dag_id}: {task['task_id']} {task['state']}{seconds}")
                 if task["state"] == "failed":
                     self.say(_reason(stack.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])))
+
+
+def _window(stack: AirflowStack, outcome: Outcome) -> Counter[str]:
+    run = outcome.runs["migrate_namespaces"]
+    reference = Reference.from_json(stack.result(run.dag_id, run.run_id, "switch_over"))
+    found = Counter[str]()
+    for switched in Artefacts.open(str(outcome.artefacts)).read_json(reference).values():
+        for partition, count in switched["window"].items():
+            found[str(TopicName.parse(partition).parent)] += count
+    return found
 
 
 def _reason(log: str) -> str:

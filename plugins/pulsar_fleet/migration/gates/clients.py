@@ -42,7 +42,8 @@ _BY_BEHAVIOUR: dict[str, Gate] = {
 _READER_STALLS = blocks(
     "reader-stalls",
     Owner.APPLICATION,
-    "After the redirect it delivers nothing, without an error; of C++, Python and Go where green's ledger ids are lower.",
+    "After the redirect it delivers nothing, without an error; of C++, Python and Go where green's ledger ids are "
+    "lower.",
 )
 _NON_DURABLE = warns(
     "non-durable-consumer",
