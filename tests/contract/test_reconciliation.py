@@ -274,8 +274,13 @@ async def test_policies_of_topics_are_kept_equal_and_the_later_of_two_wins_by_th
 
 
 async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_when_it_returns(
-    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    keeper: Reconciler,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pulsar_fleet.reconciliation.fleet.PATIENCE_SECONDS", 0.2)
     blue, green = keeper.connections
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     keeper.connections = (blue, replace(green, admin_url="http://127.0.0.1:9"))

@@ -43,7 +43,7 @@ from pulsar_fleet.sandbox.clusters import Cluster
 log = logging.getLogger(__name__)
 
 ROUNDS = int(os.environ.get("PULSAR_FLEET_EDIT_ROUNDS", "2"))
-OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "4"))
+OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "2"))
 SKEW_SECONDS = 2
 AHEAD_SECONDS = 4
 """Of the third cluster's clock."""
