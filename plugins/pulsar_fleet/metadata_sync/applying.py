@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pulsar_fleet.agreement.comparing import Compared
@@ -12,7 +13,7 @@ from pulsar_fleet.agreement.merge import Decision, Rule
 from pulsar_fleet.agreement.merging import Merged, Side
 from pulsar_fleet.agreement.observing import Observed
 from pulsar_fleet.agreement.planning import Target, plan_repair, topics_needed
-from pulsar_fleet.agreement.views import Item
+from pulsar_fleet.agreement.views import Item, View
 from pulsar_fleet.change.apply import apply_plan
 from pulsar_fleet.change.difference import Resource, same
 from pulsar_fleet.change.outcome import Applied, Outcome
@@ -77,24 +78,24 @@ async def _apply(site: Site, batch: Batch) -> None:
 
 async def _apply_in_hand(site: Site, batch: Batch) -> None:
     """Look, keep what is about to be written, write, look again: after a crash no copy is taken for a change."""
-    ledgered, observed = await _look(site, batch)
+    looked = await _look(site, batch)
     if not batch.events:
         return
-    known = _known(site, batch, observed, ledgered)
+    known = _known(site, batch, looked)
     wanted = {item: _asked(site, batch, item, known[item]) for item in batch.events}
     lost = _lost(site, batch, wanted, known)
-    decided = _decide(site, wanted, observed, known)
-    if not site.keep(ledgered, {item: known[item].awaiting(one.marks) for item, one in decided.items()}):
+    decided = _decide(wanted, looked, known)
+    if not site.keep(looked.ledgered, {item: known[item].awaiting(one.marks) for item, one in decided.items()}):
         batch.postpone(batch.events)
         return
-    plan = await _plan(site, observed, decided, _makers(site, batch))
+    plan = await _plan(site, looked, decided, _makers(site, batch))
     applied = await _carry_out(site, plan) if plan.changes else Applied(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
-    ledgered, observed = await _look(site, batch)
-    known = {item: one.awaiting({}) for item, one in _known(site, batch, observed, ledgered).items()}
-    if not site.keep(ledgered, known):
+    looked = await _look(site, batch)
+    known = {item: one.awaiting({}) for item, one in _known(site, batch, looked).items()}
+    if not site.keep(looked.ledgered, known):
         batch.postpone(batch.events)
-    batch.stamped += await write_stamps(site, observed, {item: known[item] for item in batch.events})
+    batch.stamped += await write_stamps(site, looked.observed, {item: known[item] for item in batch.events})
     for item in list(batch.events):
         left = outstanding(wanted[item], known[item], site.request.order)
         batch.lost += len(lost[item] - set(left))
@@ -104,13 +105,22 @@ async def _apply_in_hand(site: Site, batch: Batch) -> None:
             batch.settle(item, left, _reason(item, decided[item], plan, applied))
 
 
-async def _look(site: Site, batch: Batch) -> tuple[Ledgered, Observed]:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A cluster at a time, with what was known of it just before."""
+
+    ledgered: Ledgered
+    observed: Observed
+    view: View
+
+
+async def _look(site: Site, batch: Batch) -> _Looked:
     """What was known before the look, so that nobody's later knowledge meets it; what cannot be read comes again."""
     ledgered = site.remembered(list(batch.events))
     observed = await site.look_at(list(batch.events))
     view = site.view(observed)
     batch.postpone([item for item in batch.events if not view.knows(item)])
-    return ledgered, observed
+    return _Looked(ledgered, observed, view)
 
 
 def _asked(site: Site, batch: Batch, item: Item, known: Known | None) -> Asked:
@@ -131,18 +141,17 @@ def _lost(
     return found
 
 
-def _known(site: Site, batch: Batch, observed: Observed, ledgered: Ledgered) -> dict[Item, Known]:
+def _known(site: Site, batch: Batch, looked: _Looked) -> dict[Item, Known]:
     """What is known after a look; of a topic that is not there, nothing new."""
-    before = {item: ledgered.known(item) or Known() for item in batch.events}
-    view = site.view(observed)
-    return before | seen(site, observed, view, ledgered, certain(view, batch.events))
+    before = {item: looked.ledgered.known(item) or Known() for item in batch.events}
+    items = certain(looked.view, batch.events)
+    return before | seen(site, looked.observed, looked.view, looked.ledgered, items)
 
 
-def _decide(
-    site: Site, wanted: Mapping[Item, Asked], observed: Observed, known: Mapping[Item, Known]
-) -> dict[Item, Decided]:
-    view = site.view(observed)
-    return {item: decide(item, one, known[item], there=view.values(item) is not None) for item, one in wanted.items()}
+def _decide(wanted: Mapping[Item, Asked], looked: _Looked, known: Mapping[Item, Known]) -> dict[Item, Decided]:
+    return {
+        item: decide(item, one, known[item], there=looked.view.values(item) is not None) for item, one in wanted.items()
+    }
 
 
 def _makers(site: Site, batch: Batch) -> tuple[Snapshot, ...]:
@@ -161,16 +170,16 @@ def _makers(site: Site, batch: Batch) -> tuple[Snapshot, ...]:
     )
 
 
-async def _plan(site: Site, observed: Observed, decided: Mapping[Item, Decided], makers: Sequence[Snapshot]) -> Plan:
+async def _plan(site: Site, looked: _Looked, decided: Mapping[Item, Decided], makers: Sequence[Snapshot]) -> Plan:
     """What has to be written, with the hazards that it has on this cluster."""
-    compared = [_compared(site, observed, item, one) for item, one in decided.items() if one.values or one.create]
-    observed = await site.with_topics(observed, topics_needed(compared, site.own))
+    compared = [_compared(site, looked.view, item, one) for item, one in decided.items() if one.values or one.create]
+    observed = await site.with_topics(looked.observed, topics_needed(compared, site.own))
     target = Target(held=observed.snapshot, topics=observed.topics)
     return plan_repair(compared, target, makers, source="events of metadata")
 
 
-def _compared(site: Site, observed: Observed, item: Item, decided: Decided) -> Compared:
-    held = site.view(observed).values(item)
+def _compared(site: Site, view: View, item: Item, decided: Decided) -> Compared:
+    held = view.values(item)
     values = {**(held or {}), **decided.values}
     decisions = {
         name: Decision(value=value, rule=Rule.CARRIED)
