@@ -172,26 +172,26 @@ def _makers(site: Site, batch: Batch) -> tuple[Snapshot, ...]:
 
 async def _plan(site: Site, looked: _Looked, decided: Mapping[Item, Decided], makers: Sequence[Snapshot]) -> Plan:
     """What has to be written, with the hazards that it has on this cluster."""
-    compared = [_compared(site, looked.view, item, one) for item, one in decided.items() if one.values or one.create]
+    compared = [_compared(looked.view, item, one) for item, one in decided.items() if one.values or one.create]
     observed = await site.with_topics(looked.observed, topics_needed(compared, site.own))
     target = Target(held=observed.snapshot, topics=observed.topics)
     return plan_repair(compared, target, makers, source="events of metadata")
 
 
-def _compared(site: Site, view: View, item: Item, decided: Decided) -> Compared:
-    held = view.values(item)
+def _compared(view: View, item: Item, decided: Decided) -> Compared:
+    own, held = view.cluster, view.values(item)
     values = {**(held or {}), **decided.values}
     decisions = {
         name: Decision(value=value, rule=Rule.CARRIED)
         for name, value in decided.values.items()
         if not same((held or {}).get(name), value)
     }
-    absent = (site.own,) if held is None else ()
+    absent = (own,) if held is None else ()
     in_topic = item[0] is Resource.TOPIC_POLICY
     return Compared(
         item=item,
         merged=Merged(values={name: value for name, value in values.items() if value is not None}, decisions=decisions),
-        sides=() if held is None else (Side(cluster=site.own, values=held, seen={}),),
+        sides=() if held is None else (Side(cluster=own, values=held, seen={}),),
         missing=() if in_topic else absent,
         elsewhere=absent if in_topic else (),
     )
