@@ -88,7 +88,7 @@ def test_in_files_and_in_parts_the_same_is_apart_as_in_memory(run: Run, first: J
         patched.setattr(apart, "NAMESPACES_AT_ONCE", 1)
         uri, _ = apart.hand_over(run, held, FLEET)
         request = apart.ApartRequest.from_bytes(Path(uri).read_bytes())
-        found = apart.find_apart(request, apart.spread_here)["apart"]
+        found = apart.find_apart(request, lambda batches, work: [work(names) for names in batches])["apart"]
     assert sorted((Resource(kind), name) for kind, name in found) == list(apart.apart(list(held.values()), FLEET))
 
 

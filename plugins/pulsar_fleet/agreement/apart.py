@@ -100,11 +100,6 @@ def find_apart(request: ApartRequest, spread: Spread) -> JsonObject:
     return {"schema_version": SCHEMA_VERSION, "compared": len(names), "apart": [*_plain(outside), *found]}
 
 
-def spread_here(batches: Batches, work: Callable[[Sequence[str]], Json]) -> Json:
-    """One batch after the other, in this process."""
-    return [work(names) for names in batches]
-
-
 def apart(snapshots: Sequence[Snapshot], fleet: Collection[str]) -> Iterator[Item]:
     """The resources that one of the clusters does not hold, or not in the fields that the others hold (pure)."""
     held = [items_of(one, fleet) for one in snapshots]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pulsar_fleet.demo.story import DAGS, Outcome
 
+_AS_PREDICTED = "as the switch predicted: written to blue after their subscriptions had their places on green"
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -51,21 +53,18 @@ def explain_duplicates(outcome: Outcome) -> str:
     tally = outcome.tally
     if tally is None or not tally.duplicates:
         return "none"
+    predicted = sum(outcome.window[one.topic] for one in tally.subscriptions)
+    other = sum(one.duplicates.other for one in tally.subscriptions)
     kinds = {
         "were in flight when blue closed their topic, stored there, and sent again to green": "in_flight",
         "were delivered again after a consumer had reconnected": "redelivered",
         "were sent again after an error": "resent",
-        "for another reason": "other",
+        _AS_PREDICTED if other == predicted else "for another reason": "other",
     }
     counted = {
         text: sum(getattr(subscription.duplicates, name) for subscription in tally.subscriptions)
         for text, name in kinds.items()
     }
-    predicted = sum(outcome.window[one.topic] for one in tally.subscriptions)
-    if predicted and counted["for another reason"] == predicted:
-        counted["as the switch predicted: written to blue after their subscriptions had their places on green"] = (
-            counted.pop("for another reason")
-        )
     return "; ".join(f"{count} {text}" for text, count in counted.items() if count)
 
 

@@ -15,7 +15,7 @@ from pulsar_fleet.metadata_sync.following import PAUSE_SECONDS, Tally, follow, p
 from pulsar_fleet.metadata_sync.opening import Reached, open_site, reach
 from pulsar_fleet.metadata_sync.preparing import prepare
 from pulsar_fleet.metadata_sync.request import Request
-from pulsar_fleet.metadata_sync.silences import Silences
+from pulsar_fleet.metadata_sync.silences import Silences, behind_text
 from pulsar_fleet.records.fingerprint_key import open_seal
 from pulsar_fleet.records.run import Run
 
@@ -96,7 +96,7 @@ class _Crew:
         name, since = self.silences.begin(connection.name)
         tally = self.tallies.setdefault(name, Tally())
         if not tally.behind_since:
-            self.say(f"{name} is behind since {since:%Y-%m-%d %H:%M:%S} UTC: {why}")
+            self.say(behind_text(name, since, why))
         tally.behind_since = since.isoformat()
 
     def _welcome(self, connection: ClusterConnection, name: str) -> None:

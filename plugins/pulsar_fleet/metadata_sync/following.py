@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.metadata_sync.applying import apply_received
 from pulsar_fleet.metadata_sync.batch import Batch
 from pulsar_fleet.metadata_sync.publishing import publish_changes
-from pulsar_fleet.metadata_sync.silences import Silences
+from pulsar_fleet.metadata_sync.silences import Silences, behind_text
 from pulsar_fleet.metadata_sync.site import Site
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class _Follower:
         if not self.failing:
             _, since = self.silences.begin(self.site.admin.connection.name)
             self.tally.behind_since = since.isoformat()
-            self.say(f"{self.site.own} is behind since {since:%Y-%m-%d %H:%M:%S} UTC: {error}")
+            self.say(behind_text(self.site.own, since, error))
         self.failing.add(step)
 
     def _succeed(self, step: str) -> None:

@@ -47,3 +47,8 @@ class Silences:
         if before.document != {name: value}:
             # Who is slower than another process leaves it at what that one has seen.
             self._store.keep({key: Kept(before.version, {name: value})})
+
+
+def behind_text(cluster: str, since: datetime, why: object) -> str:
+    """The sentence that a follower says when a cluster stops to answer."""
+    return f"{cluster} is behind since {since:%Y-%m-%d %H:%M:%S} UTC: {why}"

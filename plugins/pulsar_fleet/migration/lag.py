@@ -31,11 +31,6 @@ class Lag:
     entries: int
     unlinked: tuple[str, ...]
 
-    @property
-    def is_done(self) -> bool:
-        """Every partition has a link and nothing to send."""
-        return not (self.unlinked or self.entries)
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:

@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.copies import Copies
+from pulsar_fleet.migration.facts import PartitionFacts
 from pulsar_fleet.migration.moves import Clients
 from pulsar_fleet.migration.placed import Placed, PlacedTopic
 from pulsar_fleet.migration.seating import Place, Seats, Wanted, seat
@@ -142,13 +143,12 @@ class Placement:
         # Blue first: what it says was confirmed by green is in what green says afterwards.
         stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
         blue, cluster = Ledgers.of(held), await self._green.cluster_name()
-        link = (stats.get("replication") or {}).get(cluster) or {}
         return _Look(
             blue=blue,
             green=await Seats.of(self._green, topic),
             subscriptions=standings(blue, stats, held),
             replicated=replicated_up_to(blue, held, cluster) or 0,
-            linked=bool(link.get("connected")),
+            linked=PartitionFacts.from_stats(topic, stats).replication_connected.get(cluster, False),
         )
 
 
