@@ -58,7 +58,7 @@ test: setup ## All tests, against real clusters, a real scheduler, a real Spark
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
-	@$(BIN)/python -c "from tests.browser.chromium import executable; executable()"
+	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
 	@$(BIN)/python -m pytest tests/browser
 
 .PHONY: lint
@@ -76,8 +76,8 @@ bench: setup ## Speed and memory, as ratios against a floor in the same run
 
 .PHONY: docs
 docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogues of policies
-	@$(BIN)/python -W ignore -m pulsar_fleet.airflow.conf_table
-	@$(BIN)/python -m pulsar_fleet.cluster.catalogue_table
+	@$(BIN)/python -W ignore -m docs.tools.settings_tables
+	@$(BIN)/python -m docs.tools.policy_tables
 
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml

@@ -19,12 +19,12 @@ from __future__ import annotations
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.approval import WaveApprovalOperator
-from pulsar_fleet.airflow.migration_params import PARAMS
+from pulsar_fleet.airflow.operators.approval import WaveApprovalOperator
+from pulsar_fleet.airflow.params.migration import PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import migration
-from pulsar_fleet.airflow.sensors import ChangeWindowSensor, MigrationSensor
-from pulsar_fleet.airflow.triggers import Awaited
+from pulsar_fleet.airflow.sensors.migration import ChangeWindowSensor, MigrationSensor
+from pulsar_fleet.airflow.tasks import migration
+from pulsar_fleet.airflow.triggers.migration import Awaited
 
 WAIT = {
     "blue": "{{ params.blue }}",

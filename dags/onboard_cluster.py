@@ -17,11 +17,11 @@ from pathlib import Path
 
 from airflow.sdk import Param, dag
 
-from pulsar_fleet.airflow.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.equality import ProveEqualOperator
-from pulsar_fleet.airflow.params import approval_params, connection_param, selection_param
+from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
+from pulsar_fleet.airflow.operators.snapshot_equality import ProveEqualOperator
+from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import onboarding
+from pulsar_fleet.airflow.tasks import onboard
 
 PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that is copied. It is only read."),
@@ -70,12 +70,12 @@ PARAMS = {
     tags=["pulsar", "onboarding"],
 )
 def onboard_cluster():
-    request = onboarding.read_request()
-    source = onboarding.take_snapshot.override(task_id="snapshot_source")(request=request, side="source")
-    target = onboarding.take_snapshot.override(task_id="snapshot_target")(request=request, side="target")
-    planned = onboarding.plan_changes(source=source, target=target)
+    request = onboard.read_request()
+    source = onboard.take_snapshot.override(task_id="snapshot_source")(request=request, side="source")
+    target = onboard.take_snapshot.override(task_id="snapshot_target")(request=request, side="target")
+    planned = onboard.plan_changes(source=source, target=target)
     approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
-    applied = onboarding.apply_plan.partial(planned=planned).expand(batch=approved.output)
+    applied = onboard.apply_plan.partial(planned=planned).expand(batch=approved.output)
     verified = ProveEqualOperator(
         task_id="verify_equal",
         application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
@@ -85,7 +85,7 @@ def onboard_cluster():
         target="{{ params.target }}",
         selection=request["selection"],
     )
-    applied >> verified >> onboarding.write_report()
+    applied >> verified >> onboard.write_report()
 
 
 onboard_cluster()

@@ -18,10 +18,10 @@ from pathlib import Path
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.drift import FindDriftOperator
-from pulsar_fleet.airflow.reconciliation_params import reconciliation_params, reconciliation_schedule
+from pulsar_fleet.airflow.operators.drift import FindDriftOperator
+from pulsar_fleet.airflow.params.reconciliation import reconciliation_params, reconciliation_schedule
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import reconciliation
+from pulsar_fleet.airflow.tasks import reconciliation
 
 
 @dag(

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.migration_params import RETURN_PARAMS
+from pulsar_fleet.airflow.params.migration import RETURN_PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import way_back
-from pulsar_fleet.airflow.sensors import MigrationSensor
-from pulsar_fleet.airflow.triggers import Awaited
+from pulsar_fleet.airflow.sensors.migration import MigrationSensor
+from pulsar_fleet.airflow.tasks import failback
+from pulsar_fleet.airflow.triggers.migration import Awaited
 
 WAIT = {
     "blue": "{{ params.green }}",
@@ -38,24 +38,24 @@ WAIT = {
     tags=["pulsar", "migration"],
 )
 def return_namespaces():
-    request = way_back.read_request()
-    interlocked = way_back.check_interlocks(request=request)
-    opened = way_back.open_blue_again(request=request)
-    checked = way_back.check_gates(request=request)
-    prepared = way_back.prepare_blue(checked=checked)
-    before = way_back.hold_green_still(checked=checked)
-    replicating = way_back.start_replication(checked=checked)
+    request = failback.read_request()
+    interlocked = failback.check_interlocks(request=request)
+    opened = failback.open_blue_again(request=request)
+    checked = failback.check_gates(request=request)
+    prepared = failback.prepare_blue(checked=checked)
+    before = failback.hold_green_still(checked=checked)
+    replicating = failback.start_replication(checked=checked)
     replicated = MigrationSensor(task_id="wait_replicated", awaited=Awaited.REPLICATED, moves=checked["moves"], **WAIT)
-    proven = way_back.prove_copy(checked=checked)
-    switched = way_back.switch_over(checked=checked, before=before)
-    compared = way_back.compare_subscriptions(checked=checked)
+    proven = failback.prove_copy(checked=checked)
+    switched = failback.switch_over(checked=checked, before=before)
+    compared = failback.compare_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", awaited=Awaited.DRAINED, moves=checked["moves"], **WAIT)
-    verified = way_back.verify_equal(checked=checked)
-    cleaned = way_back.clean_up_green(checked=checked, before=before)
+    verified = failback.verify_equal(checked=checked)
+    cleaned = failback.clean_up_green(checked=checked, before=before)
 
     interlocked >> opened >> checked
     prepared >> before >> replicating >> replicated >> proven >> switched >> [compared, drained] >> verified >> cleaned
-    cleaned >> way_back.restore_green(request=request) >> way_back.write_report()
+    cleaned >> failback.restore_green(request=request) >> failback.write_report()
 
 
 return_namespaces()

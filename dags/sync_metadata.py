@@ -16,9 +16,9 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.metadata_params import metadata_params, metadata_schedule
+from pulsar_fleet.airflow.params.metadata import metadata_params, metadata_schedule
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import metadata
+from pulsar_fleet.airflow.tasks import metadata
 
 
 @dag(

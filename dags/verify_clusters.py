@@ -17,10 +17,10 @@ from pathlib import Path
 
 from airflow.sdk import dag, task_group
 
+from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
+from pulsar_fleet.airflow.params.verification import PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.runbooks import verification
-from pulsar_fleet.airflow.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
-from pulsar_fleet.airflow.verification_params import PARAMS
+from pulsar_fleet.airflow.tasks import verification
 
 JOBS = Path(__file__).parents[1] / "spark_jobs"
 

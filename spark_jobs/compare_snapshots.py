@@ -19,13 +19,12 @@ import sys
 from pyspark.sql import SparkSession
 from upath import UPath
 
-from pulsar_fleet.agreement.apart import ApartRequest, asks_for_apart, find_apart
-from pulsar_fleet.change.comparison import comparison_text
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.records.batches_in_spark import in_tasks
-from pulsar_fleet.verification.snapshots import CompareRequest, compare_snapshots
-from pulsar_fleet.verification.snapshots_in_spark import spread_over
+from pulsar_fleet.planning.comparison import comparison_text
+from pulsar_fleet.policy_sync.merge.divergence import ApartRequest, asks_for_apart, find_apart
+from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_snapshots
+from pulsar_fleet.verification.snapshots.spark_backend import in_tasks, spread_over
 
 log = logging.getLogger("compare_snapshots")
 

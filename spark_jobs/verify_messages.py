@@ -16,13 +16,13 @@ import sys
 
 from upath import UPath
 
-from pulsar_fleet.reading.checkpoints import Checkpoints
+from pulsar_fleet.messages.checkpoints import Checkpoints
 from pulsar_fleet.verification.job import run_job
-from pulsar_fleet.verification.judge import judge
+from pulsar_fleet.verification.messages.compare import judge
+from pulsar_fleet.verification.messages.report import verification_text
+from pulsar_fleet.verification.messages.spark_backend import InSpark, open_session
+from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import VerifyRequest
-from pulsar_fleet.verification.spark import InSpark, open_session
-from pulsar_fleet.verification.text import verification_text
-from pulsar_fleet.verification.verdict import Verdict
 
 log = logging.getLogger("verify_messages")
 

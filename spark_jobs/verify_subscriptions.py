@@ -17,10 +17,10 @@ import sys
 from upath import UPath
 
 from pulsar_fleet.verification.job import run_job
+from pulsar_fleet.verification.messages.spark_backend import open_session
 from pulsar_fleet.verification.request import VerifyRequest
-from pulsar_fleet.verification.spark import open_session
-from pulsar_fleet.verification.subscription_text import subscription_text
-from pulsar_fleet.verification.subscriptions_in_spark import compare_in_spark
+from pulsar_fleet.verification.subscriptions.report import subscription_text
+from pulsar_fleet.verification.subscriptions.spark_backend import compare_in_spark
 
 log = logging.getLogger("verify_subscriptions")
 

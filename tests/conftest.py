@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import full_estate
+from tests.support import full_estate
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.sandbox import Sandbox
+from pulsar_sandbox import Sandbox
 
 REPOSITORY = Path(__file__).parents[1]
 VERSION_VARIABLE = "PULSAR_FLEET_TEST_VERSION"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pulsar
 
-from pulsar_fleet.sandbox.folders import jar_cache
-from pulsar_fleet.sandbox.java import find_java, find_maven
+from pulsar_sandbox.sandbox.folders import jar_cache
+from pulsar_sandbox.sandbox.java import find_java, find_maven
 
 SOURCES = Path(__file__).parent / "clients"
 PROGRAM = SOURCES / "Applications.java"

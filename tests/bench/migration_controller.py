@@ -14,19 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pulsar_fleet.airflow.runbooks.proof import prove, prove_copy, prove_placements
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.http import BrokerHttp
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.migration.attendance import STATE, attend_until_done
-from pulsar_fleet.migration.checking import check, check_again
-from pulsar_fleet.migration.freeze import known_before
-from pulsar_fleet.migration.frozen import Frozen
-from pulsar_fleet.migration.moves import Moves
-from pulsar_fleet.migration.placement_plan import plan_placements
-from pulsar_fleet.migration.preparation import prepare
-from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.steps import attend_until_done
+from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.preflight.run import check, check_again
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.freeze import known_before
+from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.target import prepare
+from pulsar_fleet.migration.proof import prove, prove_copy, prove_placements
 from pulsar_fleet.migration.steps import (
     clean_up,
     hold_still,
@@ -35,10 +39,7 @@ from pulsar_fleet.migration.steps import (
     start_replication,
     switch_over,
 )
-from pulsar_fleet.migration.surveyed import Expectations
-from pulsar_fleet.records.artefacts import Artefacts
-from pulsar_fleet.records.ledger import Ledger
-from pulsar_fleet.records.run import Run
+from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
 
 POLL_SECONDS = 5.0
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsar_fleet.cluster.states import (
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.snapshot.model import (
     BrokerState,
     NamespaceState,
     Row,
@@ -25,11 +27,9 @@ from pulsar_fleet.cluster.states import (
     TopicPolicyState,
     TopicState,
 )
-from pulsar_fleet.cluster.topic_policies import TOPIC_CATALOGUE
-from pulsar_fleet.records.artefacts import Artefacts, Reference
-from pulsar_fleet.records.snapshot_writer import ROWS_PER_GROUP, SnapshotWriter
-from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot
-from pulsar_fleet.verification.snapshots import CompareRequest, compare_here, compare_snapshots
+from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
+from pulsar_fleet.snapshot.store.writer import ROWS_PER_GROUP, SnapshotWriter
+from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_here, compare_snapshots
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_SYNTHETIC_NAMESPACES", "1000"))
 TOPICS = 100

@@ -11,18 +11,18 @@ from typing import Any
 
 import aiohttp
 
-from pulsar_fleet.change.apply import apply_plan
-from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.change.planning import plan_changes
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.http import BrokerHttp
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.redaction import Seal
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import NamespaceState, Snapshot, TenantState
-from pulsar_fleet.records.ledger import Ledger
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState
 
 NAMESPACES = 100
 ROUNDS = 5

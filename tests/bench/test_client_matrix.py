@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from tests.bench.applications import Applications, Events, Flow, is_stuck, reading, running, silence, writers
 from tests.bench.clients_built import commands
-from tests.bench.flipping import Flipped, by_hand, by_runbook, fenced, make, missing_on_green, new_sides
+from tests.bench.flip_traffic import Flipped, by_hand, by_runbook, fenced, make, missing_on_green, new_sides
 from tests.bench.matrix_page import with_rows
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.sides import Sides
-from pulsar_fleet.migration.waivers import Waiver
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.preflight.waivers import Waiver
 
 GROUPS = os.environ.get("PULSAR_FLEET_BENCH_CLIENTS", "Java,Python,Go").split(",")
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))

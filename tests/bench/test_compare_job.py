@@ -18,11 +18,11 @@ import psutil
 import pytest
 from tests.bench.synthetic import DIFFERENT, NAMESPACES, TOPICS, reference
 
-from pulsar_fleet.cluster.states import Snapshot
-from pulsar_fleet.records.artefacts import Artefacts
-from pulsar_fleet.records.snapshots import store_snapshot
-from pulsar_fleet.verification.package import JOB_SETTINGS, build_package_zip, interpreter_environment
-from pulsar_fleet.verification.snapshots import CompareRequest, read_result
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.store.reader import store_snapshot
+from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip, interpreter_environment
+from pulsar_fleet.verification.snapshots.compare import CompareRequest, read_result
 
 REPOSITORY = Path(__file__).parents[2]
 JOB = REPOSITORY / "spark_jobs" / "compare_snapshots.py"

@@ -17,13 +17,13 @@ import pytest
 from tests.bench.test_reading import make_topic, topic_bounds
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.messaging import open_client
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading import wire_frames as wire
-from pulsar_fleet.reading.digests import ALL, BUCKETS
-from pulsar_fleet.reading.engines import Engines
-from pulsar_fleet.reading.passes import sum_up
-from pulsar_fleet.reading.ranges import EngineName, Range, cut
+from pulsar_fleet.messages.digests import ALL, BUCKETS
+from pulsar_fleet.messages.engines.engines import Engines
+from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.ranges import EngineName, Range, cut
+from pulsar_fleet.messages.scan import sum_up
 
 BATCH = 100
 ROUNDS = 3

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.bench.applications import Events, Flow, is_stuck, reading, running, silence, writers
 from tests.bench.clients_built import java_command
-from tests.bench.flipping import (
+from tests.bench.flip_traffic import (
     Flipped,
     by_hand,
     by_runbook,
@@ -29,10 +29,10 @@ from tests.bench.flipping import (
 )
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.phases import Strategy
-from pulsar_fleet.migration.sides import Sides
-from pulsar_fleet.migration.switch import QUIET_SECONDS
-from pulsar_fleet.sandbox.jars import DEFAULT_VERSION, jars_for
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS
+from pulsar_fleet.migration.model import Strategy
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))

@@ -11,18 +11,18 @@ import uuid
 from pathlib import Path
 
 import psutil
-from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
-from tests.contract.syncing import Exchange, namespaces_of
+from tests.support.event_exchange import Exchange, namespaces_of
+from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.change.difference import Resource
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.messaging import open_client
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.metadata_sync.events import MetadataChangeEvent
-from pulsar_fleet.metadata_sync.marks import EXISTS, Known, Mark, Stamp
-from pulsar_fleet.sandbox import Sandbox
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
+from pulsar_fleet.policy_sync.events.versions import EXISTS, Known, Mark, Stamp
+from pulsar_sandbox import Sandbox
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
 CHANGES = int(os.environ.get("PULSAR_FLEET_BENCH_CHANGES", "60"))

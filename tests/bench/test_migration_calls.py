@@ -24,12 +24,12 @@ from uuid import uuid4
 
 import pulsar
 import pytest
-from tests.bench.flipping import new_sides
+from tests.bench.flip_traffic import new_sides
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.sides import Sides
+from pulsar_fleet.migration.clusters import Sides
 
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "1000"))
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "20"))

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pulsar
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.reading.client import ClientEngine
-from pulsar_fleet.reading.digests import ALL
-from pulsar_fleet.reading.passes import sum_up
-from pulsar_fleet.reading.ranges import Range, TopicBounds, cut
+from pulsar_fleet.messages.digests import ALL
+from pulsar_fleet.messages.engines.client import ClientEngine
+from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
+from pulsar_fleet.messages.scan import sum_up
 
 MESSAGES = 100_000
 BUCKETS = 256

@@ -10,13 +10,13 @@ import uuid
 from pathlib import Path
 
 import psutil
-from tests.contract.reconciling import SETTERS, Reconciler, make_namespaces, set_policy
+from tests.support.reconciler import SETTERS, Reconciler, make_namespaces, set_policy
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.sandbox import Sandbox
+from pulsar_sandbox import Sandbox
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "1000"))
 CHANGED = 50

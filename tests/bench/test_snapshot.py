@@ -20,15 +20,15 @@ import httpx
 import pulsar
 from httpx_aiohttp import AiohttpTransport
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.secrets import Seal
+from pulsar_fleet.cluster.redaction import Seal
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.snapshot import collect
-from pulsar_fleet.cluster.states import Snapshot
-from pulsar_fleet.sandbox.jars import DEFAULT_VERSION, jars_for
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
 TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10"))

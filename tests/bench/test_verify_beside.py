@@ -12,12 +12,20 @@ from pathlib import Path
 
 import pulsar
 from tests.bench.test_verify_growth import measure
-from tests.contract.replication import make_alone
-from tests.contract.test_fault_matrix import Message, altered, dropped, duplicated, original, swapped, write
+from tests.contract.verification.test_fault_matrix import (
+    Message,
+    altered,
+    dropped,
+    duplicated,
+    original,
+    swapped,
+    write,
+)
+from tests.support.replication import make_alone
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.messaging import open_client
+from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 

@@ -20,21 +20,20 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from tests.bench.flipping import new_sides
-from tests.contract.replication import know_each_other, make_alone, replicate, wait_linked
-from tests.contract.republishing import RawStore
-from tests.contract.submitting import submit
+from tests.bench.flip_traffic import new_sides
+from tests.support.raw_store import RawStore
+from tests.support.replication import know_each_other, make_alone, replicate, wait_linked
+from tests.support.spark_submission import submit
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.messaging import open_client
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.position import Position
-from pulsar_fleet.migration.sides import Sides
-from pulsar_fleet.records.run import Run
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import hand_over
-from pulsar_fleet.verification.verdict import Verdict, Verification
 
 MESSAGES = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_MESSAGES", "100000,1000000").split(",")]
 TOPICS = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10,100,1000").split(",")]
@@ -179,7 +178,7 @@ def measure(
 ) -> dict[str, float]:
     """Compare in a process of its own; the frozen request is left in a file."""
     sides = [f"{each.admin_url},{each.service_url}" for each in (blue, green)]
-    command = [sys.executable, "-m", "tests.bench.verifying", *sides, str(namespace), engine, str(request_file)]
+    command = [sys.executable, "-m", "tests.bench.verify_pair", *sides, str(namespace), engine, str(request_file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1400)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout))

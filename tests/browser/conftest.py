@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.chromium import browser
+from tests.support.chromium import browser
 
-from pulsar_fleet.demo.stack import AirflowStack
+from pulsar_sandbox.demo.stack import AirflowStack
 
 expect.set_options(timeout=30_000)
 

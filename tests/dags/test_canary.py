@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.leaks import EveryRecord, leaking, texts_below
+from tests.support.leaks import EveryRecord, leaking, texts_below
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.sandbox.workload import EstateSpec, build_estate
+from pulsar_sandbox.workload import EstateSpec, build_estate
 
 TOKEN, PEER, OFFLOAD = "canary.of-a-token.5d02b9", "canary-of-a-peer-c4477a", "canary/of+offload=1e93d4"
 

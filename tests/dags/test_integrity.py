@@ -93,7 +93,7 @@ def test_every_field_of_a_form_is_described_and_its_default_is_valid(dag_bag: An
 
 @pytest.mark.parametrize("dag_id", [file.stem for file in DAG_FILES])
 def test_a_dag_has_a_page_and_a_text_of_its_own(dag_bag: Any, dag_id: str) -> None:
-    from pulsar_fleet.airflow.conf_table import conf_table
+    from docs.tools.settings_tables import conf_table
 
     assert dag_bag.dags[dag_id].doc_md
     assert conf_table(dag_bag.dags[dag_id]) in (REPOSITORY / "docs" / f"{dag_id}.md").read_text()

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.contract.reconciling import MAX_PRODUCERS, held, make_namespaces, set_policy
-from tests.contract.syncing import Exchange
-from tests.dags.finished import announced, report, states
+from tests.support.dag_runs import announced, report, states
+from tests.support.event_exchange import Exchange
+from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.metadata_params import VARIABLE, metadata_params, metadata_schedule
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.airflow.params.metadata import VARIABLE, metadata_params, metadata_schedule
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.names import NamespaceName

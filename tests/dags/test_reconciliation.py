@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.contract.reconciling import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
-from tests.dags.finished import announced, report, states
+from tests.support.dag_runs import announced, report, states
+from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.reconciliation_params import VARIABLE, reconciliation_params, reconciliation_schedule
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.airflow.params.reconciliation import VARIABLE, reconciliation_params, reconciliation_schedule
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject

@@ -10,14 +10,14 @@ from typing import Any
 
 import pulsar
 import pytest
-from tests.dags.finished import announced, report, states
+from tests.support.dag_runs import announced, report, states
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.records.artefacts import Artefacts
-from pulsar_fleet.records.ledger import Ledger
-from pulsar_fleet.sandbox.workload import EstateSpec, build_estate, drain_subscription
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_sandbox.workload import EstateSpec, build_estate, drain_subscription
 
 Play = Callable[..., Any]
 PUBLISHED = 100

@@ -16,14 +16,14 @@ import pyspark
 import pytest
 from tests.dags.test_runs import FORGOTTEN, SIDES, Play, make_pair
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.records.artefacts import Artefacts
-from pulsar_fleet.sandbox.guarded import GuardedProcess
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import FOLDER, REQUEST, VERDICT, verify_in_process
-from pulsar_fleet.verification.verdict import Verdict, Verification
+from pulsar_sandbox.sandbox.guarded import GuardedProcess
 
 START_SECONDS = 150
 CLASSES = "org.apache.spark.deploy"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.demo.stack import AirflowStack
+from pulsar_sandbox.demo.stack import AirflowStack
 
 DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters")
 

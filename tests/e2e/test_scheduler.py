@@ -13,8 +13,8 @@ import pytest
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Refused
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.demo.stack import AirflowStack
-from pulsar_fleet.sandbox.workload import EstateSpec, Traffic, build_estate
+from pulsar_sandbox.demo.stack import AirflowStack
+from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
 FINISHED = ("success", "failed")
 RUN_SECONDS = 280

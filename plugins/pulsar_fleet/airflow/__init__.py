@@ -1,1 +1,1 @@
-"""Airflow wiring: connection type, hook, triggers and the tasks that the DAG files are made of."""
+"""Airflow: connection type, hook, operators, sensors, triggers, parameters and tasks."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
 from pulsar_fleet.cluster.errors import FleetError, Refused, Transient
+from pulsar_fleet.report.progress import progress_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from pulsar_fleet.records.run import Run
+    from pulsar_fleet.ledger.run import Run
+
 
 DEFAULT_ARGS: dict[str, Any] = {
     "retries": 3,
@@ -37,7 +41,7 @@ def fleet_run_id(context: Context) -> str:
 
 def current_run(context: Context) -> Run:
     """The records of this DAG run."""
-    from pulsar_fleet.records.run import Run
+    from pulsar_fleet.ledger.run import Run
 
     return Run.open(fleet_run_id(context))
 
@@ -55,3 +59,11 @@ def finish_run(context: Context, failed: tuple[str, ...]) -> None:
     run.ledger.finish_run(run.id, "failed" if failed else "succeeded")
     if failed:
         raise Refused(f"The run failed in {', '.join(failed)}; the reason is at the end of that task's log.")
+
+
+log = logging.getLogger(__name__)
+
+
+def log_progress(noun: str) -> Callable[[int, int], None]:
+    """A callback that takes (done, all) and logs `120 of 480 changes, done in about 30 s`."""
+    return progress_lines(noun, lambda line: log.info("%s", line))

@@ -1,17 +1,20 @@
-"""`pulsar-fleet …`: the runbooks' steps and the sandbox from a terminal."""
+"""`pulsar-fleet …`: the steps of the procedures from a terminal."""
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import typer
 
-from pulsar_fleet.cli.applying import apply, undo
-from pulsar_fleet.cli.metadata import sync_metadata
-from pulsar_fleet.cli.onboarding import check, diff, plan, snapshot
-from pulsar_fleet.cli.reconciliation import export, reconcile
-from pulsar_fleet.cli.stopping import stop
-from pulsar_fleet.cli.verification import verify
-from pulsar_fleet.demo.cli import demo
-from pulsar_fleet.sandbox.cli import app as sandbox
+from pulsar_fleet.cli.commands.apply import apply, undo
+from pulsar_fleet.cli.commands.metadata import sync_metadata
+from pulsar_fleet.cli.commands.onboard import check, diff, plan, snapshot
+from pulsar_fleet.cli.commands.reconciliation import export, reconcile
+from pulsar_fleet.cli.commands.stop import stop
+from pulsar_fleet.cli.commands.verification import verify
+
+COMMANDS = "pulsar_fleet.commands"
+"""The group of entry points by which another package adds commands, such as the sandbox."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +22,21 @@ app = typer.Typer(
     # A traceback with the values of variables would show tokens.
     pretty_exceptions_show_locals=False,
 )
-for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, stop, demo):
+
+
+def _add_commands_of_other_packages() -> None:
+    """Add each command that can be imported: those of the sandbox need the extra `[sandbox]`."""
+    for entry_point in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name):
+        try:
+            command = entry_point.load()
+        except ModuleNotFoundError:
+            continue
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=entry_point.name)
+        else:
+            app.command(entry_point.name)(command)
+
+
+for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, stop):
     app.command()(command)
-app.add_typer(sandbox, name="sandbox", help="Real Pulsar clusters on this machine.")
+_add_commands_of_other_packages()

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pulsar_fleet.cli.console import Usage
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cli.terminal import Usage
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Denied, Refused, Rejected
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.reading.environment import (
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.credentials import (
     Side,
     connection_from_environment,
     named_connection,
     service_url_from_environment,
 )
+from pulsar_fleet.onboarding.steps import take_snapshot
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.store.reader import load_snapshot
+
+if TYPE_CHECKING:
+    from upath import UPath
+
 
 _PROBE_SECONDS = 2.0
 
@@ -104,3 +116,64 @@ def require_cluster(reached: Reached, name: str, what: str) -> None:
             f"{what} is about {name!r}, but {reached.connection.name!r} leads to {reached.name!r}; nothing was sent.",
             cluster=reached.name,
         )
+
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A snapshot in its files."""
+
+    reference: Reference
+
+
+def named_side(text: str, side: Side) -> ClusterConnection | Stored:
+    """What an argument of `diff` names: a manifest, a folder with one, or a cluster; else `Usage`."""
+    if text.startswith(("http://", "https://")) or not ("://" in text or text.endswith(".json") or Path(text).exists()):
+        return named_cluster(text, side)
+    path = _manifest(text)
+    try:
+        content = path.read_bytes()
+    except (OSError, ImportError, ValueError) as error:
+        raise Usage(f"{text!r} is no stored snapshot: give its {MANIFEST}, or the folder that holds it.") from error
+    return Stored(Reference(str(path), hashlib.sha256(content).hexdigest(), len(content)))
+
+
+async def read_two(
+    sides: tuple[ClusterConnection | Stored, ClusterConnection | Stored], selection: Selection | None, run: Run
+) -> tuple[Snapshot, Snapshot]:
+    """Both as snapshots; a cluster beside a stored snapshot is read by the selection of that one.
+
+    :param selection: None takes that of the stored snapshots; stored snapshots of another one are `Usage`.
+    """
+    stored = [load_snapshot(run.artefacts, one.reference) for one in sides if isinstance(one, Stored)]
+    chosen = sorted({one.selection for one in stored} | ({selection.texts()} if selection else set()))
+    if len(chosen) > 1:
+        listed = " and ".join(", ".join(texts) or "everything" for texts in chosen)
+        raise Usage(f"Snapshots of different selections cannot be compared: {listed}. Take them with one --select.")
+    wanted = parse_selection(chosen[0] if chosen else ())
+    waiting = iter(stored)
+    reads = (
+        _read(one, wanted, run, name) if isinstance(one, ClusterConnection) else _loaded(next(waiting))
+        for one, name in zip(sides, ("first", "second"), strict=True)
+    )
+    first, second = await asyncio.gather(*reads)
+    return first, second
+
+
+async def _read(connection: ClusterConnection, selection: Selection, run: Run, name: str) -> Snapshot:
+    reached = await reach(connection)
+    found = await take_snapshot(reached.connection, selection, run.artefacts, run.id, name=name)
+    return load_snapshot(run.artefacts, Reference.from_json(found["reference"]))
+
+
+async def _loaded(snapshot: Snapshot) -> Snapshot:
+    return snapshot
+
+
+def _manifest(text: str) -> UPath:
+    from upath import UPath
+
+    path = UPath(text if "://" in text else str(Path(text).absolute()))
+    return path if path.name.endswith(".json") else path / MANIFEST

@@ -7,10 +7,10 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.change.findings import Finding
-from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.cli.console import Usage
+from pulsar_fleet.cli.terminal import Usage
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.preflight.findings import Finding
 
 SCHEMA_VERSION = 1
 

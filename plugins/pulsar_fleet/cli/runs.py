@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pulsar_fleet.change.findings import Finding
-from pulsar_fleet.change.plan import Plan
 from pulsar_fleet.cli.clusters import Reached
-from pulsar_fleet.cli.wording import compared_line
+from pulsar_fleet.cli.text import compared_line
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import ask_target, plan_onboarding, read_findings, read_plan, take_snapshot
-from pulsar_fleet.records.run import Run
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.preflight.findings import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

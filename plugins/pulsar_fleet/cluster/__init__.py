@@ -1,1 +1,1 @@
-"""One Pulsar cluster as we see it: names, errors, the admin client, what it held at a time."""
+"""What one Pulsar cluster is: names, errors, how to reach it."""

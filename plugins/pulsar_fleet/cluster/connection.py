@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.oauth2 import OAuth2
 
 
@@ -75,3 +78,110 @@ class ClusterConnection:
                 "(of a cluster that is named by its URL: set PULSAR_FLEET_SOURCE_SERVICE_URL or …_TARGET_…)."
             )
         return self.service_url
+
+
+EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
+_WHOLE_EXTRA = "__extra__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFields:
+    """A connection of any type: host = admin URL, password or extra `token` = JWT, the rest in the extras."""
+
+    conn_id: str
+    host: str | None
+    schema: str | None = None
+    port: int | None = None
+    password: str | None = field(default=None, repr=False)
+    extra: JsonObject = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def parse(cls, conn_id: str, text: str) -> Self:
+        """Read the two forms that Airflow takes in `AIRFLOW_CONN_…`, JSON and URI; else `Rejected`.
+
+        The text holds secrets, so no message quotes it.
+        """
+        try:
+            found = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text.strip())
+            return cls(conn_id=conn_id, **found)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise Rejected(
+                f"Connection {conn_id!r} cannot be read: write it as JSON, "
+                '{"host": "http://host:port", "password": "<token>", "extra": {…}}, or as one of Airflow\'s URIs.'
+            ) from error
+
+    @property
+    def token(self) -> str | None:
+        """The JWT, or None without one."""
+        return self.password or self.extra.get("token")
+
+    def cluster(self) -> ClusterConnection:
+        """The cluster that the fields describe; one that cannot be used is `Rejected`."""
+        if not self.host:
+            raise Rejected(f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port.")
+        return ClusterConnection(
+            name=self.conn_id,
+            admin_url=self._admin_url(self.host.rstrip("/")),
+            token=self.token,
+            oauth2=self._oauth2(),
+            **{key: self.extra[key] for key in EXTRAS if self.extra.get(key)},
+            broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
+            timeout_seconds=self._number("timeout_seconds", 30.0),
+            max_connections=int(self._number("max_connections", 8)),
+        )
+
+    def _oauth2(self) -> OAuth2 | None:
+        fields = {name: self.extra.get(f"oauth2_{name}") for name in OAuth2.__slots__}
+        return OAuth2.given(fields, whose=self.conn_id)
+
+    def _admin_url(self, host: str) -> str:
+        if "://" not in host:
+            host = f"{self.schema or 'http'}://{host}"
+        return f"{host}:{self.port}" if self.port else host
+
+    def _number(self, key: str, default: float) -> float:
+        value = self.extra.get(key, default)
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise Rejected(f"Extra {key!r} of connection {self.conn_id!r} must be a number, not {value!r}.") from error
+
+
+def _from_json(text: str) -> JsonObject:
+    found = json.loads(text)
+    extra = found.get("extra") or {}
+    return {
+        "host": found.get("host"),
+        "schema": found.get("schema"),
+        "port": int(found["port"]) if found.get("port") else None,
+        "password": found.get("password"),
+        "extra": _object(json.loads(extra) if isinstance(extra, str) else extra),
+    }
+
+
+def _from_uri(text: str) -> JsonObject:
+    """`type://login:password@host:port/schema?extra=…`; a protocol may stand before the host: `type://https://…`."""
+    kind, separator, rest = text.partition("://")
+    if not kind or not separator:
+        raise ValueError
+    nested = "://" in rest.partition("?")[0]
+    parts = urlsplit(rest if nested else f"//{rest}")
+    if nested and not parts.scheme:
+        raise ValueError
+    bracketed = parts.netloc.rpartition("@")[2].startswith("[")
+    # The host may be a quoted URL, which urlsplit would change to lower case.
+    host = parts.hostname if bracketed else unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return {
+        "host": f"{parts.scheme}://{host}" if nested and host else host,
+        "schema": unquote(parts.path[1:]) or None,
+        "port": parts.port,
+        "password": unquote(parts.password) if parts.password else None,
+        "extra": _object(json.loads(query[_WHOLE_EXTRA])) if _WHOLE_EXTRA in query else query,
+    }
+
+
+def _object(value: Json) -> JsonObject:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value

@@ -116,3 +116,20 @@ class TopicName:
     def is_system(self) -> bool:
         """Whether the broker keeps its own state in it (`__change_events`, transaction logs, …)."""
         return self.parent.local.startswith("__") or str(self.namespace) in SYSTEM_NAMESPACES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where an entry lies in a topic: ledger and entry; `entry` is -1 before the first of a ledger."""
+
+    ledger: int
+    entry: int
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Read the broker's `ledger:entry`."""
+        ledger, entry = text.split(":")[:2]
+        return cls(int(ledger), int(entry))
+
+    def __str__(self) -> str:
+        return f"{self.ledger}:{self.entry}"

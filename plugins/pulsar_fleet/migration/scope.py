@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Iterable, Sequence
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
 from pulsar_fleet.cluster.selection import Selection

@@ -7,33 +7,35 @@ import logging
 import time
 from dataclasses import replace
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.migration.basis import require_fresh
-from pulsar_fleet.migration.finish import finish
-from pulsar_fleet.migration.freeze import BEFORE, freeze, remember, thaw
-from pulsar_fleet.migration.frozen import FROZEN_SETTINGS, REPLICATION_START, Frozen
-from pulsar_fleet.migration.lag import approach
-from pulsar_fleet.migration.moves import Move, Moves
-from pulsar_fleet.migration.notes import Notes
-from pulsar_fleet.migration.observing import list_loaded
-from pulsar_fleet.migration.phases import Phase, Strategy, is_reversible
-from pulsar_fleet.migration.remedies import record_moved
-from pulsar_fleet.migration.replicate import allow_cluster, begin_replication, introduce
-from pulsar_fleet.migration.reserving import remember_reserved, reserve
-from pulsar_fleet.migration.rosters import known_rosters, with_roster
-from pulsar_fleet.migration.sides import Sides, redirect_of
-from pulsar_fleet.migration.standing import Singles
-from pulsar_fleet.migration.survey import survey_partitions
-from pulsar_fleet.migration.switch import QUIET_SECONDS, Switched, switch
-from pulsar_fleet.migration.termination import open_partitions
-from pulsar_fleet.records.artefacts import Reference
-from pulsar_fleet.records.run import Run
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import BEFORE, SWITCHED
+from pulsar_fleet.migration.cleanup import finish
+from pulsar_fleet.migration.clusters import Sides, redirect_of
+from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS, Switched, switch
+from pulsar_fleet.migration.cutover.termination import open_partitions
+from pulsar_fleet.migration.drain.poll import list_loaded
+from pulsar_fleet.migration.drain.remediate import record_moved
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, is_reversible
+from pulsar_fleet.migration.preflight.survey import survey_partitions
+from pulsar_fleet.migration.prepare.freeze import freeze, remember, thaw
+from pulsar_fleet.migration.prepare.original_settings import FROZEN_SETTINGS, REPLICATION_START, Frozen
+from pulsar_fleet.migration.prepare.replication import (
+    allow_cluster,
+    begin_replication,
+    introduce,
+    remember_reserved,
+    reserve,
+)
+from pulsar_fleet.migration.prepare.replication_lag import approach
+from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.subscriptions.checkpoint import Notes, known_rosters, with_roster
+from pulsar_fleet.migration.subscriptions.cursors import Singles
 
 log = logging.getLogger(__name__)
-
-SWITCHED = "switched.json"
 
 
 async def hold_still(sides: Sides, run: Run, moves: Moves) -> Reference:

@@ -1,1 +1,1 @@
-"""Bring a cluster into the fleet: everything that the source holds is copied and read back equal."""
+"""How a cluster joins the fleet: everything that the source holds is copied and read back equal."""

@@ -9,29 +9,29 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
-from pulsar_fleet.change.apply import Progress, apply_plan
-from pulsar_fleet.change.compatibility import check_compatibility
-from pulsar_fleet.change.findings import Finding, blockers, refusal_text
-from pulsar_fleet.change.outcome import Applied, Outcome
-from pulsar_fleet.change.pair import Measured, Probes
-from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.change.planning import plan_changes
-from pulsar_fleet.change.rendering import headline, plan_markdown
-from pulsar_fleet.change.secrets_source import read_secrets
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.permissions import find_rights, rights_markdown
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Rejected, Transient
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.rights import find_rights, rights_markdown
-from pulsar_fleet.cluster.schema_compatibility import SchemaAnswer, ask_about_schemas
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.snapshot import collect_into
-from pulsar_fleet.onboarding.measuring import measure, measured_from_json, measured_to_json
-from pulsar_fleet.records.artefacts import Artefacts, Reference
-from pulsar_fleet.records.fingerprint_key import open_seal
-from pulsar_fleet.records.ledger import Ledger
-from pulsar_fleet.records.snapshot_writer import SnapshotWriter
-from pulsar_fleet.records.snapshots import StoredSnapshot, load_snapshot
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.onboarding.measurements import measure, measured_from_json, measured_to_json
+from pulsar_fleet.planning.apply.apply import Progress, apply_plan
+from pulsar_fleet.planning.apply.outcome import Applied, Outcome
+from pulsar_fleet.planning.apply.secrets import read_secrets
+from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import headline, plan_markdown
+from pulsar_fleet.preflight.compatibility import check_compatibility
+from pulsar_fleet.preflight.context import Measured, Probes
+from pulsar_fleet.preflight.findings import Finding, blockers, refusal_text
+from pulsar_fleet.preflight.schema_probe import SchemaAnswer, ask_about_schemas
+from pulsar_fleet.snapshot.collect import collect_into
+from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
+from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
 NAMESPACES_PER_BATCH = 100
 _MOST_SHOWN = 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.change.rendering import counted
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.planning.render import counted
 
 _NUMBERS = ("published", "applied", "written", "dropped", "postponed", "refused", "lost", "stamped", "backlog")
 

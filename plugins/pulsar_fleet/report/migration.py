@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from pulsar_fleet.change.findings import Finding, findings_markdown
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.migration.attendance import STATE
-from pulsar_fleet.migration.basis import BASIS
-from pulsar_fleet.migration.checking import FINDINGS, FINDINGS_AGAIN, WAIVERS, WAVES
-from pulsar_fleet.migration.freeze import BEFORE
-from pulsar_fleet.migration.moves import Moves
-from pulsar_fleet.migration.phases import Phase, is_reversible, still_reversible
-from pulsar_fleet.migration.placement_plan import PLACEMENTS
-from pulsar_fleet.migration.sides import REDIRECT
-from pulsar_fleet.migration.steps import SWITCHED
-from pulsar_fleet.migration.wave_steps import WAVE_MOVES, known_moves
-from pulsar_fleet.migration.way_back import INTERLOCKS
-from pulsar_fleet.records.ledger import RecordedPhase, RecordedVerdict
-from pulsar_fleet.records.run import Run
-from pulsar_fleet.report.approval import approval_text
-from pulsar_fleet.report.migration_picture import migration_picture
-from pulsar_fleet.report.page import keep_report
+from pulsar_fleet.ledger.rows import RecordedPhase, RecordedVerdict
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import (
+    BASIS,
+    BEFORE,
+    FINDINGS,
+    FINDINGS_AGAIN,
+    INTERLOCKS,
+    PLACEMENTS,
+    REDIRECT,
+    STATE,
+    SWITCHED,
+    WAIVERS,
+    WAVE_MOVES,
+    WAVES,
+)
+from pulsar_fleet.migration.model import Moves, Phase, is_reversible, still_reversible
+from pulsar_fleet.migration.waves.steps import known_moves
+from pulsar_fleet.preflight.findings import Finding, findings_markdown
+from pulsar_fleet.report.migration_timeline import migration_picture
+from pulsar_fleet.report.page import approval_text, keep_report
 
 
 def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:

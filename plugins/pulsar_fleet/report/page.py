@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from markdown_it import MarkdownIt
 
-from pulsar_fleet.records.run import Run
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.run import Run
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -35,3 +36,14 @@ def as_page(markdown: str, *, picture: bytes | None = None) -> str:
     title = markdown.lstrip("# ").partition("\n")[0]
     drawn = f"<figure>{picture.decode().partition('?>')[2]}</figure>\n" if picture else ""
     return _PAGE.format(title=parser.renderInline(title), body=parser.render(markdown) + drawn)
+
+
+def approval_text(approval: JsonObject | None) -> str:
+    """`Wave 2: Approve by anna, 2026-11-21 …`; empty where nobody was asked.
+
+    :param approval: what was approved (`about`), the `answer`, and `by` whom and `at` what time.
+    """
+    if approval is None:
+        return ""
+    when = f", {approval['at']}" if approval["at"] else ""
+    return f"{approval['about'].capitalize()}: {approval['answer']} by {approval['by']}{when}."

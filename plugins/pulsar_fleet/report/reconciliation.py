@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pulsar_fleet.change.plan import Plan
-from pulsar_fleet.change.rendering import counted, plan_markdown, short
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.records.agreements import RecordedConflict
+from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import counted, plan_markdown, short
 
 _MOST_CONFLICTS = 50
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.records.artefacts import Reference
-from pulsar_fleet.records.run import Run
-from pulsar_fleet.verification import subscription_steps
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.verification.messages.report import verification_text
+from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, Verdict, Verification
 from pulsar_fleet.verification.steps import VERDICT
-from pulsar_fleet.verification.subscription_text import subscription_text
-from pulsar_fleet.verification.subscription_verdict import SubscriptionVerification
-from pulsar_fleet.verification.text import verification_text
-from pulsar_fleet.verification.verdict import NamespaceVerdict, Verdict, Verification
+from pulsar_fleet.verification.subscriptions import steps as subscription_steps
+from pulsar_fleet.verification.subscriptions.report import subscription_text
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
 
 
 def verification_report(run: Run, failed: Sequence[str], batches: Sequence[JsonObject]) -> str:

@@ -1,1 +1,1 @@
-"""Prove that two clusters hold the same messages."""
+"""Whether two clusters hold the same messages, subscriptions and metadata."""

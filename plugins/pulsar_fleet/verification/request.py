@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
@@ -12,17 +12,9 @@ from typing import Self
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Rejected
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.reading.digests import BUCKETS
-from pulsar_fleet.reading.environment import Side
-from pulsar_fleet.reading.ranges import (
-    ENTRIES_PER_RANGE,
-    EngineName,
-    Range,
-    TopicBounds,
-    compacted_range,
-    cut,
-    group,
-)
+from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.messages.digests import BUCKETS
+from pulsar_fleet.messages.ranges import ENTRIES_PER_RANGE, EngineName, Range, TopicBounds, compacted_range, cut, group
 from pulsar_fleet.verification.coverage import Coverage
 
 SCHEMA_VERSION = 3
@@ -228,3 +220,7 @@ def _pair_from(found: JsonObject) -> Pair:
         engine_reason=str(reason),
         keyed=bool(found["keyed"]),
     )
+
+
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""

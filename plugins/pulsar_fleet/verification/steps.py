@@ -9,23 +9,21 @@ from functools import partial
 
 from upath import UPath
 
-from pulsar_fleet.cluster.admin import AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Missing, Rejected
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.reading.environment import Side, digest_key
-from pulsar_fleet.records.artefacts import Reference
-from pulsar_fleet.records.run import Run
-from pulsar_fleet.verification.composing import earlier_proofs
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.credentials import Side, digest_key
+from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
+from pulsar_fleet.verification.bounds.freeze import EarlierProofs, Freezer
+from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
 from pulsar_fleet.verification.coverage import Coverage, Mode
-from pulsar_fleet.verification.engine_choice import EngineChoice
-from pulsar_fleet.verification.freezing import EarlierProofs, Freezer
-from pulsar_fleet.verification.progress import Progress
-from pulsar_fleet.verification.rechecking import recheck
-from pulsar_fleet.verification.request import Mapping, VerifyRequest
-from pulsar_fleet.verification.shadows import ReadFrom
-from pulsar_fleet.verification.tables import verdict_tables
-from pulsar_fleet.verification.text import namespace_summary
-from pulsar_fleet.verification.verdict import Verdict, Verification
+from pulsar_fleet.verification.messages.incremental import earlier_proofs
+from pulsar_fleet.verification.messages.recheck import recheck
+from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables
+from pulsar_fleet.verification.messages.verdict import Verdict, Verification
+from pulsar_fleet.verification.request import Mapping, Progress, VerifyRequest
 
 FOLDER = "verification"
 """Where a run keeps its documents, unless it compares in several parts."""
@@ -149,10 +147,10 @@ def _judge_here(
     progress: Progress | None,
 ) -> Verification:
     # Loads the pulsar client and numpy, which nothing that only plans needs.
-    from pulsar_fleet.reading.checkpoints import Checkpoints
-    from pulsar_fleet.reading.engines import Engines
-    from pulsar_fleet.verification.in_process import InProcess
-    from pulsar_fleet.verification.judge import judge
+    from pulsar_fleet.messages.checkpoints import Checkpoints
+    from pulsar_fleet.messages.engines.engines import Engines
+    from pulsar_fleet.verification.messages.compare import judge
+    from pulsar_fleet.verification.messages.local_backend import InProcess
 
     checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
     with Engines(source.connection) as here, Engines(target.connection) as there:

@@ -1,0 +1,50 @@
+"""The tables of docs/migrate_namespaces.md about gates and clients, made from the code so that they cannot rot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsar_fleet.migration.preflight.client_compatibility import TABLE, Behaviour
+from pulsar_fleet.migration.preflight.gates import EVALUATED
+from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate
+from pulsar_fleet.migration.preflight.gates.compatibility import GRAVER
+from pulsar_fleet.migration.preflight.waivers import NEVER
+from pulsar_fleet.preflight.findings import Severity
+
+
+def with_gates(page: str) -> str:
+    """The page with each table between its two marks brought up to date; one without marks stays as it is."""
+    for name, table in _tables().items():
+        before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        if begin and end:
+            page = f"{before}{begin}\n{table}\n{end}{after}"
+    return page
+
+
+def _tables() -> Mapping[str, str]:
+    assert EVALUATED  # Importing the gates is what fills the catalogue.
+    rows = sorted(GATES.values(), key=lambda gate: (gate.severity is not Severity.BLOCKER, gate.id))
+    gates = ["| finding | kind | who acts | if it were let through | waiver |", "| --- | --- | --- | --- | --- |"]
+    clients = ["| client | versions | finding | what it does | seen |", "| --- | --- | --- | --- | --- |"]
+    shared = ["| finding of every procedure | for a migration |", "| --- | --- |"]
+    shared += [f"| `{id_}` | a blocker: {why} |" for id_, why in sorted(GRAVER.items())]
+    shared += [f"| `{id_}` | never waived: {lost.removesuffix('.')} |" for id_, lost in sorted(NEVER.items())]
+    return {
+        "gates": "\n".join([*gates, *map(_gate, rows)]),
+        "shared": "\n".join(shared),
+        "clients": "\n".join([*clients, *map(_client, TABLE)]),
+    }
+
+
+def _gate(gate: Gate) -> str:
+    kind = f"{gate.severity.value}; {gate.milder}" if gate.milder else gate.severity.value
+    if gate.severity is Severity.WARNING:
+        waiver = "needs none"
+    else:
+        waiver = f"never: {gate.never_waived.removesuffix('.')}" if gate.never_waived else "by name"
+    return f"| `{gate.id}` | {kind} | {gate.owner.value} | {gate.consequence} | {waiver} |"
+
+
+def _client(row: Behaviour) -> str:
+    return f"| {row.family} | {row.range} | `{row.finding}` | {row.can}; {row.told.consequence} | {row.evidence} |"

@@ -1,0 +1,159 @@
+"""The tables of docs/fidelity.md, made from the catalogues so that they cannot rot.
+
+`python -m docs.tools.policy_tables` writes them; a test compares the page, and another carries on real
+clusters what the page says is carried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pulsar_fleet.cluster.policies.lookup import known_at
+from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, TopicPolicy, Unset
+from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
+from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
+
+PAGE = "fidelity.md"
+VERSION = "4.2.4"
+# Counted by hand on the same broker: (namespace policies of 50, topic policies of 33), each with what it takes.
+PEERS = (
+    ("pulsarctl (0869b80c, 2026-05-14)", "reads whole", 28, 15),
+    ("", "writes whole", 27, 15),
+    ("", "reads and writes whole", 27, 15),
+    ("terraform-provider-pulsar v0.12.0", "imports whole", 3, 10),
+    ("", "writes whole", 19, 16),
+    ("", "reads and writes whole", 3, 10),
+)
+PEER_ROWS = (50, 33)
+
+Row = Policy | TopicPolicy
+
+
+def fidelity_page(page: str) -> str:
+    """The page with every table between its two marks brought up to date."""
+    for name, table in _tables().items():
+        before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        page = f"{before}{begin}\n{table}\n{end}{after}"
+    return page
+
+
+def namespace_counts() -> tuple[int, int]:
+    """Policies that a namespace of `VERSION` can hold, all of which reach a new one, and that reach an existing one."""
+    held = [policy for policy in CATALOGUE if policy.comparable and known_at(policy.since, VERSION)]
+    later = [policy for policy in held if policy.kind is not Kind.AT_CREATION]
+    return _sections(held), _sections(later)
+
+
+def topic_counts(scope: Scope) -> tuple[int, int]:
+    """Policies that a topic of `VERSION` can hold in this scope, and that are carried."""
+    held = [policy for policy in TOPIC_CATALOGUE if policy.path and known_at(policy.since, VERSION)]
+    if scope is Scope.GLOBAL:
+        held = [policy for policy in held if not policy.local_only]
+    return _sections(held), _sections(policy for policy in held if policy.carried(scope))
+
+
+def _tables() -> Mapping[str, str]:
+    return {
+        "counts": _counts(),
+        "namespace policies": _table(
+            ("policy", "set by", "unset by", "kind", "while not set", "order, hazard, secrets"), CATALOGUE
+        ),
+        "topic policies": _table(
+            ("policy", "set by", "unset by", "form", "while not set", "order, hazard, secrets"), TOPIC_CATALOGUE
+        ),
+    }
+
+
+def _counts() -> str:
+    held, existing = namespace_counts()
+    local, shared = topic_counts(Scope.LOCAL), topic_counts(Scope.GLOBAL)
+    rows = [
+        f"| **Pulsar Fleet** | to a new namespace | **{held} of {held}** | **{local[1]} of {local[0]}** "
+        f"| **{shared[1]} of {shared[0]}** |",
+        f"| | to an existing namespace | {existing} of {held} | {local[1]} of {local[0]} "
+        f"| {shared[1]} of {shared[0]} |",
+    ]
+    for tool, does, namespaces, topics in PEERS:
+        of = [f"{count} of {total}" for count, total in zip((namespaces, topics), PEER_ROWS, strict=True)]
+        rows.append(f"| {tool} | {does} | {of[0]} | {of[1]} | 0 of {shared[0]} |")
+    head = ("tool", "", "namespace policies", "topic policies, local", "topic policies, global")
+    return "\n".join([_line(head), _line(["---"] * len(head)), *rows])
+
+
+def _table(head: Iterable[str], rows: Iterable[Row]) -> str:
+    columns = list(head)
+    lines = [
+        _line((f"`{row.field}`", _setter(row), _unsetter(row), _kind(row), _default(row), _notes(row))) for row in rows
+    ]
+    return "\n".join([_line(columns), _line(["---"] * len(columns)), *lines])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _sections(rows: Iterable[Row]) -> int:
+    """How many policies these are, where each section that is set by itself counts as one."""
+    return sum(len(row.sections) or 1 for row in rows)
+
+
+def _setter(row: Row) -> str:
+    if not row.path or _elsewhere(row):
+        return ""
+    text = f"`{row.method} {row.path}`"
+    return f"{text}, one call each: {_names(row.sections)}" if row.sections else text
+
+
+def _unsetter(row: Row) -> str:
+    if not row.path or _elsewhere(row):
+        return ""
+    if isinstance(row, TopicPolicy):
+        return f"`DELETE {row.path}`" if row.can_unset else "cannot be unset; `false` stands for that"
+    if row.kind in (Kind.GRANTS, Kind.PROPERTIES):
+        return "`DELETE`, one call each"
+    if row.unset is Unset.DEFAULT:
+        return f"`{row.method}` of `{row.default}`"
+    return f"`DELETE {row.unset_path or row.path}`" if row.unset is Unset.DELETE else row.unset.value
+
+
+def _kind(row: Row) -> str:
+    kind = row.kind.value if isinstance(row, Policy) else row.form.value
+    since = [f"since {row.since}"] if row.since else []
+    if isinstance(row, Policy):
+        return ", ".join([kind, *(["kept by each cluster for itself"] if row.own else []), *since])
+    return ", ".join([kind, *(["local only"] if row.local_only else []), *since])
+
+
+def _default(row: Row) -> str:
+    if isinstance(row, TopicPolicy) and row.namespace_field:
+        return f"the namespace's `{row.namespace_field}`"
+    if isinstance(row.broker_default, str):
+        return f"`{row.broker_default}`" if row.broker_default else ""
+    return _names(key for _, key in row.broker_default)
+
+
+def _notes(row: Row) -> str:
+    switches = row.needs if isinstance(row, Policy) else ()
+    notes = [
+        f"after {_names(row.after)}" if row.after else "",
+        "can discard messages or topics" if row.loses else "",
+        f"secret: {_names(row.secrets)}" if row.secrets else "",
+        f"only with {_names(switches)}" if switches else "",
+    ]
+    return "; ".join(note for note in notes if note)
+
+
+def _elsewhere(row: Row) -> bool:
+    return isinstance(row, TopicPolicy) and row.form is Form.ELSEWHERE
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs") / PAGE
+    target.write_text(fidelity_page(target.read_text()))

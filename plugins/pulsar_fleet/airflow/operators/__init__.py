@@ -1,0 +1,1 @@
+"""The operators: approvals, Spark jobs, drift, equality of snapshots."""

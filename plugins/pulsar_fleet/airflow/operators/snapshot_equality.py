@@ -1,0 +1,80 @@
+"""Prove that a target holds what a source's snapshot holds: here where they are small, in Spark where they are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+
+from pulsar_fleet.airflow.operators.spark import CompareSnapshotsOperator
+from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.cluster.errors import Conflict
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.planning.comparison import Comparison
+    from pulsar_fleet.verification.snapshots.compare import CompareRequest
+
+SPARK_FROM_ROWS = 2_000_000
+"""Of the source. As many are compared here before Spark has started, unless much differs: that takes far longer."""
+
+
+class ProveEqualOperator(CompareSnapshotsOperator):
+    """Read the target again, compare it with the source's stored snapshot, and fail unless nothing is left to plan.
+
+    :param source: what the task that took the source's snapshot returned (templated).
+    :param target: connection id of the cluster that holds the copy (templated).
+    :param selection: names of tenants and namespaces (templated).
+    """
+
+    template_fields: Sequence[str] = (*CompareSnapshotsOperator.template_fields, "source", "target", "selection")
+
+    def __init__(self, *, source: Any, target: str, selection: Any, **kwargs: Any) -> None:
+        super().__init__(request="", result="", **kwargs)
+        self.source: JsonObject = source
+        self.target = target
+        self.selection: Sequence[str] = selection
+
+    def execute(self, context: Context) -> Any:
+        """Read, compare, judge."""
+        from pulsar_fleet.verification.snapshots.compare import summary
+
+        request = self._read_back(context)
+        found = self._compare(context, request)
+        handed = summary(request, found)
+        if not found.equal:
+            raise Conflict(
+                f"The target still differs. Trigger the DAG again to see and apply what is left.\n{handed['text']}"
+            )
+        return handed
+
+    def _read_back(self, context: Context) -> CompareRequest:
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.cluster.selection import Selection
+        from pulsar_fleet.ledger.artefacts import Reference
+        from pulsar_fleet.verification.snapshots.compare import read_back
+
+        run = current_run(context)
+        return asyncio.run(
+            read_back(
+                Reference.from_json(self.source["reference"]),
+                cluster_connection(self.target),
+                Selection.parse(self.selection),
+                run.artefacts,
+                run.id,
+                subscriptions=context["params"]["subscriptions"],
+            )
+        )
+
+    def _compare(self, context: Context, request: CompareRequest) -> Comparison:
+        from pulsar_fleet.verification.snapshots.compare import compare_here, compare_snapshots, hand_over, read_result
+
+        wanted, rows = context["params"]["compare_in_spark"], sum(self.source["counts"].values())
+        self.request, self.result = hand_over(current_run(context), request)
+        if wanted == "never" or (wanted == "auto" and rows < SPARK_FROM_ROWS):
+            self.log.info("%s rows are compared here, without Spark", f"{rows:,}")
+            return compare_snapshots(request, compare_here)
+        super().execute(context)
+        return read_result(self.result)

@@ -1,0 +1,138 @@
+"""Submit our Spark jobs: refuse before Airflow guesses a master, and keep secrets out of the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook, Context
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
+
+from pulsar_fleet.cluster.errors import Refused
+
+
+class FleetJobOperator(SparkSubmitOperator):
+    """Run a job of ours on the master of a Spark connection; the package travels as a zip.
+
+    :param spark_conn_id: the Spark connection; Airflow would take YARN if it did not exist, so it is looked up first.
+    """
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spark_conn_id")
+
+    def __init__(self, *, spark_conn_id: str = "spark_default", **kwargs: Any) -> None:
+        super().__init__(conn_id=spark_conn_id, **kwargs)
+        self.spark_conn_id = spark_conn_id
+
+    def environment(self) -> dict[str, str]:
+        """Variables for `spark-submit`; they may hold secrets, its arguments never do."""
+        from pulsar_fleet.verification.job import interpreter_environment
+
+        return interpreter_environment()
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait; the job's log lines come to this task's log."""
+        from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip
+
+        try:
+            master = BaseHook.get_connection(self.spark_conn_id)
+        except AirflowNotFoundException as error:
+            raise Refused(
+                f"Spark connection {self.spark_conn_id!r} does not exist, and Airflow would silently submit to YARN. "
+                'Create it: type spark, host "local[*]" or spark://host:7077.'
+            ) from error
+        self.log.info("Spark master: %s", master.host)
+        self._conn_id = self.spark_conn_id
+        self.conf = {**JOB_SETTINGS, **(self.conf or {})}
+        self.env_vars = self.environment()
+        with tempfile.TemporaryDirectory() as folder:
+            self.py_files = str(build_package_zip(Path(folder)))
+            try:
+                super().execute(context)
+            finally:
+                self._close_output()
+
+    def _close_output(self) -> None:
+        # The provider's hook leaves the pipe of the job that it started open.
+        job = self._hook._submit_sp if self._hook else None
+        if job is not None and job.stdout:
+            job.stdout.close()
+
+
+class VerifyMessagesOperator(FleetJobOperator):
+    """Run `spark_jobs/verify_messages.py`; credentials travel in the environment.
+
+    :param source: connection id of the cluster that holds the originals (templated).
+    :param target: connection id of the cluster that holds the copy (templated).
+    """
+
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "source", "target")
+
+    def __init__(self, *, source: str, target: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+        self.target = target
+
+    def environment(self) -> dict[str, str]:
+        """The credentials of both clusters."""
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.verification.job import job_environment
+
+        return job_environment(cluster_connection(self.source), cluster_connection(self.target))
+
+
+class VerifySubscriptionsOperator(VerifyMessagesOperator):
+    """Compare subscriptions: in this task where that is sooner done than a Spark session is open, else by the job.
+
+    :param request: URI of the request, from `pulsar_fleet.verification.steps.hand_over` (templated).
+    :param result: URI under which the result is written (templated).
+    """
+
+    template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "request", "result")
+
+    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.result = result
+
+    def execute(self, context: Context) -> None:
+        """Compare here, or submit and wait; a difference is a result and no failure. Skipped where nobody wants it."""
+        from upath import UPath
+
+        from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.verification.request import VerifyRequest
+        from pulsar_fleet.verification.subscriptions.report import subscription_text
+        from pulsar_fleet.verification.subscriptions.steps import compare_here, fits_here
+
+        if not context["params"]["subscriptions"]:
+            raise AirflowSkipException("The run leaves subscriptions out.")
+        if not fits_here(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
+            self.application_args = ["--request", self.request, "--result", self.result]
+            super().execute(context)
+            return
+        source, target = cluster_connection(self.source), cluster_connection(self.target)
+        found = asyncio.run(compare_here(source, target, self.request, self.result))
+        self.log.info("verdict %s\n%s", found.verdict, subscription_text(found))
+
+
+class CompareSnapshotsOperator(FleetJobOperator):
+    """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is asked anything.
+
+    :param request: URI of the request, from `pulsar_fleet.verification.snapshots.compare.hand_over` (templated).
+    :param result: URI under which the result is written, from the same (templated).
+    """
+
+    template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "request", "result")
+
+    def __init__(self, *, request: str, result: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.result = result
+
+    def execute(self, context: Context) -> None:
+        """Submit and wait; a difference is a result and no failure."""
+        self.application_args = ["--request", self.request, "--result", self.result]
+        super().execute(context)

@@ -1,0 +1,1 @@
+"""The forms: the parameters of each DAG."""

@@ -1,0 +1,47 @@
+"""What Airflow learns from the `apache_airflow_provider` entry point: the connection type `pulsar`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Provider metadata: the connection type, its form, and the hook behind it."""
+
+    def text(label: str, description: str) -> dict[str, Any]:
+        return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+    return {
+        "package-name": "pulsar-fleet",
+        "name": "Apache Pulsar",
+        "description": "Runbooks for fleets of Apache Pulsar clusters.",
+        "versions": [version("pulsar-fleet")],
+        "connection-types": [
+            {
+                "connection-type": "pulsar",
+                "hook-class-name": "pulsar_fleet.airflow.hooks.pulsar.PulsarHook",
+                "hook-name": "Apache Pulsar cluster",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login"],
+                    "relabeling": {"host": "Admin URL", "password": "Token (JWT)"},
+                    "placeholders": {"host": "https://pulsar.example:8443"},
+                },
+                "conn-fields": {
+                    "service_url": text("Broker service URL", "pulsar://host:6650 or pulsar+ssl://host:6651"),
+                    "token_file": text("Token file", "A file on the workers that holds the JWT; read at each use"),
+                    "oauth2_key_file": text("OAuth 2.0 key file", "JSON on the workers: client_id, client_secret"),
+                    "oauth2_issuer_url": text("OAuth 2.0 issuer", "https://issuer.example; by default the key file's"),
+                    "oauth2_audience": text("OAuth 2.0 audience", "Where the issuer wants one"),
+                    "oauth2_scope": text("OAuth 2.0 scope", "Where the issuer wants one"),
+                    "tls_trust_file": text("TLS trust file", "PEM of the authorities that signed the brokers' keys"),
+                    "tls_certificate_file": text("TLS certificate file", "Our own certificate (PEM), for mTLS"),
+                    "tls_key_file": text("TLS key file", "The key of our own certificate (PEM), for mTLS"),
+                    "cluster_name": text("Cluster name", "For a role that may not ask the broker for it"),
+                    "broker_hosts": text("Broker hosts", "For a role that may not list them: one.example,two.example"),
+                    "timeout_seconds": text("Time-out of one call, seconds", "30 by default"),
+                    "max_connections": text("Connections to a broker", "8 by default; more gains nothing"),
+                },
+            }
+        ],
+    }

@@ -1,0 +1,245 @@
+"""The tasks of `migrate_namespaces`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from pulsar_fleet.airflow.conf import expected_of, frozen_of, moves_of, sides_of, strategy_of, waivers_of
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.model import Moves
+
+log = logging.getLogger(__name__)
+
+PROCEDURE = "migrate_namespaces"
+
+
+@task
+def read_request(params: dict[str, Any]) -> JsonObject:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
+    from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.migration.preflight.waivers import Waiver
+    from pulsar_fleet.migration.waves.change_windows import Calendar
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    Calendar.parse(params["change_windows"], params["freeze_windows"])
+    for found in params["waivers"]:
+        Waiver.parse(found)
+    clusters = asyncio.run(require_two_clusters(params["blue"], params["green"], ()))
+    run = current_run(context)
+    names = asyncio.run(_selected(params, run))
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+    return {**clusters, "namespaces": [str(name) for name in names]}
+
+
+async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]:
+    """The namespaces of the wave that is continued, or of the selection without what was moved before."""
+    from pulsar_fleet.cluster.errors import Rejected
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.scope import resolve
+    from pulsar_fleet.migration.waves.steps import moved_before, read_plan, wave_of
+
+    if params["continues"]:
+        return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
+    if params["wave"] != 1:
+        raise Rejected(f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1.")
+    async with sides_of(params).open() as (blue, _green):
+        names = await resolve(blue, params["namespaces"])
+        moved = await moved_before(blue, names, run.ledger)
+    if len(moved) == len(names):
+        raise Rejected(
+            f"All {len(names)} namespaces of the selection were moved by earlier runs: nothing is left to do."
+        )
+    for name in moved:
+        log.info("%s was moved by an earlier run: left out", name)
+    return [name for name in names if name not in moved]
+
+
+@task(multiple_outputs=True)
+def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
+    """Evaluate every gate at once; go on only without a blocker, with one wave. Nothing has been changed by then."""
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.migration.preflight.run import check
+    from pulsar_fleet.migration.waves.planner import Limits
+    from pulsar_fleet.migration.waves.steps import take_wave, wave_moves
+    from pulsar_fleet.preflight.findings import count_line
+
+    run = current_run(get_current_context())
+    checked, findings = asyncio.run(
+        check(
+            sides_of(params),
+            run,
+            [NamespaceName.parse(text) for text in request["namespaces"]],
+            strategy_of(params),
+            expected=expected_of(params),
+            waivers=waivers_of(params),
+            limits=Limits(namespaces=params["wave_namespaces"], topics=params["wave_topics"]),
+        )
+    )
+    planned_by = Run.open(params["continues"]) if params["continues"] else run
+    number = params["wave"]
+    moves = wave_moves(run, checked, planned_by=planned_by, number=number)
+    plan = asyncio.run(_plan_placements(params, run, moves))
+    taken = take_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
+    return {**taken.to_json(), "findings": count_line(findings)}
+
+
+@task
+def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Create on green everything that blue's clients will need; only what is missing is created."""
+    from pulsar_fleet.migration.prepare.target import prepare
+
+    return asyncio.run(prepare(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+
+
+@task
+def check_again(params: dict[str, Any], checked: JsonObject) -> str:
+    """Evaluate every gate once more, now that green is ready: whatever got in the way since stops the run here."""
+    from pulsar_fleet.migration.preflight.run import check_again as evaluate
+    from pulsar_fleet.preflight.findings import count_line
+
+    run = current_run(get_current_context())
+    moves = moves_of(checked["moves"])
+    return count_line(
+        asyncio.run(evaluate(sides_of(params), run, moves, expected=expected_of(params), waivers=waivers_of(params)))
+    )
+
+
+@task
+def hold_blue_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Stop what could unload or delete a topic on blue; remembers how it was."""
+    from pulsar_fleet.migration.steps import hold_still
+
+    run = current_run(get_current_context())
+    return asyncio.run(hold_still(sides_of(params), run, moves_of(checked["moves"]))).to_json()
+
+
+@task
+def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
+    """Copy what is stored on blue to green, where a namespace's strategy asks for it."""
+    from pulsar_fleet.migration.steps import start_replication as start
+
+    return asyncio.run(start(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+
+
+@task
+def prove_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare what was copied, message by message, and keep on what the switch may rely."""
+    from pulsar_fleet.migration.proof import prove_copy as prove
+
+    return asyncio.run(prove(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+
+
+@task
+def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+    """Quiet the writers for a moment, place the subscriptions, redirect the clients. The point of no return."""
+    from pulsar_fleet.migration.steps import switch_over as switch
+    from pulsar_fleet.migration.subscriptions.cursors import Singles
+
+    run = current_run(get_current_context())
+    moves, quiet = moves_of(checked["moves"]), float(params["quiet_seconds"])
+    switching = switch(
+        sides_of(params),
+        run,
+        moves,
+        frozen_of(before),
+        quiet_seconds=quiet,
+        singles=Singles(params["acknowledged_singly"]),
+        proof_max_age_minutes=float(params["proof_max_age_minutes"]),
+    )
+    return asyncio.run(switching).to_json()
+
+
+@task
+def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Right after the switch: do the subscriptions without consumers stand on green where they stood on blue?"""
+    from pulsar_fleet.migration.proof import prove_placements
+
+    return asyncio.run(
+        prove_placements(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
+    )
+
+
+@task
+def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare what blue holds with green's copy, message by message, and fail unless they are equal."""
+    from pulsar_fleet.migration.proof import prove
+
+    run = current_run(get_current_context())
+    return asyncio.run(prove(sides_of(params), run, moves_of(checked["moves"])))
+
+
+@task
+def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+    """End replication and remove from blue what continues on green; say whether anything still lives there."""
+    from pulsar_fleet.migration.steps import clean_up
+
+    run, moves = current_run(get_current_context()), moves_of(checked["moves"])
+    removing = bool(params["remove_topics_on_blue"])
+    return asyncio.run(clean_up(sides_of(params), run, moves, frozen_of(before), remove_topics=removing))
+
+
+@task(trigger_rule="all_done")
+def restore_blue(params: dict[str, Any]) -> list[str]:
+    """Put back every setting and rate that the run overrode on blue, also when the run failed."""
+    from pulsar_fleet.migration.prepare.freeze import known_before
+    from pulsar_fleet.migration.steps import release
+
+    run = current_run(get_current_context())
+    before = known_before(run)
+    if before is None:
+        raise AirflowSkipException("Nothing was overridden on blue.")
+    restored = release(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
+    return list(asyncio.run(restored))
+
+
+@task(trigger_rule="all_done")
+def write_report() -> str:
+    """Say what happened, in the ledger's words; fail if anything did."""
+    from pulsar_fleet.airflow.operators.approval import read_approval
+    from pulsar_fleet.report.migration import keep_migration_report
+
+    context = get_current_context()
+    failed = failed_tasks(context)
+    run = current_run(context)
+    report = keep_migration_report(run, failed, read_approval(run))
+    finish_run(context, failed)
+    return report
+
+
+@task(multiple_outputs=True)
+def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """The configuration of the run for the next wave; skipped after the last one, or when the conf says so."""
+    if checked["next"] is None:
+        raise AirflowSkipException("This was the last wave.")
+    if not params["next_waves"]:
+        raise AirflowSkipException(f"Wave {checked['next']} is left to be started by hand: set continues and wave.")
+    run = current_run(get_current_context())
+    first = params["continues"] or run.id
+    started = first.partition("/")[2]
+    return {
+        "run_id": f"{started}__wave-{checked['next']}",
+        "conf": {**params, "continues": first, "wave": checked["next"]},
+    }
+
+
+async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> str:
+    from pulsar_fleet.migration.subscriptions.cursors import Singles
+    from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
+
+    async with sides_of(params).open() as (blue, _green):
+        kept = await plan_placements(blue, run, moves, Singles(params["acknowledged_singly"]))
+    return str(run.artefacts.read_json(kept)["text"])

@@ -1,0 +1,130 @@
+"""The tasks of `onboard_cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import get_current_context, task
+
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+
+log = logging.getLogger(__name__)
+
+PROCEDURE = "onboard_cluster"
+
+
+@task(multiple_outputs=True)
+def read_request(params: dict[str, Any]) -> JsonObject:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, bad names."""
+    from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.cluster.selection import Selection
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    selection = Selection.parse(params["selection"])
+    clusters = asyncio.run(require_two_clusters(params["source"], params["target"], sorted(selection.namespaces)))
+    run = current_run(context)
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+    return {**clusters, "selection": list(selection.texts())}
+
+
+@task
+def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> JsonObject:
+    """Read what the cluster holds; no topic is loaded."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.cluster.selection import Selection
+    from pulsar_fleet.onboarding import steps
+
+    run = current_run(get_current_context())
+    selection = Selection.parse(request["selection"])
+    snapshot = steps.take_snapshot(
+        cluster_connection(params[side]),
+        selection,
+        run.artefacts,
+        run.id,
+        name=side,
+        must_exist=side == "source" and not selection.everything,
+    )
+    return asyncio.run(snapshot)
+
+
+@task
+def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject) -> JsonObject:
+    """Check what cannot work between the two, and plan what the target lacks; nothing is changed."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.onboarding import steps
+
+    run = current_run(get_current_context())
+    answers = asyncio.run(steps.ask_target(cluster_connection(params["target"]), source, target, run.artefacts))
+    planned = steps.plan_onboarding(
+        source,
+        target,
+        run.artefacts,
+        run.id,
+        subscriptions=params["subscriptions"],
+        lag_seconds=params["expected_lag_hours"] * 3600,
+        answers=answers,
+    )
+    for finding in steps.read_findings(run.artefacts, planned):
+        log.warning("%s", finding.text())
+    log.info("%s", planned["headline"])
+    return planned
+
+
+@task(max_active_tis_per_dagrun=1)
+def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonObject:
+    """Carry out one batch of the approved plan; what is in place already is left as it is."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.airflow.run import log_progress
+    from pulsar_fleet.cluster.errors import Conflict
+    from pulsar_fleet.onboarding import steps
+
+    run = current_run(get_current_context())
+    applied = asyncio.run(
+        steps.apply_onboarding(
+            cluster_connection(params["source"]),
+            cluster_connection(params["target"]),
+            planned,
+            run.artefacts,
+            run.ledger,
+            run.id,
+            batch=batch,
+            allow=params["allow_changes"],
+            progress=log_progress("changes"),
+        )
+    )
+    if not applied["complete"]:
+        listed = "\n".join(f"  {problem}" for problem in applied["problems"])
+        raise Conflict(f"Not every change is in place on {applied['target']}; the others are.\n{listed}")
+    return applied
+
+
+@task(trigger_rule="all_done")
+def write_report() -> str:
+    """Say what was found and made; fail if anything did."""
+    from pulsar_fleet.airflow.operators.approval import read_approval
+    from pulsar_fleet.onboarding import steps
+    from pulsar_fleet.report.onboard import onboarding_report
+    from pulsar_fleet.report.page import keep_report
+
+    context = get_current_context()
+    failed = failed_tasks(context)
+    run = current_run(context)
+    source, target, planned, verified = (
+        context["ti"].xcom_pull(task_ids=name)
+        for name in ("snapshot_source", "snapshot_target", "plan_changes", "verify_equal")
+    )
+    if planned is None:
+        report = f"# Failed in {', '.join(failed)}: nothing was planned, nothing has been changed\n"
+    else:
+        plan, findings = steps.read_plan(run.artefacts, planned), steps.read_findings(run.artefacts, planned)
+        applied, approval = steps.read_applied(run.artefacts, run.id, planned), read_approval(run)
+        report = onboarding_report(source, target, plan, findings, applied, verified, approval)
+    keep_report(run, report)
+    finish_run(context, failed)
+    return report

@@ -1,0 +1,85 @@
+"""The tasks of `reconcile_policies`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.observability import stats
+
+from pulsar_fleet.airflow.assets import CHANGED, announce
+from pulsar_fleet.airflow.conf import clusters_of
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+
+log = logging.getLogger(__name__)
+
+PROCEDURE = "reconcile_policies"
+METRICS = "pulsar_fleet.reconcile"
+
+
+@task
+def read_request(params: dict[str, Any]) -> None:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, an authority that is none."""
+    from pulsar_fleet.airflow.conf import refuse_unknown_settings
+    from pulsar_fleet.policy_sync.reconcile.request import Request
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    Request.of(params)
+    clusters_of(params)
+    run = current_run(context)
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+
+
+@task(outlets=[CHANGED])
+def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
+    """Write what differs, only that, and read it back; skipped where nothing differs or nothing may be written."""
+    from pulsar_fleet.policy_sync.reconcile import steps
+    from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
+
+    request = Request.of(params)
+    if request.mode is not Mode.REPAIR or not found["drift"]:
+        raise AirflowSkipException("Nothing is to be written.")
+    run = current_run(get_current_context())
+    repaired = asyncio.run(steps.repair(clusters_of(params), found, request, run))
+    announce(repaired["changed"], run.id)
+    for problem in repaired["problems"]:
+        log.warning("%s", problem)
+    return repaired
+
+
+@task(trigger_rule="all_done")
+def write_report(params: dict[str, Any]) -> str:
+    """Say what differs and what was written; fail where a cluster is away, a write failed, or drift is not wanted."""
+    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.ledger.reconciliation_store import Agreements
+    from pulsar_fleet.policy_sync.reconcile import steps
+    from pulsar_fleet.report.page import keep_report
+    from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
+
+    context = get_current_context()
+    failed, run = failed_tasks(context), current_run(context)
+    found, repaired = (context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair"))
+    if found is None:
+        report = f"# Failed in {', '.join(failed)}: nothing was compared, nothing has been changed\n"
+        keep_report(run, report)
+        finish_run(context, failed)
+        return report
+    for name, value in metrics(found, repaired).items():
+        stats.gauge(f"{METRICS}.{name}", value)
+    conflicts = Agreements.of(run.ledger, found["fleet"]).conflicts(run_id=run.id)
+    report = reconciliation_report(found, steps.read_plans(found, run), repaired, conflicts)
+    if found["drift"] or found["behind"] or failed:
+        # A run every few minutes that finds nothing needs no page.
+        keep_report(run, report)
+    if not failed and (reason := failure(found, repaired, fail_on_drift=params["fail_on_drift"])):
+        run.ledger.finish_run(run.id, "failed")
+        raise Refused(reason)
+    finish_run(context, failed)
+    return report

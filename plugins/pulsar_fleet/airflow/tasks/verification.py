@@ -1,0 +1,139 @@
+"""The tasks of `verify_clusters`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias, get_current_context, task
+
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+
+PROCEDURE = "verify_clusters"
+VERIFIED = AssetAlias("pulsar-verified")
+"""Every namespace that was proven equal; a DAG can be scheduled on all of them, or on one namespace's asset."""
+
+
+@task
+def read_request(params: dict[str, Any]) -> list[JsonObject]:
+    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace.
+
+    Returns the batches: namespaces that one Spark job compares, and the folder of their documents.
+    """
+    from pulsar_fleet.airflow.conf import parse_namespaces, refuse_unknown_settings, require_two_clusters
+    from pulsar_fleet.verification.coverage import coverage_of
+    from pulsar_fleet.verification.steps import FOLDER
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    names = parse_namespaces(params["namespaces"])
+    coverage_of(params)
+    asyncio.run(require_two_clusters(params["source"], params["target"], names))
+    run = current_run(context)
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+    size = params["namespaces_per_job"]
+    batches = [[str(name) for name in names[start : start + size]] for start in range(0, len(names), size)]
+    return [
+        {"namespaces": batch, "folder": FOLDER if len(batches) == 1 else f"{FOLDER}/{number}"}
+        for number, batch in enumerate(batches, start=1)
+    ]
+
+
+@task(multiple_outputs=True)
+def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
+    """Decide what is compared: the source's end as it is now, and what came from there on the target."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
+    from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
+    from pulsar_fleet.verification.coverage import coverage_of
+    from pulsar_fleet.verification.request import Mapping
+    from pulsar_fleet.verification.subscriptions import steps as subscription_steps
+
+    async def freeze() -> JsonObject:
+        source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
+        names = [NamespaceName.parse(text) for text in batch["namespaces"]]
+        run = current_run(get_current_context())
+        async with AdminClient(source) as here, AdminClient(target) as there:
+            frozen = await steps.freeze_bounds(
+                here,
+                there,
+                names,
+                mapping=Mapping(params["mapping"]),
+                coverage=coverage_of(params),
+                run=run,
+                examples=params["examples"],
+                engine=EngineChoice(params["engine"]),
+                keyed=params["keyed_digests"],
+                read_from=ReadFrom(params["read_from"]),
+                max_bytes_per_second=params["max_bytes_per_second"],
+            )
+        wanted, result = steps.hand_over(run, frozen, batch["folder"])
+        subscriptions = subscription_steps.result_uri(run, batch["folder"])
+        sizes = {"topics": len(frozen.pairs), "entries": frozen.entries}
+        return {"request": wanted, "result": result, "subscriptions": subscriptions, **sizes}
+
+    return asyncio.run(freeze())
+
+
+@task(trigger_rule="none_failed", outlets=[VERIFIED])
+def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) -> JsonObject:
+    """Record what was found; fail unless it is equal, naming the first messages and subscriptions that differ."""
+    from upath import UPath
+
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.verification.messages.report import verification_text
+    from pulsar_fleet.verification.messages.verdict import Verdict, Verification
+    from pulsar_fleet.verification.request import VerifyRequest
+    from pulsar_fleet.verification.steps import conclude
+    from pulsar_fleet.verification.subscriptions.report import subscription_text
+    from pulsar_fleet.verification.subscriptions.steps import conclude as conclude_subscriptions
+
+    run = current_run(get_current_context())
+
+    async def take() -> Verification:
+        source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
+        request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
+        async with AdminClient(source) as here, AdminClient(target) as there:
+            return await conclude(run, here, there, request, frozen["result"], batch["folder"])
+
+    found = asyncio.run(take())
+    verdicts, texts, compared = [found.verdict], [verification_text(found)], 0
+    if params["subscriptions"]:
+        subscriptions = conclude_subscriptions(run, frozen["subscriptions"], batch["folder"])
+        verdicts.append(subscriptions.verdict)
+        texts.append(subscription_text(subscriptions))
+        compared = subscriptions.subscriptions
+    verdict = Verdict.over(verdicts)
+    if verdict is not Verdict.EQUAL:
+        raise Refused("\n".join(["Not proven equal.", *texts]))
+    for each in found.namespaces:
+        _announce(each.namespace, found.source, found.target, run.id)
+    return {"verdict": verdict.value, "messages": found.messages, "subscriptions": compared}
+
+
+def _announce(namespace: str, source: str, target: str, run_id: str) -> None:
+    name = f"pulsar-verified/{source}/{target}/{namespace}"
+    asset = Asset(name=name, uri=f"x-pulsar-verified://{source}/{target}/{namespace}", group="pulsar-verified")
+    get_current_context()["outlet_events"][VERIFIED].add(asset, extra={"run": run_id})
+
+
+@task(trigger_rule="all_done")
+def write_report(batches: list[JsonObject] | None) -> str:
+    """Say what was found in all batches; fail if it is not equal or could not be told."""
+    from pulsar_fleet.report.verification import verification_report
+
+    context = get_current_context()
+    failed = failed_tasks(context)
+    run = current_run(context)
+    report = verification_report(run, failed, batches or [])
+    run.artefacts.write(run.id, "report.md", report.encode())
+    finish_run(context, failed)
+    return report

@@ -1,1 +1,0 @@
-"""From one state to another: difference, plan, hazards, apply."""

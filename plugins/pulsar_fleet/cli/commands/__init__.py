@@ -1,0 +1,1 @@
+"""The commands of `pulsar-fleet`, one module for each procedure."""

@@ -1,0 +1,216 @@
+"""`pulsar-fleet snapshot|diff|check|plan`: what only reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pulsar_fleet.cli.clusters import named_cluster, named_side, parse_selection, reach, reach_two, read_two
+from pulsar_fleet.cli.plan_file import PlanFile
+from pulsar_fleet.cli.runs import Planned, new_run_id, plan_pair, recorded
+from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage
+from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.onboarding.steps import take_snapshot
+from pulsar_fleet.planning.build import require_comparable
+from pulsar_fleet.planning.diff import diff as differences
+from pulsar_fleet.planning.render import plan_text
+from pulsar_fleet.planning.translation import translate_snapshot
+from pulsar_fleet.preflight.findings import blockers
+from pulsar_fleet.snapshot.model import Snapshot
+
+SOURCE_HELP = "The cluster that is copied: admin URL or Airflow connection id."
+TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
+Select = Annotated[
+    list[str] | None, typer.Option(help="A tenant (acme) or namespace (acme/orders); again for more. Default: all.")
+]
+Subscriptions = Annotated[
+    bool, typer.Option("--subscriptions/--no-subscriptions", help="Create the source's subscriptions too.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Source = Annotated[str, typer.Argument(help=SOURCE_HELP)]
+Target = Annotated[str, typer.Argument(help=TARGET_HELP)]
+# In a store of its own, a snapshot lies in the store's own folder.
+_NO_RUN_FOLDER = "."
+
+
+def snapshot(
+    cluster: Annotated[str, typer.Argument(help="Admin URL or Airflow connection id; credentials as of a source.")],
+    select: Select = None,
+    out: Annotated[str | None, typer.Option(help="Folder or URL to store it under; else the artefact store.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the snapshot; else the cluster's own name.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read what a cluster holds and store it: tables and a manifest. No topic is loaded."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        connection = named_cluster(cluster, Side.SOURCE)
+        selection = parse_selection(select or ())
+        began = time.monotonic()
+        conf: JsonObject = {"cluster": cluster, "selection": list(selection.texts()), "out": out, "name": name}
+        with recorded(new_run_id("snapshot"), "snapshot", conf) as run, terminal.working(f"Reading {connection.name}"):
+            store = Artefacts.open(out if "://" in out else str(Path(out).absolute())) if out else run.artefacts
+            folder = _NO_RUN_FOLDER if out else run.id
+
+            async def read() -> JsonObject:
+                reached = await reach(connection)
+                must_exist = not selection.everything
+                return await take_snapshot(
+                    reached.connection, selection, store, folder, name=name or reached.name, must_exist=must_exist
+                )
+
+            found = asyncio.run(read())
+    terminal.say(snapshot_text(found, time.monotonic() - began))
+    terminal.finish(found, ExitState.DONE if found["complete"] else ExitState.ERROR)
+
+
+def diff(
+    first: Annotated[str, typer.Argument(help="A cluster, or a stored snapshot: its manifest.json or folder.")],
+    second: Annotated[str, typer.Argument(help="The same; its names of clusters are those that count.")],
+    select: Select = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two clusters or stored snapshots in both directions. Exits with 3 if they differ."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        sides = named_side(first, Side.SOURCE), named_side(second, Side.TARGET)
+        selection = parse_selection(select) if select else None
+        conf: JsonObject = {"first": first, "second": second, "selection": select}
+        with recorded(new_run_id("diff"), "diff", conf) as run, terminal.working(f"Reading {first} and {second}"):
+            ours, theirs = asyncio.run(read_two(sides, selection, run))
+        require_comparable(ours, theirs)
+        translated, left = translate_snapshot(ours, theirs)
+        found = differences(translated, theirs)
+    names = _labels(ours, theirs)
+    terminal.say(differences_text(names, found, left))
+    document: JsonObject = {
+        "first": names[0],
+        "second": names[1],
+        "equal": not found,
+        "differences": [asdict(one) for one in found],
+        "not_compared": [one.to_json() for one in left],
+    }
+    terminal.finish(document, ExitState.DIFFERENT if found else ExitState.DONE)
+
+
+def check(
+    source: Source,
+    target: Target,
+    select: Select = None,
+    lag_hours: Annotated[
+        int, typer.Option(min=0, help="How long messages may wait on the source before they are carried over.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Find what cannot work between two clusters before anything is written. Exits with 4 on a blocker."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        _, planned = _plan_two(terminal, "check", source, target, parse_selection(select or ()), lag_hours=lag_hours)
+    stopping = blockers(planned.findings)
+    terminal.say(f"{planned.line}\n{findings_text(planned.findings)}")
+    document: JsonObject = {
+        "source": planned.plan.source,
+        "target": planned.plan.target,
+        "blockers": len(stopping),
+        "warnings": len(planned.findings) - len(stopping),
+        "findings": [finding.to_json() for finding in planned.findings],
+    }
+    terminal.finish(document, ExitState.REFUSED if stopping else ExitState.DONE)
+
+
+def plan(
+    source: Source,
+    target: Target,
+    select: Select = None,
+    subscriptions: Subscriptions = True,
+    out: Annotated[Path | None, typer.Option(help="Write the plan there, for `apply`.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would make the target hold all that the source holds. Exits with 3 if that is anything."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        if out and not out.absolute().parent.is_dir():
+            raise Usage(f"There is no folder {str(out.absolute().parent)!r} to write the plan to.")
+        line, file = make_plan(terminal, source, target, parse_selection(select or ()), subscriptions=subscriptions)
+        document = file.to_json()
+        if out:
+            out.write_text(json.dumps(document, indent=1))
+    terminal.say(f"{line}\n{findings_text(file.findings)}\n\n{plan_text(file.plan)}")
+    state = ExitState.DONE if file.plan.empty else ExitState.DIFFERENT
+    if blockers(file.findings):
+        state = ExitState.REFUSED
+    elif not file.plan.empty:
+        terminal.say(f"\nApply it with: {_apply_command(file, out)}")
+    terminal.finish(document, state)
+
+
+def make_plan(
+    terminal: Terminal, source: str, target: str, selection: Selection, *, subscriptions: bool
+) -> tuple[str, PlanFile]:
+    """Read, check and plan; returns what was compared, in a line, and the plan as it is stored."""
+    run_id, planned = _plan_two(terminal, "plan", source, target, selection, subscriptions=subscriptions)
+    file = PlanFile(
+        run=run_id,
+        source=source,
+        target=target,
+        selection=selection.texts(),
+        subscriptions=subscriptions,
+        plan=planned.plan,
+        findings=planned.findings,
+    )
+    return planned.line, file
+
+
+def _plan_two(
+    terminal: Terminal,
+    command: str,
+    source: str,
+    target: str,
+    selection: Selection,
+    *,
+    subscriptions: bool = True,
+    lag_hours: int = 0,
+) -> tuple[str, Planned]:
+    """Read two clusters as they are named on the command line and plan; returns the id of the run that did it."""
+    sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
+    conf: JsonObject = {
+        "source": source,
+        "target": target,
+        "selection": list(selection.texts()),
+        "subscriptions": subscriptions,
+        "lag_hours": lag_hours,
+    }
+    with recorded(new_run_id(command), command, conf) as run, terminal.working(f"Reading {source} and {target}"):
+
+        async def read() -> Planned:
+            ours, theirs = await reach_two(*sides)
+            return await plan_pair(ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours)
+
+        return run.id, asyncio.run(read())
+
+
+def _labels(first: Snapshot, second: Snapshot) -> tuple[str, str]:
+    if first.cluster != second.cluster:
+        return first.cluster, second.cluster
+    return f"{first.cluster} at {first.began}", f"{second.cluster} at {second.began}"
+
+
+def _apply_command(file: PlanFile, out: Path | None) -> str:
+    words: Sequence[str] = [str(out)] if out else [file.source, file.target, *_options(file)]
+    return shlex.join(["pulsar-fleet", "apply", *words])
+
+
+def _options(file: PlanFile) -> list[str]:
+    selected = [word for text in file.selection for word in ("--select", text)]
+    return selected if file.subscriptions else [*selected, "--no-subscriptions"]

@@ -1,0 +1,1 @@
+"""How the admin API of a cluster is called."""

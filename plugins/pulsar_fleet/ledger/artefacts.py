@@ -1,0 +1,126 @@
+"""The artefact store: snapshots, plans, digests and reports as files, by reference."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from upath import UPath
+
+from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.json import Json, JsonObject
+
+LEDGER_VARIABLE = "PULSAR_FLEET_LEDGER"
+ARTEFACTS_VARIABLE = "PULSAR_FLEET_ARTEFACTS"
+
+
+def default_home() -> Path:
+    """The folder under AIRFLOW_HOME (or ~/airflow, as Airflow does) that holds the ledger and the artefacts."""
+    return Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow").expanduser() / "pulsar-fleet"
+
+
+def ledger_url() -> str:
+    """SQLAlchemy URL of the ledger: PULSAR_FLEET_LEDGER, else a SQLite file under AIRFLOW_HOME."""
+    return os.environ.get(LEDGER_VARIABLE) or f"sqlite:///{default_home() / 'ledger.db'}"
+
+
+def artefacts_url() -> str:
+    """URL of the artefact store: PULSAR_FLEET_ARTEFACTS, else a folder under AIRFLOW_HOME."""
+    return os.environ.get(ARTEFACTS_VARIABLE) or str(default_home() / "artefacts")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Where a document lies and what it must hash to: small enough for an XCom.
+
+    :param size: in bytes.
+    """
+
+    uri: str
+    sha256: str
+    size: int
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return {"schema_version": 1, "uri": self.uri, "sha256": self.sha256, "size": self.size}
+
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(str(found["uri"]), str(found["sha256"]), int(found["size"]))
+
+
+class Artefacts:
+    """Files of runs under one URL (local by default, `s3://…`, `gs://…` with the matching fsspec package)."""
+
+    def __init__(self, root: UPath) -> None:
+        self.root = root
+
+    @classmethod
+    def open(cls, url: str | None = None) -> Self:
+        """Open the store at `url` (default PULSAR_FLEET_ARTEFACTS); an unknown kind of URL is `Rejected`."""
+        chosen = url or artefacts_url()
+        try:
+            root = UPath(chosen)
+            root.mkdir(parents=True, exist_ok=True)
+        except (ValueError, ImportError, OSError) as error:
+            raise Rejected(f"{ARTEFACTS_VARIABLE} {chosen!r} cannot be used: {error}.") from error
+        return cls(root)
+
+    def folder(self, run_id: str) -> UPath:
+        """The folder of one run; made when it is not there."""
+        folder = self.root / _safe(run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def write(self, run_id: str, name: str, content: bytes) -> Reference:
+        """Store a document of a run. The same name again replaces it, as a retried task must."""
+        path = self.folder(run_id) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(path, Path):
+            # A process that is killed while it writes must not leave half a document.
+            draft = Path(f"{path}.{os.getpid()}.new")
+            draft.write_bytes(content)
+            draft.replace(path)
+        else:
+            path.write_bytes(content)
+        return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
+
+    def find(self, run_id: str, name: str) -> Reference | None:
+        """The document of that name that the run stored earlier, None if it did not."""
+        path = self.folder(run_id) / name
+        if not path.exists():
+            return None
+        content = path.read_bytes()
+        return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
+
+    def write_json(self, run_id: str, name: str, document: Json) -> Reference:
+        """Store a JSON document of a run, readable by people."""
+        return self.write(run_id, name, json.dumps(document, indent=2, sort_keys=True).encode())
+
+    def read_json(self, reference: Reference) -> Json:
+        """The JSON document referred to, proven like `read`."""
+        return json.loads(self.read(reference))
+
+    def read(self, reference: Reference) -> bytes:
+        """The document, proven to be the one referred to; `Missing` if gone, `Rejected` if altered."""
+        try:
+            content = UPath(reference.uri).read_bytes()
+        except OSError as error:
+            raise Missing(f"The artefact {reference.uri} cannot be read: {error}.") from error
+        found = hashlib.sha256(content).hexdigest()
+        if found != reference.sha256:
+            raise Rejected(
+                f"The artefact {reference.uri} was altered after it was written "
+                f"(sha256 {found[:12]}…, expected {reference.sha256[:12]}…); run the step that made it again."
+            )
+        return content
+
+
+def _safe(run_id: str) -> str:
+    return re.sub(r"[^\w.=@-]+", "_", run_id)

@@ -1,0 +1,1 @@
+"""How messages are read in bulk: ranges, positions, digests."""

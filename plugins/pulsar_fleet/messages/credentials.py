@@ -1,0 +1,102 @@
+"""A cluster's connection for a process that has no Airflow: addresses as values, credentials from the environment."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.oauth2 import OAuth2
+
+CONNECTION_PREFIX = "AIRFLOW_CONN_"
+DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
+"""The key of keyed digests; Spark masks values whose name contains "secret"."""
+
+
+class Side(StrEnum):
+    """The two clusters of a comparison."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+_VARIABLES = {
+    # Spark masks values whose name contains "secret" in its logs and pages, so the token's has it.
+    "token": "TOKEN_SECRET",
+    "token_file": "TOKEN_FILE",
+    "tls_trust_file": "TLS_TRUST_FILE",
+    "tls_certificate_file": "TLS_CERTIFICATE_FILE",
+    "tls_key_file": "TLS_KEY_FILE",
+}
+_OAUTH2 = {name: f"OAUTH2_{name.upper()}" for name in OAuth2.__slots__}
+_SUFFIXES = (*_VARIABLES.values(), *_OAUTH2.values())
+
+
+def _variable(side: Side, suffix: str) -> str:
+    return f"PULSAR_FLEET_{side.upper()}_{suffix}"
+
+
+def credentials_environment(side: Side, connection: ClusterConnection) -> dict[str, str]:
+    """The environment variables that hand the credentials of `connection` to another process. **Holds secrets.**"""
+    given = [(suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items()]
+    if connection.oauth2:
+        given += [(suffix, getattr(connection.oauth2, name)) for name, suffix in _OAUTH2.items()]
+    return {_variable(side, suffix): value for suffix, value in given if value}
+
+
+def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Those variables with credentials of both sides, or a key, that are set, to hand them on. **Holds secrets.**"""
+    names = (DIGEST_KEY_VARIABLE, *(_variable(side, suffix) for side in Side for suffix in _SUFFIXES))
+    return {name: environment[name] for name in names if environment.get(name)}
+
+
+def digest_key(environment: Mapping[str, str] = os.environ) -> bytes:
+    """The key of keyed digests, 32 bytes made from the secret; `Rejected` where there is none."""
+    secret = environment.get(DIGEST_KEY_VARIABLE)
+    if not secret:
+        raise Rejected(
+            f"Keyed digests need a secret: set {DIGEST_KEY_VARIABLE} for worker and executors, or leave them off."
+        )
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def connection_from_environment(
+    side: Side, *, name: str, admin_url: str, service_url: str | None, environment: Mapping[str, str] = os.environ
+) -> ClusterConnection:
+    """The connection of one side, with what `credentials_environment` gave to this process."""
+
+    def given(variables: Mapping[str, str]) -> dict[str, Any]:
+        return {field: environment.get(_variable(side, suffix)) or None for field, suffix in variables.items()}
+
+    oauth2 = OAuth2.given(given(_OAUTH2), whose=name)
+    return ClusterConnection(
+        name=name, admin_url=admin_url, service_url=service_url, oauth2=oauth2, **given(_VARIABLES)
+    )
+
+
+def service_url_from_environment(side: Side, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The broker service URL of one side, where it is set."""
+    return environment.get(_variable(side, "SERVICE_URL")) or None
+
+
+def defined_connections(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Ids of the Airflow connections that environment variables define."""
+    return tuple(
+        sorted(name[len(CONNECTION_PREFIX) :].lower() for name in environment if name.startswith(CONNECTION_PREFIX))
+    )
+
+
+def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) -> ClusterConnection:
+    """The cluster behind an Airflow connection that an environment variable defines; read without Airflow."""
+    text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
+    if text:
+        return ConnectionFields.parse(conn_id, text).cluster()
+    known = ", ".join(defined_connections(environment)) or "none"
+    raise Rejected(
+        f"Connection {conn_id!r} does not exist. Defined by environment: {known}. "
+        f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."
+    )

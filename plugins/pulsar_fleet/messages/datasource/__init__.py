@@ -1,0 +1,1 @@
+"""Topics as Spark data frames: the data source `pulsar`."""

@@ -1,0 +1,1 @@
+"""Pulsar's wire protocol, as far as the entry engine needs it."""

@@ -1,0 +1,252 @@
+"""One connection to one broker: TCP or TLS, who we are, frames in and commands out.
+
+Not for several threads at once. Between two frames it may lie idle: a broker closes it after a minute of silence.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Transient
+from pulsar_fleet.messages.engines.stored_entry import Bytes
+from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused, tls_context
+from pulsar_fleet.messages.protocol.frames import Command, Kind
+
+BUFFER_BYTES = 1 << 20
+LEAST_ROOM_BYTES = 1 << 18
+LARGEST_FRAME_BYTES = 256 << 20
+_SIZES = struct.Struct(">II").unpack_from
+
+
+class ConnectionLost(Transient):
+    """The connection broke, or the broker no longer answers on it."""
+
+
+class Frame(NamedTuple):
+    """Where a frame lies in the connection's buffer, which holds it until the next one is asked for.
+
+    :param kind: number of its command.
+    :param begin: where its command begins; `end` where it ends, and `last` where the frame does.
+    """
+
+    kind: int
+    begin: int
+    end: int
+    last: int
+
+
+class WireConnection:
+    """Connects and introduces itself; an error says what to do.
+
+    :param broker_url: the broker behind a proxy that is meant, None when it is connected to itself.
+    :param timeout_seconds: for connecting, and for each answer.
+    :raises FleetError: `ConnectionLost`; `Denied` for a certificate that is not trusted, or when we are not known;
+        `Rejected` for credentials that cannot be read.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        who: ClusterConnection,
+        *,
+        broker_url: str | None = None,
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        self.address = address
+        self.broker_url = broker_url
+        self._who = who
+        self._timeout_seconds = timeout_seconds
+        self._ids = count(1)
+        self.buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self.buffer)
+        self._bytes = np.frombuffer(self.buffer, np.uint8)
+        self._begin = self._end = 0
+        self._wait_seconds = 0.0
+        try:
+            self._socket = self._open()
+        except ssl.SSLCertVerificationError as error:
+            raise Denied(
+                f"The certificate of {address} is not trusted: {error.verify_message}. Name its authority in the "
+                f"extra tls_trust_file of {who.name!r}, and a host that the certificate is for.",
+                cluster=who.name,
+            ) from error
+        except OSError as error:
+            raise self._lost(f"cannot be connected to: {error}") from error
+        try:
+            self._let_the_kernel_wait()
+            self._introduce(broker_url)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket; a second call does nothing."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def next_id(self) -> int:
+        """A number for a request or a consumer that this connection has not seen."""
+        return next(self._ids)
+
+    def send(self, frame: bytes) -> None:
+        """Send one frame."""
+        try:
+            if self.address.tls:
+                self._wait_at_most(self._timeout_seconds)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(f"took no more: {error}") from error
+
+    def next_frame(self, wait_seconds: float) -> Frame | None:
+        """The next frame that is not of the connection itself; None when nothing came for so long."""
+        while True:
+            begin, needed = self._begin, 8
+            if self._end - begin >= 8:
+                size, command = _SIZES(self.buffer, begin)
+                if command + 4 > size or size > LARGEST_FRAME_BYTES:
+                    raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
+                needed = size + 4
+                if self._end - begin >= needed:
+                    self._begin = begin + needed
+                    found = Frame(self.buffer[begin + 9], begin + 8, begin + 8 + command, begin + needed)
+                    if found.kind not in _OF_THE_CONNECTION:
+                        return found
+                    self._serve(found)
+                    continue
+            if begin + needed > len(self.buffer):
+                self._make_room(needed)
+            if not self._receive(wait_seconds):
+                return None
+
+    def command(self, frame: Frame) -> Command:
+        """Decode the command of a frame that was just given out."""
+        return wire.read_command(bytes(self.buffer[frame.begin : frame.end]))
+
+    def content(self, frame: Frame) -> Bytes:
+        """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
+        return self._bytes[frame.end : frame.last]
+
+    def ask(self, request: int, frame: bytes, *, about: str) -> Command:
+        """Send a request and wait for its answer; messages that come meanwhile are dropped.
+
+        :param about: the topic, for an error.
+        :raises FleetError: what the broker's refusal means.
+        """
+        self.send(frame)
+        while True:
+            found = self.next_frame(self._timeout_seconds)
+            if found is None:
+                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
+            if found.kind == Kind.MESSAGE:
+                continue
+            answer = self.command(found)
+            if answer.kind == Kind.ERROR and answer.number(1) == request:
+                raise self.refusal(answer.number(2), answer.text(3), about)
+            if answer.kind == Kind.TOPIC_MIGRATED:
+                raise self.moved(about)
+            if answer.kind in _REQUEST_FIELD and answer.number(_REQUEST_FIELD[answer.kind]) == request:
+                return answer
+
+    def refusal(self, code: int, message: str, about: str) -> FleetError:
+        """The error for a broker's code; what is not known may pass."""
+        return refused(code, message, about, cluster=self._who.name, address=str(self.address))
+
+    def moved(self, topic: str) -> Conflict:
+        """The error for a topic that answers elsewhere; it is never followed there, because another one is meant."""
+        return Conflict(
+            f"{topic} was moved to another cluster, and {self._who.name} no longer has it loaded: it cannot be read.",
+            cluster=self._who.name,
+        )
+
+    def _open(self) -> socket.socket:
+        plain = socket.create_connection((self.address.host, self.address.port), self._timeout_seconds)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not self.address.tls:
+                return plain
+            return tls_context(self._who).wrap_socket(plain, server_hostname=self.address.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _let_the_kernel_wait(self) -> None:
+        """Python's own timeouts cost two more system calls a read; under TLS it would read again after the kernel's."""
+        if not self.address.tls:
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self._timeout_seconds))
+
+    def _wait_at_most(self, seconds: float) -> None:
+        if self.address.tls:
+            self._socket.settimeout(seconds)
+        elif seconds != self._wait_seconds:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(seconds))
+        self._wait_seconds = seconds
+
+    def _introduce(self, broker_url: str | None) -> None:
+        method, credentials = credentials_of(self._who)
+        self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
+        while True:
+            found = self.next_frame(self._timeout_seconds)
+            if found is None:
+                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
+            answer = self.command(found)
+            if answer.kind == Kind.CONNECTED:
+                return
+            if answer.kind == Kind.ERROR:
+                raise self.refusal(answer.number(2), answer.text(3), "The service")
+
+    def _serve(self, found: Frame) -> None:
+        """Answer what the broker asks of the connection itself."""
+        if found.kind == Kind.PING:
+            self.send(wire.PONG)
+        elif found.kind == Kind.AUTH_CHALLENGE:
+            method, credentials = credentials_of(self._who)
+            self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
+
+    def _receive(self, wait_seconds: float) -> bool:
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        elif self._begin and len(self.buffer) - self._end < LEAST_ROOM_BYTES:
+            self._make_room(0)
+        try:
+            self._wait_at_most(wait_seconds)
+            received = self._socket.recv_into(self._view[self._end :])
+        except (TimeoutError, BlockingIOError):  # the latter is how the kernel says it
+            return False
+        except OSError as error:
+            raise self._lost(f"broke the connection: {error}") from error
+        if not received:
+            raise self._lost("closed the connection")
+        self._end += received
+        return True
+
+    def _make_room(self, size: int) -> None:
+        """Let a frame of `size` bytes fit behind what was given out, moving what is there to the front."""
+        rest = self.buffer[self._begin : self._end]
+        if size > len(self.buffer):
+            self.buffer = bytearray(size + BUFFER_BYTES)
+            self._view = memoryview(self.buffer)
+            self._bytes = np.frombuffer(self.buffer, np.uint8)
+        self.buffer[: len(rest)] = rest
+        self._begin, self._end = 0, len(rest)
+
+    def _lost(self, what: str) -> ConnectionLost:
+        return ConnectionLost(f"The broker {self.address} of {self._who.name} {what}.", cluster=self._who.name)
+
+
+def _timeval(seconds: float) -> bytes:
+    return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
+
+
+_OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})
+_REQUEST_FIELD: dict[int, int] = {Kind.SUCCESS: 1, Kind.LOOKUP_RESPONSE: 4, Kind.GET_LAST_MESSAGE_ID_RESPONSE: 2}
+"""In which field an answer says to which request it belongs."""

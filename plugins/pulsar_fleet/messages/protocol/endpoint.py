@@ -1,0 +1,82 @@
+"""Addresses of brokers, as service URLs and look-ups give them (pure)."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, NotAllowed, Rejected, Transient, Unauthenticated
+from pulsar_fleet.messages.protocol.frames import ServerError
+
+_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where one broker answers."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read `pulsar://host:port` or `pulsar+ssl://host:port`."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            port = None
+        if parts.scheme not in _PORTS or not port or not parts.hostname:
+            raise Rejected(f"The broker address {url!r} is not usable: it must be pulsar://host:port.")
+        return cls(parts.hostname, port, parts.scheme == "pulsar+ssl")
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'pulsar+ssl' if self.tls else 'pulsar'}://{host}:{self.port}"
+
+
+def service_addresses(url: str) -> list[BrokerAddress]:
+    """The addresses of a service URL, which may name several: `pulsar://one:6650,two:6650`."""
+    scheme, _, hosts = url.partition("://")
+    return [BrokerAddress.parse(f"{scheme}://{host}") for host in hosts.rstrip("/").split(",")]
+
+
+def credentials_of(who: ClusterConnection) -> tuple[str | None, bytes | None]:
+    """Method and credentials to show, read at each use; a certificate is shown by TLS itself. **Holds secrets.**"""
+    if who.tls_certificate_file:
+        return "tls", None
+    token = who.read_token()
+    return ("token", token.encode()) if token else (None, None)
+
+
+def tls_context(who: ClusterConnection) -> ssl.SSLContext:
+    """What TLS checks and shows: the host's name always; files that cannot be used are `Rejected`."""
+    try:
+        context = ssl.create_default_context(cafile=who.tls_trust_file)
+        if who.tls_certificate_file:
+            context.load_cert_chain(who.tls_certificate_file, who.tls_key_file)
+    except OSError as error:
+        raise Rejected(f"The TLS files of {who.name!r} cannot be used: {error}.") from error
+    return context
+
+
+_BY_CODE: dict[int, tuple[type[FleetError], str]] = {
+    ServerError.AUTHENTICATION: (
+        Unauthenticated,
+        "cannot be read, because our credentials are not accepted",
+    ),
+    ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
+    ServerError.TOPIC_NOT_FOUND: (Missing, "does not exist"),
+    ServerError.TOPIC_TERMINATED: (Conflict, "is closed or was moved"),
+}
+
+
+def refused(code: int, message: str, about: str, *, cluster: str, address: str) -> FleetError:
+    """The error for a broker's code and message; what is not known may pass."""
+    raised, reason = _BY_CODE.get(code, (Transient, "could not be read"))
+    said = " ".join(message.split())[:300]
+    return raised(f"{about} {reason} on {cluster} ({address}): {said}.", cluster=cluster)

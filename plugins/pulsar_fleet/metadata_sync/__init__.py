@@ -1,1 +1,0 @@
-"""Carry changes of metadata over an event topic, as PIP-136 proposes."""

@@ -1,0 +1,153 @@
+"""The address that blue hands to its clients: stored in full, read back, flagged only when it is right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.model import Move
+from pulsar_fleet.migration.stats.clients import Roster, clients_of
+from pulsar_fleet.migration.stats.read import required_stats
+
+KINDS = {
+    "serviceUrl": "http",
+    "serviceUrlTls": "https",
+    "brokerServiceUrl": "pulsar",
+    "brokerServiceUrlTls": "pulsar+ssl",
+}
+"""Each address of a redirect, and the kind of client that needs it."""
+
+
+def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
+    """Whether what a cluster redirects to are these addresses.
+
+    :param stored: as `redirect.stored_redirect` returns it.
+    """
+    address = (stored or {}).get("migratedClusterUrl") or {}
+    return all(address.get(key) == value for key, value in document.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A `ClusterUrl` with all four addresses.
+
+    :param placeholders: keys that hold an address on which nobody listens, because green has no service of that kind.
+    """
+
+    document: JsonObject
+    placeholders: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """The redirect that was proven before anything changed."""
+        return cls(dict(found["document"]), tuple(found["placeholders"]))
+
+
+def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = None) -> Redirect:
+    """All four addresses of green.
+
+    A kind that the connection does not name is taken from what green's brokers give for themselves. One that they do
+    not offer is filled with the other one's host and the usual port: Java 3.0 and 3.1 clients fail on a redirect
+    without a TLS address even when they do not use TLS (observed).
+
+    :param offered: address of a broker of green by key, for the kinds that it offers.
+    """
+    admin, service = urlsplit(green.admin_url), urlsplit(green.require_service_url())
+    secure_admin, secure_service = admin.scheme == "https", service.scheme == "pulsar+ssl"
+    document = {
+        "serviceUrl": f"http://{admin.hostname}:8080" if secure_admin else green.admin_url.rstrip("/"),
+        "serviceUrlTls": green.admin_url.rstrip("/") if secure_admin else f"https://{admin.hostname}:8443",
+        "brokerServiceUrl": f"pulsar://{service.hostname}:6650" if secure_service else green.service_url,
+        "brokerServiceUrlTls": green.service_url if secure_service else f"pulsar+ssl://{service.hostname}:6651",
+    }
+    placeholders = (
+        "serviceUrl" if secure_admin else "serviceUrlTls",
+        "brokerServiceUrl" if secure_service else "brokerServiceUrlTls",
+    )
+    known = {key: offered[key] for key in placeholders if offered and key in offered}
+    return Redirect({**document, **known}, tuple(key for key in placeholders if key not in known))
+
+
+async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:
+    """What the cluster redirects to, None if nothing was ever stored (the broker answers 404 then)."""
+    try:
+        return dict(await admin.get(f"/clusters/{cluster}/migrate"))
+    except Missing:
+        return None
+
+
+async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
+    """Whether blue's clients are sent exactly there."""
+    return names_addresses(await stored_redirect(blue, cluster), redirect.document)
+
+
+async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
+    """Make `redirect` the address for blue's clients, without flagging the cluster; True if it had to be written.
+
+    The broker takes any cluster name and any address with 200, so the answer is read back. `Refused` if it differs.
+    """
+    if await is_stored(blue, cluster, redirect):
+        return False
+    await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
+    if not await is_stored(blue, cluster, redirect):
+        raise Refused(
+            f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
+            f"Look at GET /admin/v2/clusters/{cluster}/migrate.",
+            cluster=cluster,
+        )
+    return True
+
+
+async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: bool) -> None:
+    """Flag a namespace as migrated, or clear the flag, and read it back.
+
+    The broker answers 204 for a namespace that does not exist, and one created later is born closed: so it is
+    looked up first. `Missing` then; `Refused` if the flag did not stick.
+    """
+    policies = await blue.namespace(namespace)
+    if policies is None:
+        raise Missing(f"Namespace {namespace} does not exist on {blue.connection.name}; the flag was not set.")
+    if bool(policies.get("migrated")) is migrated:
+        return
+    await blue.post(f"/namespaces/{namespace.path}/migration", migrated)
+    after = await blue.namespace(namespace)
+    if after is None or bool(after.get("migrated")) is not migrated:
+        raise Refused(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
+
+
+async def require_green(green: AdminClient, move: Move) -> None:
+    """`Refused` unless green answers, has every topic of the namespace, and does not redirect anybody itself.
+
+    A cluster that does not answer is `Transient`. Nothing has been changed for this namespace then.
+    """
+    policies = await green.namespace(move.namespace)
+    partitioned, topics = await asyncio.gather(green.partitioned_topics(move.namespace), green.topics(move.namespace))
+    there = {*partitioned, *topics}
+    missing = [topic for topic in move.topics if topic not in there]
+    if policies is None or missing:
+        what = "the namespace" if policies is None else f"{len(missing)} topics, {missing[0]} among them,"
+        raise Refused(
+            f"{green.connection.name} lacks {what} of {move.namespace}: blue would send its clients to nothing. "
+            "Nothing was flagged. Clear the task prepare_green of this run, then this one.",
+            cluster=green.connection.name,
+        )
+    if policies.get("migrated"):
+        raise Refused(
+            f"{move.namespace} is flagged as migrated on {green.connection.name}: clients would be sent back and "
+            "forth. Nothing was flagged on blue. Clear that flag, then run again.",
+            cluster=green.connection.name,
+        )
+
+
+async def count_clients(blue: AdminClient, move: Move) -> Roster:
+    """Who is connected to each partition; this loads them all, which nothing can do once the flag is set."""
+    found = await required_stats(blue, move.partitions, precise=False)
+    return {topic: clients_of(topic, stats) for topic, stats in found.items()}

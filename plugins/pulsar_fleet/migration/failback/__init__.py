@@ -1,0 +1,1 @@
+"""How namespaces go back from green to blue."""

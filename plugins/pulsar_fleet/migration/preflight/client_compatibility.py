@@ -1,0 +1,226 @@
+"""What each client does when it is redirected, by the version string in the broker's stats (pure).
+
+One table, a row for each family and range, with what was seen. Evidence: flips of real clients between two 4.2.4
+clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the throttle of 1 message/s before it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pulsar_fleet.preflight.findings import Severity
+
+FOLLOWS = "client-follows"
+CANNOT_FOLLOW = "client-cannot-follow"
+NEEDS_TLS_URL = "client-needs-tls-url"
+MAY_HANG = "client-may-hang"
+REPEATS = "client-repeats"
+UNKNOWN = "client-unknown"
+
+_Version = tuple[int, ...]
+
+
+class Told(NamedTuple):
+    """What goes wrong, in a sentence, and what to do about it."""
+
+    consequence: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """What to expect of the clients of one family and range.
+
+    :param finding: id of what the gates report for them.
+    :param pattern: of the version string; its group is the version.
+    :param since: first version of the range.
+    :param before: first version behind it; None for no end.
+    :param can: what was seen to work.
+    :param readers_stall: its readers may stop delivering after the redirect, without an error.
+    :param evidence: which version was measured, and what it did.
+    """
+
+    finding: str
+    family: str
+    pattern: str
+    can: str
+    told: Told
+    evidence: str
+    since: _Version = ()
+    before: _Version | None = None
+    readers_stall: bool = False
+
+    @property
+    def severity(self) -> Severity | None:
+        """How grave it is; None for what follows."""
+        if self.finding == FOLLOWS:
+            return None
+        return Severity.BLOCKER if self.finding == CANNOT_FOLLOW else Severity.WARNING
+
+    def covers(self, version: str) -> bool:
+        """Whether this version string is in the range."""
+        found = re.match(self.pattern, version)
+        if not found:
+            return False
+        numbers = tuple(int(part) for part in found[1].split("."))
+        return numbers >= self.since and (self.before is None or numbers < self.before)
+
+    @property
+    def range(self) -> str:
+        """`3.0 up to before 3.1`."""
+        first = ".".join(map(str, self.since)) or "all"
+        return first if self.before is None else f"{first} up to before {'.'.join(map(str, self.before))}"
+
+
+_JAVA = r"^Pulsar-Java-v(\d+(?:\.\d+)+)"
+_CPP = r"^Pulsar-CPP-v(\d+(?:\.\d+)+)"
+_GO = r"^Pulsar-Go-v(\d+(?:\.\d+)+)"
+
+_NEVER = Told(
+    "never follows a redirect: its producers and consumers stop for good, without an error in the application.",
+    "upgrade this application, or stop it for the switch and start it against green.",
+)
+_TLS = Told(
+    "fails on a redirect in which a TLS URL is missing, and tries again for ever; the switch stores one for it.",
+    "nothing to do; the run tells which did not arrive.",
+)
+_HANGS = Told(
+    "C++ and Python clients up to 4.2.0 can dead-lock when they reconnect during a redirect; "
+    "the switch is made quiet to avoid it.",
+    "plan a restart of these applications; the run tells which did not arrive.",
+)
+_REPEATS = Told(
+    "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
+    "and their consumers may need a restart.",
+    "switch deduplication on for the namespace on blue, from where the run carries it to green (on green alone the run "
+    "would take it back), and plan a restart of these applications.",
+)
+_NOT_KNOWN = Told(
+    "this client's version is not known to follow a redirect.",
+    "find out what it is; if in doubt, restart it against green after the switch.",
+)
+
+TABLE: tuple[Behaviour, ...] = (
+    Behaviour(
+        finding=CANNOT_FOLLOW,
+        family="Java before 3.0 (a bare version)",
+        pattern=r"^(\d+\.\d+(?:\.\d+)*)",
+        can="reads and writes until its topic is closed",
+        told=_NEVER,
+        evidence="2.11.4: all producers and consumers of 12 of 12 topics gone, quiesced and with a TLS URL too.",
+    ),
+    Behaviour(
+        finding=CANNOT_FOLLOW,
+        family="Java",
+        pattern=_JAVA,
+        before=(3, 0),
+        can="reads and writes until its topic is closed",
+        told=_NEVER,
+        evidence="Not measured under this prefix; 2.11.4 did not know the redirect.",
+    ),
+    Behaviour(
+        finding=NEEDS_TLS_URL,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 0),
+        before=(3, 1),
+        can="follows when a TLS URL is stored, even one on which nobody listens; its readers do not",
+        told=_TLS,
+        evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 16 of 16 quiesced topics followed, with "
+        "consumers of every type; 2 of 2 readers stopped reading at the switch, without an error.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=NEEDS_TLS_URL,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 1),
+        before=(3, 2),
+        can="not known: the cure of 3.0 was not tried on it",
+        told=_TLS,
+        evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7; readers not measured.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=UNKNOWN,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 2),
+        before=(3, 3),
+        can="not known",
+        told=_NOT_KNOWN,
+        evidence="Not measured: no 3.2 could be had.",
+    ),
+    Behaviour(
+        finding=FOLLOWS,
+        family="Java",
+        pattern=_JAVA,
+        since=(3, 3),
+        can="follows with producers, consumers of every type and readers; some 30 s later its producers connect anew, "
+        "when a request that blue never answers times out, and send once more what is just under way",
+        told=Told("follows the redirect", "nothing to do, or deduplication on blue's namespace against the duplicates"),
+        evidence="4.2.4: 156 quiesced topics, none stuck, none gone, 0 lost, 6 duplicates; 12 on 2 of 16 busy topics "
+        "half a minute after the switch; 4.0.4 and 3.3.9: 8 topics each by hand, nobody gone. Newer ones were not "
+        "measured.",
+    ),
+    Behaviour(
+        finding=MAY_HANG,
+        family="C++, Python and Node",
+        pattern=_CPP,
+        before=(4, 2, 1),
+        can="follows with producers and consumers when quiesced",
+        told=_HANGS,
+        evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
+        "stalled where green's ledger ids were lower.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=MAY_HANG,
+        family="C++, Python and Node",
+        pattern=_CPP,
+        since=(4, 2, 1),
+        can="not known",
+        told=Told(
+            "no C++ or Python client is known to be cured of the dead-lock on a redirect that 4.2.0 has.", _HANGS.remedy
+        ),
+        evidence="Not measured: 4.2.0 was the newest.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=REPEATS,
+        family="Go",
+        pattern=_GO,
+        before=(0, 20),
+        can="follows with producers, after one operation time-out; its readers do not",
+        told=_REPEATS,
+        evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
+        "3 of 56 consumers gone; 4 of 4 readers came to green and read nothing there.",
+        readers_stall=True,
+    ),
+    Behaviour(
+        finding=UNKNOWN,
+        family="Go",
+        pattern=_GO,
+        since=(0, 20),
+        can="not known",
+        told=_NOT_KNOWN,
+        evidence="Not measured: 0.19.0 was the newest.",
+        readers_stall=True,
+    ),
+)
+
+_ANY_OTHER = Behaviour(
+    finding=UNKNOWN,
+    family="any other",
+    pattern=r"^$",
+    can="not known",
+    told=_NOT_KNOWN,
+    evidence="No client with such a version string was measured.",
+)
+
+
+def behaviour(version: str) -> Behaviour:
+    """What a client with this `clientVersion` does at the switch; one that the table does not have is warned about."""
+    return next((row for row in TABLE if row.covers(version)), _ANY_OTHER)

@@ -1,0 +1,111 @@
+"""What must hold on every broker, and what could not be read: a gate that cannot be evaluated stops the run (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD
+from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks
+from pulsar_fleet.migration.preflight.view import View
+from pulsar_fleet.preflight.findings import Finding
+
+AUTO_CREATION = "clusterMigrationAutoResourceCreation"
+
+_CHECK_OFF = blocks(
+    "migration-check-off",
+    Owner.BLUE,
+    "Its topics would stop loading and never be handed over, with producers on both clusters.",
+    never_waived="a topic split over both clusters loses the order of its keys, and what is written to blue later.",
+)
+_AUTO_CREATION = blocks(
+    "auto-resource-creation-on",
+    Owner.BLUE,
+    "The broker would create namespaces on green whose cluster list lacks green: topics there are deleted.",
+    never_waived="green deletes the topics of such a namespace.",
+)
+_BROKER_SILENT = blocks(
+    "broker-not-readable",
+    Owner.BLUE,
+    "What is set on this broker is not known, and each broker decides by itself whether it hands topics over.",
+)
+_SUPERUSER = blocks(
+    "superuser-needed",
+    Owner.RUN,
+    "Only a superuser may read the brokers' settings, store the redirect and set the flag: gates cannot be evaluated.",
+    never_waived="the switch itself would fail half-way.",
+)
+_FUNCTIONS_UNKNOWN = blocks(
+    "functions-unknown",
+    Owner.BLUE,
+    "Whether functions or connectors live in the namespaces is not known; they would go on against blue.",
+)
+_TOPIC_UNREADABLE = blocks(
+    "topic-not-readable",
+    Owner.BLUE,
+    "Its clients, backlog and transactions are not known, and a topic that does not load is stranded by the flag.",
+    never_waived="the backlog of a flagged topic that is not loaded can no longer be read.",
+)
+_INCOMPLETE = blocks(
+    "not-readable",
+    Owner.RUN,
+    "What is there is not known, so that nothing can be concluded from the other gates about it.",
+)
+
+
+def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
+    """A broker whose check is off keeps its topics for ever: a silent split brain."""
+    for broker, settings in view.blue.brokers.items():
+        seconds = str(settings.get(CHECK_PERIOD))
+        # A role that may not read the settings gets a broker without any, which another gate tells.
+        if settings and (not seconds.isdigit() or int(seconds) == 0):
+            yield _CHECK_OFF.found(
+                f"broker {broker} of {view.blue.name}",
+                f"{CHECK_PERIOD} = {seconds}",
+                "set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic.",
+            )
+
+
+def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
+    """The broker's own resource creation copies blue's cluster list, which makes green unusable."""
+    for broker, settings in view.blue.brokers.items():
+        if settings and settings.get(AUTO_CREATION) != "false":
+            yield _AUTO_CREATION.found(
+                f"broker {broker} of {view.blue.name}",
+                f"{AUTO_CREATION} = {settings.get(AUTO_CREATION)}",
+                "set it to false in that broker's broker.conf and restart it: it is not dynamic.",
+            )
+
+
+def everything_could_be_read(view: View) -> Iterator[Finding]:
+    """What was not read is a blocker, never a pass; one finding for all that our role may not see."""
+    for cluster in (view.blue, view.green):
+        hidden = [note for note in cluster.unread if note.problem == Problem.HIDDEN]
+        if hidden:
+            yield _SUPERUSER.found(
+                f"cluster {cluster.name}",
+                f"our role may not read: {', '.join(sorted({note.resource for note in hidden}))}",
+                f"give the connection to {cluster.name} the token of a superuser.",
+            )
+        for note in cluster.unread:
+            if note.problem != Problem.HIDDEN:
+                yield _kind_of(note).found(f"{note.resource} of {cluster.name}", note.detail, _remedy(note))
+    for facts in view.moving:
+        for note in facts.unread:
+            yield _TOPIC_UNREADABLE.found(note.resource, note.detail, _remedy(note))
+
+
+def _kind_of(note: Note) -> Gate:
+    if note.resource == "brokers" or note.resource.startswith("broker "):
+        return _BROKER_SILENT
+    if note.resource.startswith(("functions", "sources", "sinks")):
+        return _FUNCTIONS_UNKNOWN
+    return _INCOMPLETE
+
+
+def _remedy(note: Note) -> str:
+    if note.resource.startswith("broker "):
+        return "restart that broker or take it out of the cluster, then run again."
+    if note.resource.startswith("functions"):
+        return "make the functions worker answer through the brokers, or waive this if there are none."
+    return "run again; if it stays, look at the broker's log for this name."

@@ -1,0 +1,1 @@
+"""What the statistics of topics say about partitions, clients and cursors."""

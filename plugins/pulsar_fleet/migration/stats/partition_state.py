@@ -1,0 +1,125 @@
+"""One partition on one side, as last seen: backlog, clients, where it is served, or why it is not (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.stats.clients import ConnectedClient, Role, clients_of
+from pulsar_fleet.migration.stats.facts import PartitionFacts
+from pulsar_fleet.snapshot.inventory import members
+
+
+class Absence(StrEnum):
+    """Why a partition showed no statistics: none of these is a backlog of 0."""
+
+    UNLOADED = "unloaded"
+    """The broker answers 500 "already migrated": unloaded under the flag, it cannot be loaded again."""
+
+    UNSEEN = "unseen"
+    """No broker lists it among the topics that it serves."""
+
+    GONE = "gone"
+    """The broker does not know it."""
+
+    SILENT = "silent"
+    """Nobody answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """A partition on one side.
+
+    :param at: when it was seen, seconds since 1970.
+    :param close: it was asked by itself; else it is from its broker's list, which may be a minute old.
+    :param backlog: subscription → unread entries.
+    :param unsent: unreplicated entries, over all clusters that it replicates to.
+    :param stored: bytes, read or not.
+    :param broker: `host:port` that serves it, empty if unknown; `bundle` likewise.
+    """
+
+    at: float
+    close: bool
+    absence: Absence | None = None
+    backlog: Mapping[str, int] = field(default_factory=dict)
+    unsent: int = 0
+    clients: tuple[ConnectedClient, ...] = ()
+    stored: int = 0
+    broker: str = ""
+    bundle: str = ""
+
+    @classmethod
+    def of(
+        cls, topic: TopicName, stats: JsonObject, *, at: float, close: bool, broker: str = "", bundle: str = ""
+    ) -> Self:
+        """Read a `stats` document."""
+        facts = PartitionFacts.from_stats(topic, stats)
+        return cls(
+            at=at,
+            close=close,
+            backlog={name: found.backlog for name, found in facts.subscriptions.items()},
+            unsent=sum(facts.replication_backlog.values()),
+            clients=clients_of(topic, stats),
+            stored=facts.stored_bytes,
+            broker=broker,
+            bundle=bundle,
+        )
+
+    @property
+    def producers(self) -> int:
+        """Connected producers."""
+        return sum(client.role is Role.PRODUCER for client in self.clients)
+
+    def consumers(self, subscription: str) -> int:
+        """Connected consumers of one subscription."""
+        return sum(client.role is Role.CONSUMER and client.subscription == subscription for client in self.clients)
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return {
+            "at": round(self.at, 3),
+            "close": self.close,
+            "absence": self.absence.value if self.absence else None,
+            "backlog": dict(self.backlog),
+            "unsent": self.unsent,
+            "clients": [client.to_json() for client in self.clients],
+            "stored": self.stored,
+            "broker": self.broker,
+            "bundle": self.bundle,
+        }
+
+    @classmethod
+    def from_json(cls, found: JsonObject) -> Self:
+        """Read what `to_json` wrote."""
+        clients = tuple(ConnectedClient.from_json(client) for client in found["clients"])
+        absence = Absence(found["absence"]) if found["absence"] else None
+        return cls(**{**found, "clients": clients, "absence": absence})
+
+
+Side = Mapping[TopicName, PartitionState]
+
+
+def read_loaded(
+    broker: str, text: str, wanted: Mapping[NamespaceName, frozenset[TopicName]], at: float
+) -> dict[TopicName, PartitionState]:
+    """What a broker's list of its topics says about the wanted ones, one namespace in memory at a time."""
+    names = {str(name): topics for name, topics in wanted.items()}
+    found: dict[TopicName, PartitionState] = {}
+    for namespace, bundles in members(text):
+        if namespace in names:
+            for bundle, name, stats in _topics(bundles):
+                topic = TopicName.parse(name)
+                if topic in names[namespace]:
+                    found[topic] = PartitionState.of(topic, stats, at=at, close=False, broker=broker, bundle=bundle)
+    return found
+
+
+def _topics(bundles: JsonObject) -> Iterator[tuple[str, str, JsonObject]]:
+    for bundle, domains in bundles.items():
+        for domain in domains.values():
+            for name, stats in domain.items():
+                yield bundle, name, stats

@@ -1,0 +1,1 @@
+"""How subscriptions' cursors are transferred from blue to green."""

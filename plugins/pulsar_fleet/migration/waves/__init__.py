@@ -1,0 +1,1 @@
+"""Which namespaces move together, and when."""

@@ -1,0 +1,1 @@
+"""How one state becomes another: difference, plan, undo."""

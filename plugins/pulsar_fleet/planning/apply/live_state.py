@@ -1,0 +1,164 @@
+"""The value that a planned change is about, as it is on the cluster now, in the plan's comparable shape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
+from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
+from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_path, isolation_path
+from pulsar_fleet.planning.diff import (
+    cluster_value,
+    domain_value,
+    group_value,
+    isolation_value,
+    schema_values,
+    subscription_value,
+)
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.plan import Change
+from pulsar_fleet.snapshot.documents import cursors_of, read_namespace, read_partitioned, schema_state
+from pulsar_fleet.snapshot.model import SubscriptionState
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+
+
+class Live:
+    """One namespace, or what belongs to the cluster, as it is now. Obtain one by `read`, right around a write.
+
+    It holds what one document or list tells about many changes; what belongs to one resource is read by `value`.
+    """
+
+    def __init__(self, admin: AdminClient, own: str, seal: Seal) -> None:
+        self._admin = admin
+        self._own = own
+        self._seal = seal
+        self._policies: JsonObject | None = None
+        self._topics: dict[TopicName, bool] = {}
+        self._topic_policies: dict[tuple[str, str], dict[str, Json]] = {}
+        self._cursors: dict[TopicName, asyncio.Task[dict[str, list[SubscriptionState]]]] = {}
+
+    @classmethod
+    async def read(
+        cls, admin: AdminClient, changes: Sequence[Change], own: str, seal: Seal, reader: TopicPolicyReader
+    ) -> Self:
+        """Read what all of `changes`, of one namespace and one kind of resource, have in common."""
+        live = cls(admin, own, seal)
+        resource, namespace = changes[0].resource, changes[0].namespace
+        if namespace is None:
+            return live
+        if resource in (Resource.NAMESPACE, Resource.POLICY):
+            outside = {policy.field for policy in LOCAL_FIELDS}
+            local = resource is Resource.NAMESPACE or any(change.field in outside for change in changes)
+            document = await read_namespace(admin, namespace, seal, local=local)
+            live._policies = None if document is None else comparable(document, own)
+        elif resource in (Resource.TOPIC, Resource.SUBSCRIPTION):
+            await live._read_topics(namespace)
+        elif resource is Resource.TOPIC_POLICY:
+            states = await reader.read(namespace)
+            live._topic_policies = {(one.topic, one.scope): topic_comparable(one.policies) for one in states}
+        return live
+
+    async def value(self, change: Change) -> Json:
+        """The live value; None for what is not there or not set."""
+        if not change.resource.in_namespace:
+            return await self._shared(change)
+        match change.resource:
+            case Resource.NAMESPACE:
+                return self._policies
+            case Resource.POLICY:
+                return (self._policies or {}).get(change.field)
+            case Resource.TOPIC:
+                found = await self._topic(TopicName.parse(change.name))
+                return found[change.field] if found and change.field else found
+            case Resource.SCHEMA:
+                topic = TopicName.parse(change.name)
+                return schema_values(schema_state(topic, one) for one in await self._admin.schemas(topic)) or None
+            case Resource.TOPIC_POLICY:
+                scope, _, field = change.field.partition("/")
+                return self._topic_policies.get((change.name, scope), {}).get(field)
+            case _:
+                return await self._subscription(change)
+
+    async def _shared(self, change: Change) -> Json:
+        match change.resource:
+            case Resource.CLUSTER:
+                return _shaped(cluster_value, self._seal.redact(await self._document(cluster_path(change.name))))
+            case Resource.RESOURCE_GROUP:
+                return _shaped(group_value, await self._document(group_path(change.name)))
+            case Resource.FAILURE_DOMAIN:
+                return _shaped(domain_value, await self._document(domain_path(self._own, change.name)))
+            case Resource.ISOLATION:
+                return _shaped(isolation_value, await self._document(isolation_path(self._own, change.name)))
+            case _:
+                return _shaped(_tenant_value, await self._admin.tenant(change.name))
+
+    async def _document(self, path: str) -> Json:
+        try:
+            return await self._admin.get(path)
+        except Missing:
+            return None
+
+    async def _read_topics(self, namespace: NamespaceName) -> None:
+        # Asking for a topic that is not there answers 500, so whether it is there is read from the lists.
+        partitioned = await read_partitioned(self._admin, namespace)
+        listed = await self._admin.topics(namespace)
+        self._topics = {topic: True for topic in partitioned}
+        self._topics |= {topic: False for topic in listed if topic.parent not in self._topics}
+
+    async def _topic(self, topic: TopicName) -> JsonObject | None:
+        if topic not in self._topics:
+            return None
+        if self._topics[topic]:
+            metadata = await self._admin.partition_metadata(topic)
+            return {"partitions": metadata.partitions, "properties": dict(metadata.properties)}
+        info = await self._admin.internal_info(topic) if topic.persistent else {}
+        return {"partitions": 0, "properties": dict(info.get("properties") or {})}
+
+    async def _subscription(self, change: Change) -> Json:
+        """The subscription, if every partition has it. Where it stands is the consumers' affair, so that is as wanted.
+
+        The flag and the properties are asked for only where they matter: that loads the topic.
+        """
+        topic = TopicName.parse(change.name)
+        if topic not in self._topics:
+            return None
+        if topic not in self._cursors:
+            self._cursors[topic] = asyncio.create_task(self._read_subscriptions(topic))
+        rows = (await self._cursors[topic]).get(change.field)
+        if rows is None:
+            return None
+        found = subscription_value(rows)
+        sides = [side for side in (change.before, change.after) if side]
+        path = topic.subscription_path(change.field)
+        if any(side["replicated"] for side in sides):
+            states = await self._admin.get(f"{path}/replicatedSubscriptionStatus")
+            found["replicated"] = all(states.values())
+        if any(side["properties"] for side in sides):
+            found["properties"] = await self._admin.get(f"{path}/properties") or {}
+        positions = [side["position"] for side in sides if "position" in side]
+        return {**found, "position": positions[0]} if positions else found
+
+    async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
+        """The cursors by subscription, of those that every partition has."""
+        info = await self._admin.internal_info(topic)
+        wanted = len(info.get("partitions") or {}) if self._topics[topic] else 1
+        found: dict[str, list[SubscriptionState]] = {}
+        for one in cursors_of(topic, info):
+            found.setdefault(one.name, []).append(one)
+        return {name: rows for name, rows in found.items() if len(rows) >= wanted}
+
+
+def _tenant_value(document: JsonObject) -> JsonObject:
+    return {key: sorted(document.get(key) or ()) for key in ("adminRoles", "allowedClusters")}
+
+
+def _shaped(shape: Callable[[JsonObject], JsonObject], document: JsonObject | None) -> Json:
+    return None if document is None else shape(document)

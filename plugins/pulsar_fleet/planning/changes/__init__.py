@@ -1,0 +1,1 @@
+"""Which calls a difference needs, one module for each kind of resource."""

@@ -1,0 +1,138 @@
+"""A plan as text for a terminal and as Markdown for the UI: what will happen first, then what is left alone (pure)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+
+_LONGEST_VALUE = 70
+_MARKS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+", Action.DELETE: "-"}
+
+
+def headline(plan: Plan) -> str:
+    """`Plan 7f3a for green: 41 changes, 0 destructive, 1 irreversible. 61 calls, about 4 s.`"""
+    if plan.empty:
+        return f"Nothing to change: {plan.target} holds all that {plan.source} holds."
+    hazards = plan.hazards()
+    return (
+        f"Plan {plan.id} for {plan.target}: {counted(len(plan.changes), 'change')}, "
+        f"{hazards[Hazard.DESTRUCTIVE]} destructive, {hazards[Hazard.IRREVERSIBLE]} irreversible. "
+        f"{counted(plan.calls, 'call')}, about {max(1, round(plan.seconds))} s."
+    )
+
+
+def plan_text(plan: Plan, *, most: int = 200) -> str:
+    """The plan as aligned lines; beyond `most` lines the rest is counted."""
+    rows = [_line(change, plan) for change in _shown(plan)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    lines = [
+        f"  {mark} {name:{widths[1]}}  {field:{widths[2]}}  {what}".rstrip() for mark, name, field, what in rows[:most]
+    ]
+    if len(rows) > most:
+        lines.append(f"  … and {len(rows) - most} more (see the JSON)")
+    lines += [f"    left alone: {text}" for text in left_alone_lines(plan.left_alone)]
+    return "\n".join([headline(plan), "", *lines]).rstrip()
+
+
+def plan_markdown(plan: Plan, *, most: int = 200) -> str:
+    """The plan as a table; beyond `most` rows the rest is counted."""
+    rows = [_line(change, plan) for change in _shown(plan)]
+    table = [
+        f"| {mark} | {' '.join(name.split())} | {field} | {_escaped(what)} |" for mark, name, field, what in rows[:most]
+    ]
+    if len(rows) > most:
+        table.append(f"| … | {len(rows) - most} more, see the JSON | | |")
+    head = ["| | resource | field | change |", "| --- | --- | --- | --- |"] if rows else []
+    left = left_alone_lines(plan.left_alone)
+    tail = ["", "**Left alone**", "", *(f"* {_escaped(text)}" for text in left)] if left else []
+    return "\n".join([headline(plan), "", *head, *table, *tail]).rstrip()
+
+
+def left_alone_lines(left: Iterable[LeftAlone], *, most: int = 20) -> list[str]:
+    """One line per reason and kind of resource, with the first few names."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for one in left:
+        label = " ".join(part for part in (one.name, one.field) if part)
+        grouped.setdefault((one.resource.value, one.reason), []).append(label)
+    lines = [
+        f"{counted(len(names), resource)} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): {reason}"
+        for (resource, reason), names in grouped.items()
+    ]
+    return lines if len(lines) <= most else [*lines[:most], f"{len(lines) - most} more reasons, see the JSON"]
+
+
+def _shown(plan: Plan) -> list[Change]:
+    """Changes that get a line: what is made inside of a new topic is told in the topic's line."""
+    new = _new_topics(plan)
+    return [change for change in plan.changes if change.name not in new or change.resource is Resource.TOPIC]
+
+
+def _new_topics(plan: Plan) -> set[str]:
+    return {one.name for one in plan.changes if one.resource is Resource.TOPIC and one.action is Action.CREATE}
+
+
+def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:
+    resource = Resource.NAMESPACE if change.resource is Resource.POLICY else change.resource
+    mark = "!" if change.hazard.needs_permission else _MARKS[change.action]
+    name = change.name.removeprefix("persistent://")
+    what = _what(change, plan)
+    if change.hazard.needs_permission:
+        what += f"   {change.hazard.value.upper()}, id {change.id}: {change.reason}"
+    return mark, f"{resource.value:12} {name}", change.field, what
+
+
+def _what(change: Change, plan: Plan) -> str:
+    if change.action is Action.DELETE:
+        return "is deleted"
+    if change.resource is Resource.TENANT:
+        return ", ".join(f"{key} [{', '.join(names)}]" for key, names in change.after.items())
+    if change.resource is Resource.NAMESPACE:
+        roles = len((change.after.get("auth_policies") or {}).get("namespace_auth", {}))
+        return f"with {counted(len(change.after), 'policy')} and {counted(roles, 'role')}"
+    if change.resource is Resource.TOPIC and not change.field:
+        return _topic(change, plan)
+    if change.resource is Resource.SCHEMA:
+        return change.reason
+    if change.resource is Resource.SUBSCRIPTION and change.action is Action.CREATE:
+        return f"at {change.after['position']}"
+    return f"{short(change.before)}  →  {short(change.after)}"
+
+
+def _topic(change: Change, plan: Plan) -> str:
+    inside = Counter(one.resource for one in plan.changes if one.name == change.name)
+    versions = sum(
+        len(one.calls) for one in plan.changes if one.name == change.name and one.resource is Resource.SCHEMA
+    )
+    partitions = change.after["partitions"]
+    parts = [
+        counted(partitions, "partition") if partitions else "not partitioned",
+        counted(versions, "schema version") if versions else "",
+        counted(inside[Resource.SUBSCRIPTION], "subscription") if inside[Resource.SUBSCRIPTION] else "",
+        counted(inside[Resource.TOPIC_POLICY], "topic policy") if inside[Resource.TOPIC_POLICY] else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def short(value: Json) -> str:
+    """A value in a few words: `not set`, or compact JSON."""
+    if value is None:
+        return "not set"
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False) if not isinstance(value, str) else value
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 change`, `1,200 policies`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith('cy') else noun + 's'}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,1 @@
+"""How policies stay equal between clusters that share no metadata store."""

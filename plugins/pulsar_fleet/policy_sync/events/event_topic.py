@@ -1,0 +1,159 @@
+"""The event topic of one cluster: publish, receive as a failover consumer, put away what cannot be applied (client)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Denied, Transient
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.policy_sync.events.event import SCHEMA, MetadataChangeEvent
+from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
+
+if TYPE_CHECKING:
+    import pulsar
+
+_AGAIN_MS = 5_000
+_AT_ONCE_MS = 1
+_SEND_TIMEOUT_MS = 15_000
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of the event topic that is neither acknowledged nor given back yet."""
+
+    message: pulsar.Message
+    content: bytes
+
+    @property
+    def id(self) -> str:
+        """Its place in the event topic of this cluster."""
+        return str(self.message.message_id())
+
+
+class EventTopic:
+    """A producer and the failover consumer `metadata-syncer`; use it with `async with`.
+
+    Of several consumers the cluster gives the events to one, and when that one dies to the next.
+
+    :raises Transient: the cluster does not answer; what was sent may have arrived.
+    """
+
+    def __init__(self, connection: ClusterConnection, request: Request) -> None:
+        self._connection = connection
+        self._request = request
+        self._client: pulsar.Client | None = None
+        self._consumer: Any = None
+        self._producer: Any = None
+        self._dead: Any = None
+
+    async def __aenter__(self) -> Self:
+        await self._in_thread(self._open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+
+    @property
+    def consumer_name(self) -> str:
+        """By which the cluster says whose turn it is."""
+        return str(self._consumer.consumer_name())
+
+    async def receive(self, most: int, wait_seconds: float) -> list[Received]:
+        """What is there, at most so many; waits for the first one only."""
+        return await self._in_thread(lambda: self._receive(most, int(wait_seconds * 1000)))
+
+    async def acknowledge(self, done: Iterable[Received]) -> None:
+        """They are applied, of no use or put away: they do not come again."""
+        await self._in_thread(lambda: [self._consumer.acknowledge(one.message) for one in done])
+
+    async def give_back(self, later: Iterable[Received]) -> None:
+        """They come again after some seconds."""
+        await self._in_thread(lambda: [self._consumer.negative_acknowledge(one.message) for one in later])
+
+    async def publish(self, events: Iterable[MetadataChangeEvent]) -> int:
+        """Send events to all clusters, keyed by resource; returns when all are stored here."""
+        return await self._in_thread(lambda: self._publish(list(events)))
+
+    async def put_away(self, refused: Mapping[Received, str]) -> None:
+        """Keep messages on this cluster, as they are, each with the reason why it was not applied."""
+        await self._in_thread(lambda: self._put_away(refused))
+
+    def _open(self) -> None:
+        import pulsar
+
+        self._client = open_client(self._connection)
+        topic = str(self._request.event_topic)
+        self._consumer = self._client.subscribe(
+            topic,
+            SUBSCRIPTION,
+            pulsar.ConsumerType.Failover,
+            initial_position=pulsar.InitialPosition.Earliest,
+            negative_ack_redelivery_delay_ms=_AGAIN_MS,
+        )
+        options = {"send_timeout_millis": _SEND_TIMEOUT_MS, "block_if_queue_full": True}
+        schema = pulsar.schema.AvroSchema(None, schema_definition=SCHEMA)
+        self._producer = self._client.create_producer(topic, schema=schema, **options)
+        self._dead = self._client.create_producer(str(self._request.dead_letters), **options)
+
+    def _receive(self, most: int, wait_ms: int) -> list[Received]:
+        import pulsar
+
+        found: list[Received] = []
+        try:
+            while len(found) < most:
+                message = self._consumer.receive(_AT_ONCE_MS if found else max(wait_ms, _AT_ONCE_MS))
+                found.append(Received(message, message.data()))
+        except pulsar.Timeout:
+            pass
+        return found
+
+    def _publish(self, events: list[MetadataChangeEvent]) -> int:
+        failed: list[object] = []
+
+        def sent(result: Any, _: object) -> None:
+            if result != _ok():
+                failed.append(result)
+
+        for event in events:
+            at = event.update_time or None
+            self._producer.send_async(event.record(), sent, partition_key=event.key, event_timestamp=at)
+        self._producer.flush()
+        if failed:
+            raise Transient(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
+        return len(events)
+
+    def _put_away(self, refused: Mapping[Received, str]) -> None:
+        for one, reason in refused.items():
+            self._dead.send(
+                one.content,
+                properties={"reason": reason, "message_id": one.id},
+                partition_key=one.message.partition_key() or None,
+                disable_replication=True,
+            )
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        import pulsar
+
+        try:
+            return await asyncio.to_thread(work)
+        except pulsar.PulsarException as error:
+            denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
+            name = self._connection.name
+            raise (Denied if denied else Transient)(
+                f"{name}: the event topic {self._request.event_topic} cannot be used: {error}.", cluster=name
+            ) from error
+
+
+def _ok() -> Any:
+    import pulsar
+
+    return pulsar.Result.Ok

@@ -1,0 +1,135 @@
+"""Make the event topic on every cluster, replicated between them (client)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Conflict, Refused, Rejected, Transient
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.changes.subscriptions import StartAt
+from pulsar_fleet.planning.decisions import Planner
+from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
+from pulsar_fleet.policy_sync.merge.scan import look
+from pulsar_fleet.snapshot.documents import by_name
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
+
+_RETENTION = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": 512}
+"""Events stay for a week, so that a topic can be read again from its beginning."""
+_COMPACTED_FROM_BYTES = 1024 * 1024
+_LINK_SECONDS = 30.0
+_REPLICATOR = "pulsar.repl."
+
+
+async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Seal) -> tuple[str, ...]:
+    """Make what is missing, on each cluster; again it changes nothing. Clusters that are there already stay.
+
+    :returns: the names of all clusters that the event topic is replicated to.
+    :raises Rejected: a single cluster was named, and it has no event topic.
+    :raises Refused: something could not be made; the sentence says what, on which cluster.
+    """
+    selection = Selection(namespaces=frozenset({request.event_topic.namespace}))
+    held = {name: (await look(admin, selection, seal, topics=False)).snapshot for name, admin in clusters.items()}
+    fleet = tuple(sorted({*clusters, *_replicated(held.values())}))
+    if len(fleet) < 2:
+        raise Rejected(
+            f"There is no event topic {request.event_topic} on {fleet[0]} yet: "
+            "name all clusters once, while they answer, to make it."
+        )
+    plans = {name: _plan(one, clusters, fleet, request) for name, one in held.items()}
+    for name, plan in plans.items():
+        await _carry_out(clusters[name], plan.shared(), run, seal)
+    for name, plan in plans.items():
+        await _carry_out(clusters[name], plan.batch(plan.namespaces()), run, seal)
+    for admin in clusters.values():
+        for topic in (request.event_topic, request.dead_letters):
+            with suppress(Conflict):
+                await admin.create_topic(topic)
+    for name, admin in clusters.items():
+        await _wait_replicated(admin, request, set(clusters) - {name})
+    return fleet
+
+
+def _replicated(snapshots: Iterable[Snapshot]) -> set[str]:
+    """The clusters that the event topic is replicated to already."""
+    return {name for one in snapshots for state in one.namespaces for name in state.policies["replication_clusters"]}
+
+
+def _plan(held: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[str], request: Request) -> Plan:
+    """What one cluster lacks."""
+    namespace, own = request.event_topic.namespace, held.cluster
+    document = {
+        "replication_clusters": list(fleet),
+        "retention_policies": _RETENTION,
+        "compaction_threshold": _COMPACTED_FROM_BYTES,
+        "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+        "is_allow_auto_update_schema": True,
+    }
+    wanted = replace(held, namespaces=(NamespaceState(str(namespace), document),))
+    planner = Planner(wanted, held, StartAt.EARLIEST)
+    for name, admin in clusters.items():
+        if name not in held.known_clusters:
+            planner.take(Difference(Resource.CLUSTER, name, "", Side.MISSING, _address(admin.connection), None))
+    tenant = next(iter(held.tenants), None)
+    roles = {ROLES: list(tenant.admin_roles), CLUSTERS: list(tenant.allowed_clusters)} if tenant else None
+    allowed = sorted({*fleet, *(roles[CLUSTERS] if roles else ())})
+    if roles is None or allowed != roles[CLUSTERS]:
+        after = {ROLES: roles[ROLES] if roles else [], CLUSTERS: allowed}
+        side = Side.DIFFERENT if roles else Side.MISSING
+        planner.take(Difference(Resource.TENANT, namespace.tenant, "", side, after, roles))
+    if not held.namespaces:
+        planner.take(Difference(Resource.NAMESPACE, str(namespace), "", Side.MISSING, document, None))
+    elif (listed := held.namespaces[0].policies["replication_clusters"]) != list(fleet):
+        field = "replication_clusters"
+        planner.take(Difference(Resource.POLICY, str(namespace), field, Side.DIFFERENT, list(fleet), sorted(listed)))
+    return Plan(source="the event topic", target=own, changes=planner.ordered())
+
+
+async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]) -> None:
+    """Wait until replication has its cursors: it never sends what was published before these."""
+    end = time.monotonic() + _LINK_SECONDS
+    cursors = {f"{_REPLICATOR}{name}" for name in peers}
+    while missing := cursors - set(by_name((await admin.internal_stats(request.event_topic))["cursors"])):
+        if time.monotonic() > end:
+            raise Transient(
+                f"{admin.connection.name}: the event topic {request.event_topic} is not replicated to "
+                f"{', '.join(sorted(one.removeprefix(_REPLICATOR) for one in missing))} yet.",
+                cluster=admin.connection.name,
+            )
+        await asyncio.sleep(0.2)
+
+
+def _address(connection: ClusterConnection) -> JsonObject:
+    """How the brokers of another cluster reach this one: as we do."""
+    if not connection.admin_url.startswith("https:"):
+        return {"serviceUrl": connection.admin_url, "brokerServiceUrl": connection.require_service_url()}
+    trust = {"brokerClientTrustCertsFilePath": connection.tls_trust_file} if connection.tls_trust_file else {}
+    return {
+        "serviceUrlTls": connection.admin_url,
+        "brokerServiceUrlTls": connection.require_service_url(),
+        "brokerClientTlsEnabled": True,
+        **trust,
+    }
+
+
+async def _carry_out(admin: AdminClient, plan: Plan, run: Run, seal: Seal) -> None:
+    if plan.empty:
+        return
+    applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", seal=seal)
+    if failed := applied.not_in_place():
+        raise Refused(
+            f"The event topic cannot be made on {plan.target}: {failed[0].change.label}: {failed[0].detail}",
+            cluster=plan.target,
+        )

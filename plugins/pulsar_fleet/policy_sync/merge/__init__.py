@@ -1,0 +1,1 @@
+"""What several clusters should hold: identical fields, provenance, who wins."""

@@ -1,0 +1,71 @@
+"""The clusters of a run: connections that are open together, and which of them cannot be reached (client)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Rejected, Transient
+
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Clusters by their own names.
+
+    :param behind: name of the connection → why its cluster does not answer.
+    """
+
+    clusters: Mapping[str, AdminClient]
+    behind: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, lost: Mapping[str, str]) -> Self:
+        """The fleet after some clusters stopped to answer; `lost` is like `behind`."""
+        left = {name: admin for name, admin in self.clusters.items() if admin.connection.name not in lost}
+        return replace(self, clusters=left, behind={**self.behind, **lost})
+
+
+@asynccontextmanager
+async def open_fleet(connections: Sequence[ClusterConnection]) -> AsyncIterator[Fleet]:
+    """Open all connections; a cluster that does not answer stays behind, and the others go on.
+
+    :raises Rejected: fewer than two connections, or two that lead to one cluster.
+    :raises Denied: a cluster does not let us in.
+    :raises Transient: no cluster answers.
+    """
+    if len(connections) < 2:
+        raise Rejected("Reconciliation needs at least two clusters: name their connections.")
+    async with AsyncExitStack() as stack:
+        admins = [
+            await stack.enter_async_context(AdminClient(one, retry_seconds=PATIENCE_SECONDS)) for one in connections
+        ]
+        found = await asyncio.gather(*(_name(admin) for admin in admins))
+        clusters: dict[str, AdminClient] = {}
+        behind: dict[str, str] = {}
+        for admin, name in zip(admins, found, strict=True):
+            if isinstance(name, Transient):
+                behind[admin.connection.name] = str(name)
+            elif name in clusters:
+                first = clusters[name].connection.name
+                raise Rejected(
+                    f"Connections {first!r} and {admin.connection.name!r} both lead to cluster {name!r}; "
+                    "give different clusters."
+                )
+            else:
+                clusters[name] = admin
+        if not clusters:
+            raise Transient(f"No cluster answers: {next(iter(behind.values()))}")
+        yield Fleet(clusters=clusters, behind=behind)
+
+
+async def _name(admin: AdminClient) -> str | Transient:
+    try:
+        return await admin.cluster_name()
+    except Transient as error:
+        return error

@@ -1,0 +1,1 @@
+"""The compatibility checks, one module for each subject (pure)."""

@@ -1,1 +1,0 @@
-"""Messages in bulk: ranges, digests, engines and the Spark data source."""

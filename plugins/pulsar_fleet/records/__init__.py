@@ -1,1 +1,0 @@
-"""What happened and what was seen: the ledger (SQL) and the artefacts (files)."""

@@ -1,0 +1,106 @@
+"""A migration as a picture: when each namespace was in which phase, and what was left to drain over time, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pulsar_fleet.ledger.rows import RecordedPhase
+from pulsar_fleet.migration.model import Phase
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST = 20
+"""Namespaces that are drawn; those with the longest drain first."""
+
+Samples = Mapping[str, Sequence[tuple[float, int]]]
+"""By namespace: seconds since 1970, and the entries that were left on blue."""
+
+_COLOURS = dict(
+    zip(
+        Phase,
+        (
+            *("#8d7fb5", "#c9d3e0", "#a9bdd6", "#7ea0c8", "#5b86ba", "#e0a13b"),
+            *("#d1603d", "#5f9e6e", "#3f7d58", "#37694d", "#2d5d43", "#8a8a8a"),
+        ),
+        strict=True,
+    )
+)
+
+
+def migration_picture(phases: Sequence[RecordedPhase], samples: Samples) -> bytes | None:
+    """The picture; None where no namespace has entered two phases. The same records give the same bytes."""
+    spans = _spans(phases)
+    if not spans:
+        return None
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    drawn = sorted(spans, key=lambda name: (-_length(spans[name]), name))[:MOST]
+    with mpl.rc_context({"svg.hashsalt": "pulsar-fleet", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(10, 2.6 + 0.28 * len(drawn)), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[len(drawn) + 1.5, 6])
+        _draw_phases(above, {name: spans[name] for name in drawn})
+        _draw_backlogs(below, {name: samples[name] for name in drawn if samples.get(name)})
+        content = BytesIO()
+        figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
+
+
+_Span = tuple[Phase, datetime, datetime]
+
+
+def _spans(phases: Sequence[RecordedPhase]) -> dict[str, list[_Span]]:
+    """By namespace, each phase from its beginning to that of the next; the last has no length."""
+    entered: dict[str, list[tuple[Phase, datetime]]] = {}
+    known = {phase.value for phase in Phase}
+    for entry in phases:
+        if entry.phase in known:
+            entered.setdefault(entry.namespace, []).append((Phase(entry.phase), _utc(entry.at)))
+    spans = {name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(found)] for name, found in entered.items()}
+    return {name: found for name, found in spans.items() if found}
+
+
+def _utc(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _length(spans: Sequence[_Span]) -> timedelta:
+    return spans[-1][2] - spans[0][1]
+
+
+_DAY = 86_400.0
+
+
+def _day(at: datetime) -> float:
+    """Days since 1970, which is how matplotlib counts."""
+    return at.timestamp() / _DAY
+
+
+def _draw_phases(axes: Axes, spans: Mapping[str, Sequence[_Span]]) -> None:
+    shown: set[Phase] = set()
+    for row, found in enumerate(spans.values()):
+        for phase, begins, ends in found:
+            begin, end = _day(begins), _day(ends)
+            label = phase.value if phase not in shown else None
+            shown.add(phase)
+            axes.barh(row, end - begin, left=begin, height=0.7, color=_COLOURS[phase], label=label)
+    axes.set_yticks(range(len(spans)), list(spans))
+    axes.invert_yaxis()
+    axes.xaxis_date()  # numbers are days since 1970
+    axes.set_title("Phases, from the one named to the next (UTC)", loc="left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.05), ncols=9, frameon=False, fontsize=8)
+
+
+def _draw_backlogs(axes: Axes, samples: Samples) -> None:
+    for name, found in samples.items():
+        axes.step([at / _DAY for at, _ in found], [left for _, left in found], label=name)
+    axes.set_ylabel("entries left on blue")
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+    if samples:
+        axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,89 @@
+"""The report of an onboarding as Markdown: whether something is wrong, what happened, numbers, what to do (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import plan_markdown
+from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
+from pulsar_fleet.report.page import approval_text
+
+_TABLES = ("tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies")
+
+
+def onboarding_report(
+    source: JsonObject,
+    target: JsonObject,
+    plan: Plan,
+    findings: Sequence[Finding],
+    applied: JsonObject | None,
+    verified: JsonObject | None,
+    approval: JsonObject | None = None,
+) -> str:
+    """What a run did, for a person; what is None is what the run did not come to.
+
+    The arguments are what the steps of onboarding returned, with the stored plan and findings.
+    """
+    parts = [
+        f"# {verdict(plan, findings, applied, verified)}",
+        approval_text(approval),
+        _compared(source, target),
+        *(one["rights"] for one in (source, target)),
+        f"## Findings: {count_line(findings)}" if findings else "",
+        findings_markdown(findings),
+        _applied(applied),
+        "## Plan",
+        plan_markdown(plan),
+        _evidence(source, target, verified),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None, verified: JsonObject | None) -> str:
+    """One line: first whether something is wrong."""
+    names = f"{plan.source} → {plan.target}"
+    if verified is not None:
+        if verified["equal"]:
+            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified['compared'])})"
+        return f"NOT EQUAL: {names}, {verified['differences']:,} changes remain"
+    if blockers(findings):
+        return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"
+    if applied is None:
+        return f"Planned, not applied: {names}, {len(plan.changes):,} changes. Nothing has been changed"
+    if not applied["complete"]:
+        return f"INCOMPLETE: {names}, {len(applied['problems'])} or more changes were not made"
+    return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
+
+
+def _compared(source: JsonObject, target: JsonObject) -> str:
+    head = "| | version | " + " | ".join(name.replace("_", " ") for name in _TABLES) + " | calls |"
+    rows = [
+        f"| {one['cluster']} | {', '.join(one['versions'])} | "
+        + " | ".join(f"{one['counts'][name]:,}" for name in _TABLES)
+        + f" | {one['calls']:,} |"
+        for one in (source, target)
+    ]
+    return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows])
+
+
+def _applied(applied: JsonObject | None) -> str:
+    if applied is None:
+        return ""
+    done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied["counts"].items() if count)
+    lines = [f"## Applied: {done or 'nothing was to do'}", f"{applied['calls']:,} calls, reading included."]
+    lines += [f"* {problem}" for problem in applied["problems"]]
+    return "\n".join(lines)
+
+
+def _evidence(source: JsonObject, target: JsonObject, verified: JsonObject | None) -> str:
+    references = {"source before": source["reference"], "target before": target["reference"]}
+    if verified is not None:
+        references |= {"target after": verified["snapshot"]}
+    rows = [f"| {what} | `{one['uri']}` | `{one['sha256'][:16]}…` |" for what, one in references.items()]
+    return "\n".join(["## Evidence", "", "| what | where | sha256 |", "| --- | --- | --- |", *rows])
+
+
+def _counts(compared: JsonObject) -> str:
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in compared.items())

@@ -1,0 +1,1 @@
+"""What a cluster holds at one time."""

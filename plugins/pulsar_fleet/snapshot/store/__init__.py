@@ -1,0 +1,1 @@
+"""How snapshots are stored as Parquet."""

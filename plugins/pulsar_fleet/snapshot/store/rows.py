@@ -1,0 +1,105 @@
+"""Rows of a snapshot as columns of Parquet and back: plain values as they are, documents as JSON text (pure)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.snapshot.model import (
+    TABLES,
+    InventoryState,
+    NamespaceState,
+    Row,
+    SchemaState,
+    SubscriptionState,
+    TopicPolicyState,
+    TopicState,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NAMESPACE = "in_namespace"
+"""A column more, of the tables of namespaces: by it a part of a table is found without reading the rest."""
+TOPIC = "topic"
+"""The column of the tables of what belongs to a topic."""
+
+_PLAIN = {"str": "string", "int": "int64", "bool": "bool_"}
+TABLE_OF: dict[type, str] = {kind: table for table, kind in TABLES.items()}
+_BY_NAMESPACE = (NamespaceState, TopicState, SchemaState, SubscriptionState, TopicPolicyState, InventoryState)
+
+
+def is_by_namespace(table: str) -> bool:
+    """Whether every row of the table belongs to a namespace."""
+    return issubclass(TABLES[table], _BY_NAMESPACE)
+
+
+def namespace_of(row: Row) -> str:
+    """The namespace to which a row belongs; empty for what belongs to none."""
+    match row:
+        case NamespaceState():
+            return row.name
+        case TopicState():
+            return namespace_of_topic(row.name)
+        case SchemaState() | SubscriptionState() | TopicPolicyState():
+            return namespace_of_topic(row.topic)
+        case InventoryState():
+            return row.namespace
+        case _:
+            return ""
+
+
+def namespace_of_topic(name: str) -> str:
+    """The namespace in a topic's name."""
+    return "/".join(name.split("/", 4)[2:4])
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    """The columns of a table."""
+    import pyarrow as pa
+
+    columns = [(name, getattr(pa, _PLAIN.get(kind, "string"))()) for name, kind in _fields(table)]
+    return pa.schema([*columns, *([(NAMESPACE, pa.string())] if is_by_namespace(table) else [])])
+
+
+def to_columns(table: str, rows: Sequence[Row]) -> pa.Table:
+    """Rows as a part of their table."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Json]] = {
+        name: [value if kind in _PLAIN else _document(value) for value in (getattr(row, name) for row in rows)]
+        for name, kind in _fields(table)
+    }
+    if is_by_namespace(table):
+        columns[NAMESPACE] = [namespace_of(row) for row in rows]
+    return pa.table(columns, schema=arrow_schema(table))
+
+
+def from_columns(table: str, part: pa.RecordBatch) -> Iterator[Row]:
+    """The rows in a part of their table. Texts and keys that repeat within it are kept once."""
+    kind: Any = TABLES[table]
+    columns = [_values(part.column(name).to_pylist(), plain) for name, plain in _fields(table)]
+    for values in zip(*columns, strict=True):
+        yield kind(*values)
+
+
+def _values(cells: list[Json], kind: str) -> list[Json]:
+    if kind == "str":
+        return [sys.intern(cell) for cell in cells]
+    if kind in _PLAIN:
+        return cells
+    # One parse for all of them, by which equal keys are one object: documents repeat theirs thousands of times.
+    parsed = json.loads(f"[{','.join(cells)}]")
+    return [tuple(value) if isinstance(value, list) else value for value in parsed]
+
+
+def _fields(table: str) -> list[tuple[str, str]]:
+    return [(one.name, str(one.type)) for one in dataclasses.fields(TABLES[table])]
+
+
+def _document(value: Json) -> str:
+    return json.dumps(value, sort_keys=True) if value else ("{}" if isinstance(value, dict) else "[]")

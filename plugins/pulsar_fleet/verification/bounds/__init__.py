@@ -1,0 +1,1 @@
+"""Between which positions topics are compared."""

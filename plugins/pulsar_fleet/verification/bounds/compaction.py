@@ -1,0 +1,36 @@
+"""Compacted topics: up to where they were compacted, and which of their values are compared (pure)."""
+
+from __future__ import annotations
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
+
+CURSOR = "__compaction"
+
+
+def compacted_to(internal_stats: JsonObject) -> Position:
+    """The last entry that compaction has seen; before every entry where it never ran."""
+    cursor = internal_stats.get("cursors", {}).get(CURSOR)
+    return Position.parse(cursor["markDeletePosition"]) if cursor else EARLIEST
+
+
+def is_compacted(internal_stats: JsonObject) -> bool:
+    """Whether the topic was ever compacted."""
+    return CURSOR in internal_stats.get("cursors", {})
+
+
+def up_to(topic: str, last: Position | None) -> TopicBounds:
+    """Bounds of a compacted topic: its values up to an entry, wherever they lie."""
+    if last is None or last.entry < 0:
+        return TopicBounds(topic, Ledgers(()), 0, 0)
+    return TopicBounds(topic, Ledgers(((last.ledger, last.entry + 1),)), 0, last.entry + 1)
+
+
+def last_value(internal_stats: JsonObject) -> Position | None:
+    """The last entry that a reader of the compacted topic may see; its log may hold nothing any more."""
+    held = Ledgers.of(internal_stats)
+    ends = [compacted_to(internal_stats), *([held.at(len(held) - 1)] if len(held) else [])]
+    last = max(ends)
+    return last if last.entry >= 0 else None

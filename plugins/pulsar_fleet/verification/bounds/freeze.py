@@ -1,0 +1,158 @@
+"""Freeze what is compared: the source's end once, and on the target exactly what the source's entries became."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import Denied, FleetError, Rejected
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
+from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, through_shadow
+from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope, Unprovable
+from pulsar_fleet.verification.coverage import Coverage
+from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
+
+TOPICS_AT_ONCE = 8
+FOREVER = -1
+EarlierProofs = Callable[[NamespaceName, str, str], Dictionary[str, JsonObject]]
+"""What `Pair.earlier` is to be, by topic, for a namespace and the names of source and target."""
+
+
+class Freezer:
+    """Freezes bounds between two clusters.
+
+    :param engine: who reads, or `auto` to measure it for each topic.
+    :param keyed: hash messages with the key in the environment.
+    :param read_from: where the source's messages are read.
+    :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
+    :param earlier: for mode `incremental`: what was proven before, by namespace and names of the clusters.
+    """
+
+    def __init__(
+        self,
+        source: AdminClient,
+        target: AdminClient,
+        *,
+        mapping: Mapping,
+        coverage: Coverage | None = None,
+        earlier: EarlierProofs | None = None,
+        engine: EngineChoice = EngineChoice.AUTO,
+        keyed: bool = False,
+        read_from: ReadFrom = ReadFrom.SERVING,
+        catch_up_seconds: float = 30.0,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._mapping = mapping
+        self._coverage = coverage or Coverage()
+        self._earlier = earlier
+        self._engine = engine
+        self._keyed = keyed
+        self._read_from = read_from
+        self._catch_up_seconds = catch_up_seconds
+        self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
+        self._names = ("", "")
+        self._transactional: tuple[AdminClient, ...] = ()
+
+    async def freeze(self, namespaces: Sequence[NamespaceName]) -> VerifyRequest:
+        """Bounds of every topic of the namespaces; what cannot be compared is named as a problem, never left out."""
+        if not namespaces:
+            raise Rejected("No namespace was given to verify; name at least one as tenant/namespace.")
+        self._names = (await _name(self._source), await _name(self._target))
+        sides = (self._source, self._target)
+        self._transactional = tuple([admin for admin in sides if await _has_transactions(admin)])
+        found = [each for name in dict.fromkeys(namespaces) for each in await self._namespace(name)]
+        return VerifyRequest(
+            source=Address.of(self._source.connection, self._names[0]),
+            target=Address.of(self._target.connection, self._names[1]),
+            namespaces=tuple(dict.fromkeys(str(name) for name in namespaces)),
+            pairs=tuple(each for each in found if isinstance(each, Pair)),
+            problems=tuple(each for each in found if isinstance(each, Problem)),
+            coverage=self._coverage,
+        )
+
+    async def _namespace(self, name: NamespaceName) -> list[Pair | Problem]:
+        here, there = await asyncio.gather(self._source.namespace(name), self._target.namespace(name))
+        for policies, cluster, different in ((here, self._names[0], False), (there, self._names[1], here is not None)):
+            if policies is None:
+                return [Problem(str(name), str(name), different, f"there is no such namespace on {cluster}")]
+        replicates = self._names[1] in (here or {}).get("replication_clusters", ())
+        earlier = self._earlier(name, *self._names) if self._earlier else {}
+        continued = {topic: each for topic, each in earlier.items() if may_continue(each, self._engine)}
+        scope = Scope(name, replicates, _keeps_all(there or {}), continued, self._unproven)
+        bounder = Bounder(
+            self._source,
+            self._target,
+            names=self._names,
+            mapping=self._mapping,
+            coverage=self._coverage,
+            catch_up_seconds=self._catch_up_seconds,
+        )
+        held, copied = await asyncio.gather(self._topics(self._source, name), self._topics(self._target, name))
+        if not held:
+            return [Problem(str(name), str(name), False, f"{self._names[0]} holds no persistent topic in it")]
+        frozen = list(await asyncio.gather(*(self._topic(bounder, scope, topic) for topic in sorted(held & copied))))
+        return [*frozen, *self._only_on_one_side(scope, held, copied)]
+
+    @property
+    def _unproven(self) -> str:
+        by = "" if self._engine is EngineChoice.AUTO else f" with engine {self._engine.value!r}"
+        return f"no earlier run proved it equal{by}"
+
+    async def _topics(self, admin: AdminClient, name: NamespaceName) -> set[TopicName]:
+        return {topic for topic in await admin.topics(name) if topic.persistent and not topic.is_system}
+
+    def _only_on_one_side(self, scope: Scope, held: set[TopicName], copied: set[TopicName]) -> list[Pair | Problem]:
+        source, target = self._names
+        lost = [self._problem(topic, f"{target} has no such topic", different=True) for topic in sorted(held - copied)]
+        if scope.replicates or self._mapping is Mapping.REPLICATED:
+            return [*lost]
+        # A topic that is only on a target to which nothing replicates was not there when the copy was made.
+        new = [self._problem(topic, f"{source} has no such topic", different=True) for topic in sorted(copied - held)]
+        return [*lost, *new]
+
+    async def _topic(self, bounder: Bounder, scope: Scope, topic: TopicName) -> Pair | Problem:
+        async with self._room:
+            try:
+                await self._refuse_open_transactions(topic)
+                pair = replace(await bounder.pair(scope, topic), keyed=self._keyed)
+                chosen = await choose_engine(self._source, pair, self._engine, self._coverage.mode)
+                return await through_shadow(self._source, chosen) if self._read_from is ReadFrom.SHADOW else chosen
+            except (FleetError, Unprovable) as error:
+                return self._problem(topic, str(error), different=False)
+
+    async def _refuse_open_transactions(self, topic: TopicName) -> None:
+        for admin in self._transactional:
+            if (await admin.stats(topic, precise=False)).get("ongoingTxnCount"):
+                raise Unprovable(
+                    f"a transaction is open on {admin.connection.name}: its messages, and all that follow, are "
+                    "invisible until it ends; verify again"
+                )
+
+    def _problem(self, topic: TopicName, reason: str, *, different: bool) -> Problem:
+        return Problem(str(topic.namespace), str(topic), different, reason)
+
+
+async def _name(admin: AdminClient) -> str:
+    try:
+        return await admin.cluster_name()
+    except Denied:  # only a superuser may ask a broker for its cluster's name
+        return admin.connection.name
+
+
+async def _has_transactions(admin: AdminClient) -> bool:
+    """Whether to ask each topic for open ones, which costs a call; asked where a broker does not tell its settings."""
+    try:
+        return (await admin.runtime_configuration()).get("transactionCoordinatorEnabled") == "true"
+    except Denied:
+        return True
+
+
+def _keeps_all(policies: JsonObject) -> bool:
+    kept = policies.get("retention_policies") or {}
+    return kept.get("retentionTimeInMinutes") == FOREVER and kept.get("retentionSizeInMB") == FOREVER

@@ -1,0 +1,1 @@
+"""Whether the messages of two topics are equal, and why not."""

@@ -1,0 +1,1 @@
+"""Whether two stored snapshots are equal."""

@@ -1,0 +1,46 @@
+"""The comparison of snapshots in Spark: each task reads its namespaces from both sides' files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.planning.comparison import Comparison
+from pulsar_fleet.verification.snapshots.compare import Batches, CompareRequest, Spread, compare_namespaces
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def in_tasks(session: SparkSession, batches: Sequence[Sequence[str]], work: Callable[[Sequence[str]], Json]) -> Json:
+    """What `work` makes of each batch, in their order. The snapshots' files must be in reach of every worker."""
+    if not batches:
+        return []
+
+    def work_on(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for part in parts:
+            numbers = part.column("id").to_pylist()
+            found = [json.dumps(work(batches[number])) for number in numbers]
+            yield pa.RecordBatch.from_pydict({"id": numbers, "found": found})
+
+    tasks = session.range(0, len(batches), 1, len(batches))
+    rows = tasks.mapInArrow(work_on, "id long, found string").collect()
+    return [json.loads(row["found"]) for row in sorted(rows, key=lambda row: int(row["id"]))]
+
+
+def spread_over(session: SparkSession) -> Spread:
+    """A task for each batch of namespaces. Both sides' files must be in reach of every worker."""
+
+    def spread(request: CompareRequest, batches: Batches) -> Iterable[Comparison]:
+        def compare(names: Sequence[str]) -> Json:
+            return compare_namespaces(request, names).to_json()
+
+        return map(Comparison.from_json, in_tasks(session, batches, compare))
+
+    return spread

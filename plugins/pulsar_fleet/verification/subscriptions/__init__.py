@@ -1,0 +1,1 @@
+"""Whether the cursors of two clusters stand at the same messages."""

@@ -1,0 +1,188 @@
+"""The demo, act by act: what is started, triggered, waited for and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_sandbox import Sandbox
+from pulsar_sandbox.demo.stack import AirflowStack
+from pulsar_sandbox.workload import Estate, EstateSpec, Tally, Traffic, build_estate, drain_subscription
+
+LIVE = "acme/orders"
+DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters")
+RUN_SECONDS = 600
+POLL_SECONDS = 1.0
+RATE = 25.0
+"""Messages per second on each of the two topics: two cores also run the brokers, Airflow and Spark."""
+BEFORE_SECONDS = 3.0
+AFTER_SECONDS = 3.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One DAG run that has ended.
+
+    :param tasks: (task id, state, seconds) in the order of their start.
+    """
+
+    dag_id: str
+    run_id: str
+    state: str
+    seconds: float
+    tasks: tuple[tuple[str, str, float], ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether Airflow calls it a success."""
+        return self.state == "success"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that the demo is judged by; filled in as it goes."""
+
+    estate: Estate | None = None
+    runs: dict[str, Finished] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    tally: Tally | None = None
+    window: Counter[str] = field(default_factory=Counter)
+    """Topic → messages that the switch said each of its subscriptions would get twice."""
+    archive: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Topic → messages that the idle subscription got on green, and how many of them were different ones."""
+    artefacts: Path | None = None
+
+
+class Demo:
+    """The running pieces of a demo in one folder.
+
+    :param folder: state of everything; data of an earlier demo in it must have been removed.
+    :param say: takes one line of progress.
+    """
+
+    def __init__(self, *, folder: Path, say: Say) -> None:
+        self.folder = folder
+        self.say = say
+        self.outcome = Outcome(artefacts=folder / "airflow" / "pulsar-fleet" / "artefacts")
+
+    @contextmanager
+    def running(self) -> Iterator[tuple[Sandbox, AirflowStack]]:
+        """Two clusters and Airflow, started side by side; all of it is stopped on the way out unless released."""
+        self.say("starting two Pulsar clusters and Airflow")
+        stack = AirflowStack.launch(self.folder / "airflow")
+        try:
+            with (
+                ThreadPoolExecutor(1) as pool,
+                Sandbox.start(self.folder / "sandbox", progress=self.say) as sandbox,
+            ):
+                built = pool.submit(self._build, sandbox)
+                stack.wait_ready(*DAGS)
+                self.say(f"Airflow is ready: {stack.url}")
+                self.outcome.estate = built.result()
+                for cluster in sandbox:
+                    stack.put_connection(
+                        f"pulsar_{cluster.name}",
+                        conn_type="pulsar",
+                        host=cluster.admin_url,
+                        extra=f'{{"service_url": "{cluster.service_url}"}}',
+                    )
+                stack.put_connection("spark_default", conn_type="spark", host="local[2]")
+                yield sandbox, stack
+        finally:
+            stack.close()
+
+    def play(self, sandbox: Sandbox, stack: AirflowStack) -> Outcome:
+        """Onboard green, move the live namespace to it while its clients work, and prove that nothing was lost."""
+        blue, green = sandbox["blue"], sandbox["green"]
+        self.say("starting live traffic on blue: 3 applications that write, 8 subscriptions that read")
+        traffic = Traffic.start(service_url=blue.service_url, namespace=LIVE, folder=self.folder / "traffic", rate=RATE)
+        with traffic:
+            sides = {"source": "pulsar_blue", "target": "pulsar_green"}
+            if not self._run(stack, "onboard_cluster", {**sides, "auto_approve": True}):
+                return self.outcome
+            time.sleep(BEFORE_SECONDS)
+            moved = {"blue": "pulsar_blue", "green": "pulsar_green", "namespaces": [LIVE], "auto_approve": True}
+            if not self._run(stack, "migrate_namespaces", moved):
+                return self.outcome
+            self.outcome.window = _window(stack, self.outcome)
+            time.sleep(AFTER_SECONDS)
+            self._run(stack, "verify_clusters", {**sides, "namespaces": [LIVE]})
+            self.say("stopping the traffic and counting")
+            self.outcome.tally = traffic.stop()
+        self.say("reading what the idle subscription 'archive' holds on green")
+        for name in ("events", "audit"):
+            topic = TopicName.parse(f"persistent://{LIVE}/{name}")
+            got = drain_subscription(green.service_url, topic, "archive", acknowledge=False)
+            self.outcome.archive[str(topic)] = (len(got), len(set(got)))
+        return self.outcome
+
+    def _build(self, sandbox: Sandbox) -> Estate:
+        blue = sandbox["blue"]
+        connection = ClusterConnection(name="blue", admin_url=blue.admin_url, service_url=blue.service_url)
+        estate = asyncio.run(build_estate(connection, EstateSpec(live=LIVE)))
+        holds = estate.holds
+        self.say(
+            f"blue holds {holds.tenants} tenants, {holds.namespaces} namespaces, {holds.topics} topics, "
+            f"{holds.subscriptions} subscriptions, {holds.messages:,} messages"
+        )
+        return estate
+
+    def _run(self, stack: AirflowStack, dag_id: str, conf: Mapping[str, Any]) -> bool:
+        run_id = stack.trigger(dag_id, conf)
+        self.say(f"{dag_id} triggered: {stack.url}/dags/{dag_id}/runs/{run_id}")
+        began, seen = time.monotonic(), set[str]()
+        while (state := stack.run_state(dag_id, run_id)) not in ("success", "failed"):
+            self._tell_finished(stack, dag_id, run_id, seen)
+            if time.monotonic() - began > RUN_SECONDS:
+                state = f"not finished after {RUN_SECONDS} s"
+                break
+            time.sleep(POLL_SECONDS)
+        self._tell_finished(stack, dag_id, run_id, seen)
+        tasks = sorted((task for task in stack.tasks(dag_id, run_id)), key=lambda task: task["start_date"] or "~")
+        finished = Finished(
+            dag_id,
+            run_id,
+            state,
+            time.monotonic() - began,
+            tuple((task["task_id"], task["state"] or "none", task["duration"] or 0.0) for task in tasks),
+        )
+        self.outcome.runs[dag_id] = finished
+        if finished.succeeded:
+            self.outcome.results[dag_id] = stack.result(dag_id, run_id, "write_report")
+        return finished.succeeded
+
+    def _tell_finished(self, stack: AirflowStack, dag_id: str, run_id: str, seen: set[str]) -> None:
+        for task in stack.tasks(dag_id, run_id):
+            if task["state"] in ("success", "failed", "skipped", "upstream_failed") and task["task_id"] not in seen:
+                seen.add(task["task_id"])
+                seconds = f" in {task['duration']:.1f} s" if task["duration"] else ""
+                self.say(f"  {dag_id}: {task['task_id']} {task['state']}{seconds}")
+                if task["state"] == "failed":
+                    self.say(_reason(stack.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])))
+
+
+def _window(stack: AirflowStack, outcome: Outcome) -> Counter[str]:
+    run = outcome.runs["migrate_namespaces"]
+    reference = Reference.from_json(stack.result(run.dag_id, run.run_id, "switch_over"))
+    found = Counter[str]()
+    for switched in Artefacts.open(str(outcome.artefacts)).read_json(reference).values():
+        for partition, count in switched["window"].items():
+            found[str(TopicName.parse(partition).parent)] += count
+    return found
+
+
+def _reason(log: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip()]
+    return "\n".join(f"    {line}" for line in lines[-4:])

@@ -1,0 +1,1 @@
+"""Real Pulsar clusters on one machine, from Maven jars."""

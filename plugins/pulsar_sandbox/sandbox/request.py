@@ -1,0 +1,117 @@
+"""What a caller asks a sandbox to be, checked, and turned into a layout with ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, check_version
+from pulsar_sandbox.sandbox.layout import ClusterLayout, SandboxLayout, lay_out_cluster
+from pulsar_sandbox.sandbox.ports import free_ports, is_free, ports_from
+
+MOST_BROKERS = 4
+# Folders of the sandbox itself; a cluster's folder has the cluster's name.
+RESERVED = ("security",)
+Settings = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A sandbox as asked for; the parameters are those of `Sandbox.start`."""
+
+    clusters: Sequence[str]
+    version: str | Mapping[str, str] = DEFAULT_VERSION
+    brokers: int = 1
+    secure: bool = False
+    settings: Settings = field(default_factory=dict)
+    port_base: int | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Pulsar version of every cluster."""
+        if isinstance(self.version, str):
+            return dict.fromkeys(self.clusters, self.version)
+        return {name: self.version.get(name, DEFAULT_VERSION) for name in self.clusters}
+
+    def check(self) -> None:
+        """Reject what cannot be, and refuse what this machine cannot do."""
+        if not self.clusters or len(set(self.clusters)) != len(self.clusters):
+            raise Rejected(f"The clusters {list(self.clusters)!r} need at least one name, each once.")
+        for name in self.clusters:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or name in RESERVED:
+                raise Rejected(f"{name!r} cannot name a cluster; use letters, digits, '-' and '_'.")
+        if not 1 <= self.brokers <= MOST_BROKERS:
+            raise Rejected(f"A cluster of a sandbox has 1 to {MOST_BROKERS} brokers, not {self.brokers!r}.")
+        if self.port_base is not None and self.port_base not in range(1, 65_536):
+            raise Rejected(f"The port base {self.port_base!r} is no port; use 1 to 65535, or leave it out.")
+        self._check_names("version", [] if isinstance(self.version, str) else self.version)
+        self._check_names("settings", self.settings)
+        for version in self.versions.values():
+            check_version(version)
+        for number in range(2, self.brokers + 1):
+            _check_host(f"127.0.0.{number}")
+
+    def _check_names(self, what: str, given: Sequence[str] | Mapping[str, object]) -> None:
+        for name in given:
+            if name not in self.clusters:
+                raise Rejected(f"{what} is given for {name!r}, which is none of the clusters {list(self.clusters)!r}.")
+
+    def check_fits(self, folder: str, recorded: SandboxLayout) -> None:
+        """Reject a folder with data of other clusters: another version or metadata store could not read it."""
+        held = {one.name: (one.version, len(one.brokers)) for one in recorded.clusters}
+        wanted = {name: (version, self.brokers) for name, version in self.versions.items()}
+        if held != wanted:
+            raise Rejected(
+                f"Folder {folder!r} holds data of {_describe(held)}, not of {_describe(wanted)}; ask for those, "
+                f"choose another folder, or delete it."
+            )
+
+    def lay_out(self, recorded: SandboxLayout | None) -> SandboxLayout:
+        """Give every cluster its ports: those it had before where they are free, else new ones."""
+        before = {} if recorded is None else {one.name: one for one in recorded.clusters}
+        avoid = {port for one in before.values() for port in one.ports()}
+        ports = free_ports(avoid=avoid) if self.port_base is None else ports_from(self.port_base)
+        keep_ports = recorded is not None and recorded.secure == self.secure and self.port_base is None
+        clusters = []
+        for name, version in self.versions.items():
+            own = dict(self.settings.get(name, {}))
+            if keep_ports and all(map(is_free, before[name].ports())):
+                clusters.append(replace(before[name], settings=own))
+                continue
+            fresh = lay_out_cluster(
+                name, version=version, brokers=self.brokers, secure=self.secure, settings=own, ports=ports
+            )
+            clusters.append(_keep_bookie(fresh, before[name]) if name in before else fresh)
+        return SandboxLayout(clusters=tuple(clusters), secure=self.secure, owner=os.getpid())
+
+
+def _check_host(host: str) -> None:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise Refused(
+                f"Several brokers need the address {host}, which this machine does not have; on macOS: "
+                f"sudo ifconfig lo0 alias {host}"
+            ) from error
+
+
+def _keep_bookie(fresh: ClusterLayout, before: ClusterLayout) -> ClusterLayout:
+    """Keep the bookie's port: a bookie refuses its own data under another one."""
+    if not is_free(before.bookie_port):
+        raise Refused(
+            f"Port {before.bookie_port} is taken, and the data of cluster {before.name!r} is bound to it; stop what "
+            f"listens there, or choose another folder."
+        )
+    return replace(fresh, bookie_port=before.bookie_port)
+
+
+def _describe(clusters: Mapping[str, tuple[str, int]]) -> str:
+    parts = (
+        f"{name} {version} with {brokers} broker{'s'[: brokers > 1]}" for name, (version, brokers) in clusters.items()
+    )
+    return ", ".join(parts)

@@ -1,0 +1,168 @@
+"""From the journals of a traffic run to its tally (pure).
+
+Times in journals are microseconds since 1970, all taken by one process; a tally is in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from pulsar_sandbox.workload.live import Identity
+from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, ProducerJournal
+from pulsar_sandbox.workload.tally import (
+    ConsumerTally,
+    Duplicates,
+    Gap,
+    PartitionTally,
+    ProducerTally,
+    SubscriptionTally,
+    Tally,
+)
+
+IN_FLIGHT_MICROSECONDS = 1_000_000
+"""A publish that took longer may have been sent again by the client library itself, on its next connection."""
+
+_EXAMPLES = 5
+
+
+def tally(producers: Sequence[ProducerJournal], consumers: Sequence[ConsumerJournal]) -> Tally:
+    """Count the journals of one traffic run."""
+    acks = [ack for producer in producers for ack in producer.acks]
+    journals: list[ProducerJournal | ConsumerJournal] = [*producers, *consumers]
+    ended = max((journal.last_event for journal in journals), default=0)
+    groups: dict[tuple[str, str], list[ConsumerJournal]] = defaultdict(list)
+    for consumer in consumers:
+        groups[consumer.topic, consumer.subscription].append(consumer)
+    return Tally(
+        finished=bool(journals) and all(each.finished for each in journals),
+        began=_milliseconds(min((ack.at for ack in acks), default=None)),
+        ended=_milliseconds(ended) if ended else None,
+        producers=tuple(_producer(each, ended) for each in producers),
+        consumers=tuple(_consumer(each, producers) for each in consumers),
+        subscriptions=tuple(_subscription(group, producers) for _, group in sorted(groups.items())),
+        partitions=_partitions(producers, ended),
+    )
+
+
+def longest_gap(events: Iterable[int], start: int, end: int) -> Gap:
+    """The longest time without an event between `start` and `end`, which count as events themselves."""
+    inside = sorted(event for event in events if start <= event <= end)
+    width, began = max((later - earlier, -earlier) for earlier, later in pairwise([start, *inside, end]))
+    return Gap(round(width / 1000), -began // 1000)
+
+
+def _producer(journal: ProducerJournal, ended: int) -> ProducerTally:
+    times = [ack.at for ack in journal.acks]
+    return ProducerTally(
+        name=journal.name,
+        topic=journal.topic,
+        published=len(times),
+        failed=len(journal.failures),
+        unanswered=len(journal.unanswered),
+        reopened=journal.reopened,
+        restarted=journal.restarted,
+        gap=longest_gap(times, min(times), max(max(times), journal.stopped or ended)) if times else None,
+    )
+
+
+def _consumer(journal: ConsumerJournal, producers: Sequence[ProducerJournal]) -> ConsumerTally:
+    return ConsumerTally(
+        name=journal.name,
+        topic=journal.topic,
+        subscription=journal.subscription,
+        deliveries=len(journal.deliveries),
+        reopened=journal.reopened,
+        restarted=journal.restarted,
+        gap=_delivery_gap(journal.deliveries, _acks_of(journal.topic, producers)) if journal.deliveries else None,
+    )
+
+
+def _subscription(group: Sequence[ConsumerJournal], producers: Sequence[ProducerJournal]) -> SubscriptionTally:
+    topic, kind = group[0].topic, group[0].type
+    acks = _acks_of(topic, producers)
+    attempted = {each for journal in producers if journal.topic == topic for each in journal.unanswered}
+    failed = {each for journal in producers if journal.topic == topic for each in journal.failures}
+    deliveries = sorted((each for journal in group for each in journal.deliveries), key=lambda each: each.at)
+    arrived = {each.identity for each in deliveries}
+    missing = [identity for identity in acks if identity not in arrived]
+    breaks = _order_breaks(deliveries)
+    return SubscriptionTally(
+        topic=topic,
+        subscription=group[0].subscription,
+        type=kind.value,
+        ordered=kind.keeps_key_order,
+        published=len(acks),
+        received=len(acks) - len(missing),
+        unreceived=len(missing),
+        earlier=len(arrived - acks.keys() - failed - attempted),
+        duplicates=_duplicates(deliveries, acks, failed),
+        order_breaks=len(breaks),
+        order_breaks_resent=len(breaks & failed),
+        gap=_delivery_gap(deliveries, acks),
+        missing=tuple(missing[:_EXAMPLES]),
+    )
+
+
+def _acks_of(topic: str, producers: Sequence[ProducerJournal]) -> Mapping[Identity, Ack]:
+    return {ack.identity: ack for journal in producers if journal.topic == topic for ack in journal.acks}
+
+
+def _duplicates(deliveries: Iterable[Delivery], acks: Mapping[Identity, Ack], failed: set[Identity]) -> Duplicates:
+    positions: dict[Identity, set[str]] = defaultdict(set)
+    causes = {"redelivered": 0, "resent": 0, "in_flight": 0, "other": 0}
+    for delivery in deliveries:
+        known = positions[delivery.identity]
+        if known:
+            stored_again = delivery.position not in known
+            causes[_cause(delivery.identity, acks, failed) if stored_again else "redelivered"] += 1
+        known.add(delivery.position)
+    return Duplicates(**causes)
+
+
+def _cause(identity: Identity, acks: Mapping[Identity, Ack], failed: set[Identity]) -> str:
+    if identity in failed:
+        return "resent"
+    ack = acks.get(identity)
+    return "in_flight" if ack and ack.at - ack.sent >= IN_FLIGHT_MICROSECONDS else "other"
+
+
+def _order_breaks(deliveries: Iterable[Delivery]) -> set[Identity]:
+    seen: set[Identity] = set()
+    highest: dict[tuple[str, str], int] = {}
+    breaks = set()
+    for delivery in deliveries:
+        producer, key, number = identity = delivery.identity
+        if identity in seen:
+            continue
+        seen.add(identity)
+        if number < highest.get((producer, key), -1):
+            breaks.add(identity)
+        else:
+            highest[producer, key] = number
+    return breaks
+
+
+def _delivery_gap(deliveries: Iterable[Delivery], acks: Mapping[Identity, Ack]) -> Gap | None:
+    """Measured while the topic was written to: before the first and after the last publish there is nothing to get."""
+    times = [ack.at for ack in acks.values()]
+    return longest_gap((each.at for each in deliveries), min(times), max(times)) if times else None
+
+
+def _partitions(producers: Sequence[ProducerJournal], ended: int) -> tuple[PartitionTally, ...]:
+    times: dict[str, list[int]] = defaultdict(list)
+    stops: dict[str, int] = {}
+    for journal in producers:
+        for ack in journal.acks:
+            name = journal.partition_of(ack)
+            times[name].append(ack.at)
+            stops[name] = max(stops.get(name, 0), journal.stopped or ended)
+    return tuple(
+        PartitionTally(name, len(acked), longest_gap(acked, min(acked), max(max(acked), stops[name])))
+        for name, acked in sorted(times.items())
+    )
+
+
+def _milliseconds(microseconds: int | None) -> int | None:
+    return None if microseconds is None else microseconds // 1000

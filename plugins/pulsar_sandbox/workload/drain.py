@@ -1,0 +1,44 @@
+"""What a subscription still has to deliver."""
+
+from __future__ import annotations
+
+from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_sandbox.workload.live import Identity
+from pulsar_sandbox.workload.schemas import decode
+
+
+def drain_subscription(
+    service_url: str,
+    topic: TopicName | str,
+    subscription: str,
+    *,
+    acknowledge: bool = True,
+    quiet_seconds: float = 2.0,
+) -> list[Identity]:
+    """Receive everything that an idle subscription holds, until nothing comes for `quiet_seconds`.
+
+    :param topic: a plain topic, a partition, or a partitioned topic with all its partitions.
+    :param acknowledge: take the messages off; False leaves the backlog as it is, and a second call gets it again.
+    :returns: producer, key, number of each delivery, in the order of arrival; numbered messages only.
+    :raises Transient: the subscription has a consumer, or the cluster does not answer.
+    """
+    import pulsar
+
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    received: list[Identity] = []
+    try:
+        consumer = client.subscribe(
+            str(topic), subscription, initial_position=pulsar.InitialPosition.Earliest, consumer_name="drain"
+        )
+        while True:
+            message = consumer.receive(int(quiet_seconds * 1000))
+            received.append(decode(message.data()).identity)
+            if acknowledge:
+                consumer.acknowledge(message)
+    except pulsar.Timeout:
+        return received
+    except pulsar.PulsarException as error:
+        raise Transient(f"Subscription {subscription!r} of {topic} cannot be read: {error}.") from error
+    finally:
+        client.close()

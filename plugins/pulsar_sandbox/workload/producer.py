@@ -1,0 +1,161 @@
+"""A producer of the traffic: numbered messages at a steady rate, none of them given up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pulsar
+
+from pulsar_sandbox.workload.application import RETRY_SECONDS, Application, Topic, position
+from pulsar_sandbox.workload.journal import JournalWriter, Line, now
+from pulsar_sandbox.workload.live import Identity, NumberedMessage
+from pulsar_sandbox.workload.messages import schema_of
+
+_TICK_SECONDS = 0.05
+_MAX_IN_FLIGHT = 4000
+_OVER = frozenset({pulsar.Result.TopicTerminated, pulsar.Result.AlreadyClosed, pulsar.Result.ProducerFenced})
+"""Answers after which a producer object accepts nothing any more."""
+
+
+class ProducerApplication(Application):
+    """Publishes numbered messages at a steady rate, and sends a failed one again, with its number, before others."""
+
+    def __init__(
+        self, service_url: str, topic: Topic, name: str, *, folder: Path, keys: Sequence[str], rate: float
+    ) -> None:
+        super().__init__(service_url, topic, name, JournalWriter(folder, name, {"topic": topic.name}))
+        self._keys = keys
+        self._rate = rate
+        self._numbers: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._in_flight: dict[Identity, NumberedMessage] = {}
+        self._failed: list[NumberedMessage] = []
+        self._over: str | None = None
+        self.acked: list[tuple[Identity, int]] = []
+        self.published = 0
+        self.failures = 0
+        self.last_ack = now()
+        self.longest_silence = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Messages without an answer."""
+        return len(self._in_flight)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every message sent has been acknowledged."""
+        return not self._in_flight and not self._failed
+
+    def finish(self, seconds: float) -> None:
+        """As for every application; messages still without an answer are written down first."""
+        self._thread.join(seconds)
+        self._given_up.set()
+        with self._lock:
+            for message in (*self._in_flight.values(), *self._failed):
+                self.journal.write(Line.UNANSWERED, *message.identity, now())
+        super().finish(0)
+
+    def _abandon(self) -> None:
+        """What is in flight is given up and sent again, with its numbers."""
+        with self._lock:
+            given_up, self._in_flight = list(self._in_flight.values()), {}
+            self._failed += given_up
+            self._opened += 1
+            self._over = None
+        self.failures += len(given_up)
+        for message in given_up:
+            self.journal.write(Line.FAILED, *message.identity, now(), "Restarted")
+
+    def _attach(self, client: pulsar.Client) -> None:
+        # The name of a producer object that hangs stays taken for ever, so each new one has another.
+        self._producer = client.create_producer(
+            self.topic.name,
+            producer_name=f"{self.name}-{self._opened}",
+            schema=schema_of(self.topic.schema, self.topic.schema_versions),
+            send_timeout_millis=0,
+            block_if_queue_full=True,
+            max_pending_messages=_MAX_IN_FLIGHT * 2,
+            batching_enabled=True,
+            batching_type=pulsar.BatchingType.KeyBased,
+            batching_max_publish_delay_ms=5,
+        )
+
+    def _run(self) -> None:
+        sent, began = 0, time.monotonic()
+        self.last_ack = now()
+        while not self._stopping.is_set() and not self._replaced:
+            self._recover()
+            due = int((time.monotonic() - began) * self._rate) - sent
+            # What an outage kept from being sent is not made up for: a burst would hide the broker's own speed.
+            sent += due
+            for _ in range(min(due, max(2, int(self._rate * 4 * _TICK_SECONDS)))):
+                if self.in_flight < _MAX_IN_FLIGHT and not self._replaced:
+                    self._send(self._next())
+            self._stopping.wait(_TICK_SECONDS)
+        if self._replaced:
+            return
+        self.journal.write(Line.STOPPED, now())
+        while not self.settled and not self._given_up.is_set() and not self._replaced:
+            self._recover()
+            time.sleep(_TICK_SECONDS)
+
+    def _next(self) -> NumberedMessage:
+        key = self._keys[sum(self._numbers.values()) % len(self._keys)]
+        message = NumberedMessage(self.name, key, self._numbers[key], now() // 1000)
+        self._numbers[key] += 1
+        return message
+
+    def _send(self, message: NumberedMessage) -> None:
+        with self._lock:
+            if self._replaced:
+                self._failed.append(message)
+                return
+            self._in_flight[message.identity] = message
+            opened = self._opened
+
+        def answered(result: pulsar.Result, stored: pulsar.MessageId) -> None:
+            # An answer to a client object that was given up: the message is on its way again.
+            if opened == self._opened:
+                self._answered(message, result, stored)
+
+        self._producer.send_async(message.to_bytes(), answered, partition_key=message.key, event_timestamp=message.at)
+
+    def _answered(self, message: NumberedMessage, result: pulsar.Result, stored: pulsar.MessageId) -> None:
+        # Called by the client library's thread: an exception here would end the process.
+        at = now()
+        with self._lock:
+            self._in_flight.pop(message.identity, None)
+            if result != pulsar.Result.Ok:
+                self.failures += 1
+                self._failed.append(message)
+                self._over = result.name if result in _OVER else self._over
+        if result != pulsar.Result.Ok:
+            self.journal.write(Line.FAILED, *message.identity, at, result.name)
+            return
+        self.published += 1
+        self.longest_silence = max(self.longest_silence, (at - self.last_ack) // 1000)
+        self.last_ack = at
+        self.acked.append((message.identity, at))
+        self.journal.write(Line.ACK, *message.identity, message.at * 1000, at, position(stored))
+
+    def _recover(self) -> None:
+        """After a failure: wait for the answers to all that is in flight, then send the failed ones in their order."""
+        if not self._failed:
+            return
+        while self._in_flight and not self._given_up.is_set() and not self._replaced:
+            time.sleep(_TICK_SECONDS)
+        if self._replaced:
+            return
+        if self._over:
+            self._reopen(self._over)
+            self._over = None
+        with self._lock:
+            again, self._failed = sorted(self._failed, key=lambda each: each.number), []
+        time.sleep(RETRY_SECONDS)
+        for message in again:
+            self._send(message)

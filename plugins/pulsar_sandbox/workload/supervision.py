@@ -1,0 +1,72 @@
+"""The operator of the traffic: restarts an application that does not come back by itself, and says that it did.
+
+pulsar-client up to 3.13 can dead-lock when a broker redirects it (1 of about 15 live migrations); nothing but a new
+client object helps then, which is what a restart of a real application is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsar_sandbox.workload.application import Application
+from pulsar_sandbox.workload.consumer import ConsumerApplication, Received
+from pulsar_sandbox.workload.journal import now
+from pulsar_sandbox.workload.producer import ProducerApplication
+
+log = logging.getLogger(__name__)
+
+MOST_RESTARTS = 4
+_OUTAGE_SECONDS = 3
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Looks after all applications of a run.
+
+    :param readers: what each subscription of a topic has received, and its consumers.
+    :param patience: seconds without progress after which an application is restarted.
+    """
+
+    producers: Sequence[ProducerApplication]
+    readers: Mapping[tuple[str, str], tuple[Received, Sequence[ConsumerApplication]]]
+    patience: float
+    _restarted: dict[str, list[int]] = field(default_factory=dict)
+    _outage: int = 0
+
+    def look(self, *, writing: bool) -> None:
+        """Restart whatever is stuck; `writing` while producers are expected to go on."""
+        at = now()
+        if writing and at - self._latest() > _OUTAGE_SECONDS * _MICROSECONDS:
+            # Nobody gets anything: that is the cluster, and no application's fault.
+            self._outage = at
+        for producer in self.producers if writing else ():
+            if self._is_stuck(producer, producer.last_ack, at):
+                self._restart(producer, f"no answer to a publish for {self.patience:g} s", at)
+        for (topic, subscription), (received, consumers) in self.readers.items():
+            acked = [producer.acked for producer in self.producers if producer.topic.name == topic]
+            oldest = received.oldest_missing(acked)
+            if oldest is None or at - oldest < self.patience * _MICROSECONDS:
+                continue
+            # One that hangs on one partition alone still delivers from others: it has its turn later.
+            long = at - oldest > 2 * self.patience * _MICROSECONDS
+            for consumer in consumers:
+                if self._is_stuck(consumer, oldest if long else consumer.last_delivery, at):
+                    self._restart(consumer, f"{subscription!r} lacks a message for {self.patience:g} s", at)
+
+    def _latest(self) -> int:
+        """When any application last made progress."""
+        delivered = [consumer.last_delivery for _, consumers in self.readers.values() for consumer in consumers]
+        return max([*delivered, *(producer.last_ack for producer in self.producers)])
+
+    def _is_stuck(self, application: Application, last: int, at: int) -> bool:
+        restarts = self._restarted.get(application.name, [])
+        since = max([last, self._outage, *restarts])
+        return at - since > self.patience * _MICROSECONDS and len(restarts) < MOST_RESTARTS
+
+    def _restart(self, application: Application, reason: str, at: int) -> None:
+        self._restarted.setdefault(application.name, []).append(at)
+        log.warning("restarting application %s, as its operator would: %s", application.name, reason)
+        application.restart(reason)

@@ -1,0 +1,213 @@
+"""The result of a traffic run: losses, duplicates, order breaks, silences, as values and as text (pure).
+
+Gaps and times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_sandbox.workload.live import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The longest time without an event: how many milliseconds, and when it began (milliseconds since 1970)."""
+
+    milliseconds: int
+    began: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Deliveries of messages that the subscription had received before, by their likely cause.
+
+    :param redelivered: the same stored message again: its acknowledgement was lost with a connection.
+    :param resent: stored twice, because the publish failed and the application sent it again.
+    :param in_flight: stored twice, after a publish that took over a second: the client library sent it again.
+    :param other: stored twice for none of these reasons; a migration that copies messages must explain it.
+    """
+
+    redelivered: int = 0
+    resent: int = 0
+    in_flight: int = 0
+    other: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.redelivered + self.resent + self.in_flight + self.other
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerTally:
+    """One producer: messages stored, publishes failed, messages still unanswered at the end, the longest silence.
+
+    :param restarted: how often its operator had to restart it.
+    """
+
+    name: str
+    topic: str
+    published: int
+    failed: int
+    unanswered: int
+    reopened: int
+    gap: Gap | None
+    restarted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTally:
+    """One consumer: deliveries and the longest gap between them; a standby has no gap."""
+
+    name: str
+    topic: str
+    subscription: str
+    deliveries: int
+    reopened: int
+    gap: Gap | None
+    restarted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionTally:
+    """One subscription of one topic, all its consumers together.
+
+    :param published: messages of this traffic stored in the topic.
+    :param received: how many of them arrived.
+    :param unreceived: how many did not; `lost` once the tally is finished.
+    :param earlier: messages received that this traffic did not publish.
+    :param order_breaks: messages that arrived after a later one of their producer and key, repetitions aside.
+    :param order_breaks_resent: how many of these were sent again after a failed publish.
+    :param ordered: whether the subscription's type promises order per key.
+    :param missing: up to five of the unreceived messages: producer, key, number.
+    """
+
+    topic: str
+    subscription: str
+    type: str
+    ordered: bool
+    published: int
+    received: int
+    unreceived: int
+    earlier: int
+    duplicates: Duplicates
+    order_breaks: int
+    order_breaks_resent: int
+    gap: Gap | None
+    missing: tuple[Identity, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTally:
+    """One partition (or plain topic): messages stored, and the longest time in which none was."""
+
+    topic: str
+    published: int
+    gap: Gap | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The result of a traffic run.
+
+    :param finished: every journal ends as planned; otherwise nothing can be called lost yet.
+    :param began: first acknowledged publish, milliseconds since 1970; `ended`: the last event.
+    """
+
+    finished: bool
+    began: int | None
+    ended: int | None
+    producers: tuple[ProducerTally, ...]
+    consumers: tuple[ConsumerTally, ...]
+    subscriptions: tuple[SubscriptionTally, ...]
+    partitions: tuple[PartitionTally, ...]
+
+    @property
+    def published(self) -> int:
+        """Messages that a broker acknowledged."""
+        return sum(producer.published for producer in self.producers)
+
+    @property
+    def failed(self) -> int:
+        """Publishes that were answered with an error, each one tried again."""
+        return sum(producer.failed for producer in self.producers)
+
+    @property
+    def restarted(self) -> tuple[str, ...]:
+        """Applications that did not go on by themselves, such as a client that dead-locked on a redirect."""
+        writing = tuple(each.name for each in self.producers if each.restarted)
+        return writing + tuple(each.name for each in self.consumers if each.restarted)
+
+    @property
+    def received(self) -> int:
+        """Messages received, each counted once per subscription."""
+        return sum(each.received for each in self.subscriptions)
+
+    @property
+    def unreceived(self) -> int:
+        """Acknowledged messages that a subscription with consumers has not received (yet)."""
+        return sum(each.unreceived for each in self.subscriptions)
+
+    @property
+    def lost(self) -> int | None:
+        """`unreceived` of a finished run; None while messages may still be on their way."""
+        return self.unreceived if self.finished else None
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries beyond the first."""
+        return sum(each.duplicates.total for each in self.subscriptions)
+
+    @property
+    def order_breaks(self) -> int:
+        """Order breaks in subscriptions whose type promises order per key."""
+        return sum(each.order_breaks for each in self.subscriptions if each.ordered)
+
+    @property
+    def silences(self) -> tuple[tuple[str, Gap], ...]:
+        """The longest write silence of each partition, the longest first."""
+        gaps = [(each.topic, each.gap) for each in self.partitions if each.gap]
+        return tuple(sorted(gaps, key=lambda item: (-item[1].milliseconds, item[0])))
+
+    def to_json(self) -> JsonObject:
+        """The whole tally with its totals."""
+        totals = {
+            name: getattr(self, name)
+            for name in ("published", "failed", "received", "unreceived", "lost", "duplicates", "order_breaks")
+        }
+        return {"schema_version": 1, "totals": totals, **asdict(self)}
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The result for a person, as (word, sentence)."""
+        return (("clients", self._clients()), ("silence", self._silence()), ("messages", self._messages()))
+
+    def text(self) -> str:
+        """The lines, aligned."""
+        return "\n".join(f"{word:<9} {sentence}" for word, sentence in self.lines())
+
+    def _clients(self) -> str:
+        writing = sum(producer.unanswered == 0 and producer.published > 0 for producer in self.producers)
+        caught_up = sum(each.unreceived == 0 for each in self.subscriptions)
+        return (
+            f"{writing} of {len(self.producers)} producers got an answer to all they sent, "
+            f"{caught_up} of {len(self.subscriptions)} subscriptions ({len(self.consumers)} consumers) received all"
+            + (f"; {', '.join(self.restarted)} had to be restarted" if self.restarted else "")
+        )
+
+    def _silence(self) -> str:
+        if not self.silences:
+            return "nothing was published"
+        topic, gap = self.silences[0]
+        middle = median(each.milliseconds for _, each in self.silences)
+        return f"longest {gap.milliseconds / 1000:.1f} s ({topic.partition('://')[2]}), median {middle / 1000:.1f} s"
+
+    def _messages(self) -> str:
+        missing = f"{self.lost:,} lost" if self.lost is not None else f"{self.unreceived:,} not received yet"
+        failed = f", {self.failed:,} publishes failed and were sent again" if self.failed else ""
+        return (
+            f"{self.published:,} published, {self.received:,} received; "
+            f"{missing}, {self.duplicates:,} duplicates, {self.order_breaks:,} order breaks{failed}"
+        )

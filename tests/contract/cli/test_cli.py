@@ -1,0 +1,224 @@
+"""The commands, as a shell starts them, on real clusters."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.planning.undo import plan_undo
+
+Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+NewNamespace = Callable[[], NamespaceName]
+CANARY = "canary-2f7d01c9"
+DONE, ERROR, USAGE, DIFFERENT, REFUSED, PARTLY = range(6)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and the state with which it exited."""
+
+    state: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Runs commands between blue, by its URL, and green, by an Airflow connection."""
+
+    def __init__(self, folder: Path, blue: ClusterConnection, green: ClusterConnection) -> None:
+        self.folder = folder
+        self.sides = (blue.admin_url, "pulsar_green")
+        named = {"conn_type": "pulsar", "host": green.admin_url, "extra": {"token": CANARY}}
+        self.environment = {
+            **os.environ,
+            "PULSAR_FLEET_SOURCE_TOKEN_SECRET": CANARY,
+            "AIRFLOW_CONN_PULSAR_GREEN": json.dumps(named),
+        }
+
+    def command(self, *words: object) -> list[str]:
+        return [sys.executable, "-m", "pulsar_fleet.cli", *map(str, words)]
+
+    def run(self, *words: object) -> Said:
+        done = subprocess.run(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert "Traceback" not in done.stderr
+        assert CANARY not in done.stdout + done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def at_once(self, *commands: tuple[object, ...]) -> list[Said]:
+        """Commands that do not depend on each other."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda words: self.run(*words), commands))
+
+    def interrupted(self, *words: object, after: str) -> Said:
+        """Ctrl-C as soon as the command says `after` on stderr."""
+        process = subprocess.Popen(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert process.stderr is not None
+            assert any(after in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+        return Said(process.returncode, out, err)
+
+    def typed(self, answer: str, *words: object) -> tuple[int, str]:
+        """On a terminal, with an answer typed in advance; returns the exit state and what was shown."""
+        shown, terminal = pty.openpty()
+        with subprocess.Popen(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        ) as process:
+            os.close(terminal)
+            os.write(shown, f"{answer}\n".encode())
+            text = b""
+            try:
+                while chunk := os.read(shown, 4096):
+                    text += chunk
+            except OSError:
+                # Linux says so when the last process has left the terminal.
+                pass
+        os.close(shown)
+        return process.returncode, text.decode()
+
+
+@pytest.fixture
+def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
+    """A shell in a folder of its own, with a ledger of its own."""
+    return Shell(records, blue, green)
+
+
+async def test_a_tenant_is_carried_over_and_taken_back(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_estate: Make
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    pair = (*shell.sides, "--select", name.tenant)
+
+    stored, checked, planned = shell.at_once(
+        ("snapshot", shell.sides[0], "--select", name.tenant, "--out", "blue", "--json"),
+        ("check", *pair),
+        ("plan", *pair, "--out", "plan.json"),
+    )
+    assert (stored.state, stored.document["counts"]["topics"]) == (DONE, 3)
+    # Tests beside this one change the brokers' settings for a while, which is worth a warning.
+    assert checked.state == DONE
+    assert checked.out.splitlines()[1].startswith("0 blockers, ")
+    assert (planned.state, planned.out.splitlines()[-1]) == (
+        DIFFERENT,
+        "Apply it with: pulsar-fleet apply plan.json",
+    )
+    assert await on_green.tenant(name.tenant) is None
+
+    cut = shell.interrupted("apply", "plan.json", "--yes", after="Changing green")
+    assert (cut.state, "Run the same command again" in cut.err) == (PARTLY, True)
+    applied = shell.run("apply", "plan.json", "--yes", "--json")
+    assert (applied.state, applied.document["problems"]) == (DONE, [])
+
+    again, compared = shell.at_once(("plan", *pair), ("diff", "blue/snapshot-blue", "pulsar_green", "--json"))
+    assert (again.state, "Nothing to change: green holds all that blue holds." in again.out) == (DONE, True), again.out
+    assert (compared.state, compared.document["equal"]) == (DONE, True)
+
+    run = applied.document["run"]
+    allowed = [word for one in plan_undo(Ledger.open(), run).needing_permission() for word in ("--allow", one.id)]
+    undone = shell.run("undo", run, "--yes", *allowed)
+    assert undone.state == DONE, undone.err
+    assert await on_green.tenant(name.tenant) is None
+    assert CANARY not in "".join(
+        path.read_bytes().decode(errors="replace") for path in shell.folder.rglob("*") if path.is_file()
+    )
+
+
+async def test_conflicts_and_hazards_are_told_and_the_rest_is_made(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    base = f"/namespaces/{name.path}"
+    for admin, minutes in ((on_blue, 60), (on_green, 600)):
+        await make_namespace(admin, name)
+        await admin.post(f"{base}/retention", {"retentionTimeInMinutes": minutes, "retentionSizeInMB": 100})
+    await on_blue.post(f"{base}/maxProducersPerTopic", 5)
+    await on_blue.post(f"{base}/maxConsumersPerTopic", 6)
+    pair = (*shell.sides, "--select", name)
+
+    planned = shell.run("plan", *pair, "--json")
+    changes = {change["field"]: change for change in planned.document["plan"]["changes"]}
+    (shell.folder / "plan.json").write_text(planned.out)
+    assert changes["retention_policies"]["hazard"] == "irreversible"
+
+    await on_green.post(f"{base}/maxProducersPerTopic", 9)
+    partly = shell.run("apply", "plan.json", "--yes", "--json")
+    counts = {outcome: count for outcome, count in partly.document["counts"].items() if count}
+    assert (partly.state, counts) == (PARTLY, {"applied": 1, "conflict": 1, "refused": 1})
+
+    done = shell.run("apply", *pair, "--yes", "--allow", changes["retention_policies"]["id"])
+    assert (done.state, "Done: all of the plan is in place on green: 2 applied." in done.out) == (DONE, True)
+
+
+async def test_an_operator_who_says_no_is_heard(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    state, shown = shell.typed("n", "apply", *shell.sides, "--select", name.tenant)
+    assert (state, "Make 2 changes on green? [y/N]" in shown) == (REFUSED, True)
+    assert await on_green.tenant(name.tenant) is None
+
+
+async def test_different_partitions_stop_an_apply(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    for admin, count in ((on_blue, 2), (on_green, 4)):
+        await make_namespace(admin, name)
+        await admin.put(f"/persistent/{name.path}/events/partitions", count)
+    stopped = shell.run("apply", *shell.sides, "--select", name, "--yes")
+    assert stopped.state == REFUSED
+    assert stopped.out.splitlines()[1].startswith("1 blocker, ")
+
+
+def test_a_mistake_gets_one_sentence(shell: Shell) -> None:
+    mistakes = [
+        (["check", "pulsar_gren", "pulsar_green"], USAGE, "Connection 'pulsar_gren' does not exist. Defined"),
+        (["snapshot", "http://localhost:1"], ERROR, "localhost:1: GET /admin/v2/brokers/configuration/runtime at"),
+        (["apply", "plan.json"], REFUSED, "This changes a cluster, and nobody can be asked here"),
+    ]
+    said = shell.at_once(*(tuple(words) for words, _, _ in mistakes))
+    assert [(one.state, one.out, one.err.splitlines()[-1][:40]) for one in said] == [
+        (state, "", sentence[:40]) for _, state, sentence in mistakes
+    ]

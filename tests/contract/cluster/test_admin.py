@@ -1,0 +1,948 @@
+"""The admin client on real brokers: what was written is read back, and every failure says who must act."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import jwt
+import pulsar
+import pytest
+from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
+
+from pulsar_fleet.cluster.admin.call import bare, with_body
+from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    Denied,
+    FleetError,
+    Missing,
+    NotAllowed,
+    Refused,
+    Rejected,
+    Transient,
+    Unauthenticated,
+)
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.messages.engines.entry import EntryEngine
+from pulsar_fleet.messages.protocol import frames
+from pulsar_fleet.messages.protocol.connection import WireConnection
+from pulsar_fleet.messages.protocol.endpoint import BrokerAddress
+from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
+from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox.sandbox.ports import free_ports
+
+MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+DYNAMIC = "loadBalancerSheddingEnabled"
+RETENTION = {"retentionTimeInMinutes": 600, "retentionSizeInMB": 1000}
+PUBLISH = {"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": 1000}
+MESSAGES = 10
+AWKWARD = "b c%2Fd+e?f&g=ü"
+ONE_SENTENCE = re.compile(r"[^\n]+[^.\s]\.")
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 20) -> bool:
+    """Ask again until it holds: brokers apply some changes after they have answered."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not await holds():
+        if loop.time() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def unknown(prefix: str) -> str:
+    """A name that nobody has used."""
+    return f"{prefix}-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+async def namespace(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName], make_namespace: MakeNamespace
+) -> NamespaceName:
+    """An empty namespace on blue."""
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    return name
+
+
+@pytest.fixture
+async def topic(on_blue: AdminClient, namespace: NamespaceName) -> TopicName:
+    """An empty plain topic on blue."""
+    name = TopicName(namespace, "events")
+    await on_blue.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def client(blue: ClusterConnection) -> Iterator[pulsar.Client]:
+    """A client that writes to blue and reads from it."""
+    connected = open_client(blue)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def written(client: pulsar.Client, topic: TopicName) -> list[Position]:
+    """The positions of messages `0`, `1`, … with a property, one per entry."""
+    producer = client.create_producer(str(topic), batching_enabled=False)
+    sent = [producer.send(b"%d" % number, properties={"team": "billing"}) for number in range(MESSAGES)]
+    producer.close()
+    return [Position(each.ledger_id(), each.entry_id()) for each in sent]
+
+
+# The cluster and its brokers.
+
+
+async def test_a_cluster_says_its_own_name(on_blue: AdminClient, on_green: AdminClient) -> None:
+    assert (await on_blue.cluster_name(), await on_green.cluster_name()) == ("blue", "green")
+
+
+async def test_the_name_is_asked_for_once(on_blue: AdminClient) -> None:
+    await on_blue.cluster_name()
+    await on_blue.cluster_name()
+    assert on_blue.calls == 1
+
+
+async def test_brokers_are_listed_by_their_web_address(on_blue: AdminClient, blue: ClusterConnection) -> None:
+    assert await on_blue.brokers() == (urlsplit(blue.admin_url).netloc,)
+
+
+async def test_a_broker_is_asked_for_its_configuration_by_its_address(on_blue: AdminClient) -> None:
+    (broker,) = await on_blue.brokers()
+    assert (await on_blue.runtime_configuration(broker))["clusterName"] == "blue"
+
+
+async def test_a_broker_says_its_version(on_blue: AdminClient) -> None:
+    (broker,) = await on_blue.brokers()
+    assert re.fullmatch(r"\d+\.\d+\.\d+(-.+)?", await on_blue.version(broker))
+
+
+async def test_a_broker_that_is_gone_is_named(on_blue: AdminClient) -> None:
+    with pytest.raises(Transient, match="blue: GET /admin/v2/brokers/version at http://localhost:1 "):
+        async with AdminClient(on_blue.connection, retry_seconds=0) as impatient:
+            await impatient.version("localhost:1")
+
+
+async def test_a_cluster_knows_itself(on_blue: AdminClient) -> None:
+    assert "blue" in await on_blue.clusters()
+
+
+async def test_an_unknown_cluster_is_none(on_blue: AdminClient) -> None:
+    assert await on_blue.cluster_data(unknown("peer")) is None
+
+
+@pytest.fixture
+async def peer(on_blue: AdminClient) -> AsyncIterator[str]:
+    """A cluster that exists in blue's metadata only."""
+    name = unknown("peer")
+    await on_blue.put_cluster(name, {"serviceUrl": "http://peer:8080", "brokerServiceUrl": "pulsar://peer:6650"})
+    yield name
+    await on_blue.delete(f"/clusters/{name}")
+
+
+async def test_a_peer_that_was_made_known_is_read_back(on_blue: AdminClient, peer: str) -> None:
+    assert (await on_blue.cluster_data(peer) or {})["brokerServiceUrl"] == "pulsar://peer:6650"
+
+
+async def test_a_peer_that_was_made_known_is_listed(on_blue: AdminClient, peer: str) -> None:
+    assert peer in await on_blue.clusters()
+
+
+async def test_a_peer_that_is_known_already_is_a_conflict(on_blue: AdminClient, peer: str) -> None:
+    with pytest.raises(Conflict, match="blue answered 409 to PUT /admin/v2/clusters/peer-"):
+        await on_blue.put_cluster(peer, {"serviceUrl": "http://peer:8080"})
+
+
+# Dynamic settings.
+
+
+@pytest.fixture
+async def static_value(on_blue: AdminClient) -> AsyncIterator[str]:
+    """What the setting is without an override; afterwards it has none."""
+    yield (await on_blue.runtime_configuration())[DYNAMIC]
+    await on_blue.unset_dynamic(DYNAMIC)
+
+
+def other(value: str) -> str:
+    return {"true": "false", "false": "true"}[value]
+
+
+async def test_an_override_is_listed(on_blue: AdminClient, static_value: str) -> None:
+    await on_blue.set_dynamic(DYNAMIC, other(static_value))
+    assert (await on_blue.dynamic_overrides())[DYNAMIC] == other(static_value)
+
+
+async def test_an_override_reaches_the_broker(on_blue: AdminClient, static_value: str) -> None:
+    await on_blue.set_dynamic(DYNAMIC, other(static_value))
+
+    async def reached() -> bool:
+        return (await on_blue.runtime_configuration())[DYNAMIC] == other(static_value)
+
+    assert await eventually(reached)
+
+
+async def test_an_override_that_is_removed_is_no_longer_listed(on_blue: AdminClient, static_value: str) -> None:
+    await on_blue.set_dynamic(DYNAMIC, other(static_value))
+    await on_blue.unset_dynamic(DYNAMIC)
+    assert DYNAMIC not in await on_blue.dynamic_overrides()
+
+
+async def test_without_its_override_a_setting_is_what_it_was(on_blue: AdminClient, static_value: str) -> None:
+    await on_blue.set_dynamic(DYNAMIC, other(static_value))
+    await on_blue.unset_dynamic(DYNAMIC)
+
+    async def restored() -> bool:
+        return (await on_blue.runtime_configuration())[DYNAMIC] == static_value
+
+    assert await eventually(restored)
+
+
+async def test_an_override_that_was_never_set_can_be_removed(on_blue: AdminClient, static_value: str) -> None:
+    await on_blue.unset_dynamic(DYNAMIC)
+    assert DYNAMIC not in await on_blue.dynamic_overrides()
+
+
+async def test_a_setting_that_is_not_dynamic_is_rejected(on_blue: AdminClient) -> None:
+    with pytest.raises(Rejected, match="blue answered 412 to POST"):
+        await on_blue.set_dynamic("clusterName", "violet")
+
+
+# Tenants and namespaces.
+
+
+async def test_a_tenant_is_read_back(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    assert await on_blue.tenant(namespace.tenant) == {"adminRoles": ["owner"], "allowedClusters": ["blue"]}
+
+
+async def test_a_tenant_is_listed(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    assert namespace.tenant in await on_blue.tenants()
+
+
+async def test_an_absent_tenant_is_none(on_blue: AdminClient) -> None:
+    assert await on_blue.tenant(unknown("tenant")) is None
+
+
+async def test_a_tenant_for_an_unknown_cluster_is_rejected(on_blue: AdminClient) -> None:
+    with pytest.raises(Rejected, match=r"blue answered 412 .*: Clusters do not exist"):
+        await on_blue.put(f"/tenants/{unknown('tenant')}", {"allowedClusters": [unknown("peer")]})
+
+
+async def test_namespaces_are_listed(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    assert await on_blue.namespaces(namespace.tenant) == (namespace,)
+
+
+async def test_namespaces_of_an_absent_tenant_are_missing(on_blue: AdminClient) -> None:
+    with pytest.raises(Missing, match="blue answered 404 to GET /admin/v2/namespaces/tenant-"):
+        await on_blue.namespaces(unknown("tenant"))
+
+
+async def test_an_absent_namespace_is_none(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    assert await on_blue.namespace(replace(namespace, name="absent")) is None
+
+
+async def test_a_namespace_is_created_with_its_policies(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    name = replace(namespace, name="kept")
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue"], "retention_policies": RETENTION})
+    assert (await on_blue.namespace(name) or {})["retention_policies"] == RETENTION
+
+
+async def test_a_namespace_that_exists_is_a_conflict(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    with pytest.raises(Conflict, match="blue answered 409"):
+        await on_blue.put_namespace(namespace, {"replication_clusters": ["blue"]})
+
+
+async def test_a_policy_that_is_not_set_is_none(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    assert await on_blue.get(f"/namespaces/{namespace.path}/publishRate") is None
+
+
+async def test_a_policy_is_read_back(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    await on_blue.post(f"/namespaces/{namespace.path}/publishRate", PUBLISH)
+    assert await on_blue.get(f"/namespaces/{namespace.path}/publishRate") == PUBLISH
+
+
+async def test_a_policy_that_is_removed_is_none(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    await on_blue.post(f"/namespaces/{namespace.path}/publishRate", PUBLISH)
+    await on_blue.delete(f"/namespaces/{namespace.path}/publishRate")
+    assert await on_blue.get(f"/namespaces/{namespace.path}/publishRate") is None
+
+
+async def test_a_planned_call_is_sent_with_its_body(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    path = f"/namespaces/{namespace.path}/retention"
+    await on_blue.send(with_body("POST", path, RETENTION))
+    assert await on_blue.get(path) == RETENTION
+
+
+async def test_a_planned_call_is_sent_with_its_query(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.send(bare("POST", f"/{topic.path}/messageTTL", messageTTL="77"))
+
+    async def reached() -> bool:
+        return bool(await on_blue.get(f"/{topic.path}/messageTTL") == 77)
+
+    assert await eventually(reached)
+
+
+# Topics.
+
+
+async def test_partitions_are_listed_one_by_one(on_blue: AdminClient, topic: TopicName) -> None:
+    orders = TopicName(topic.namespace, "orders")
+    await on_blue.create_partitioned_topic(orders, 2)
+    assert await on_blue.topics(topic.namespace) == (topic, orders.partition(0), orders.partition(1))
+
+
+async def test_a_partitioned_topic_is_listed_by_its_own_name(on_blue: AdminClient, topic: TopicName) -> None:
+    orders = TopicName(topic.namespace, "orders")
+    await on_blue.create_partitioned_topic(orders, 2)
+    assert await on_blue.partitioned_topics(topic.namespace) == (orders,)
+
+
+async def test_topics_of_an_absent_namespace_are_missing(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    with pytest.raises(Missing, match="blue answered 404"):
+        await on_blue.topics(replace(namespace, name="absent"))
+
+
+async def has_system_topic(admin: AdminClient, namespace: NamespaceName, *, system: bool) -> bool:
+    return any(each.is_system for each in await admin.topics(namespace, system=system))
+
+
+async def test_system_topics_are_listed_only_on_request(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.post(f"/{topic.path}/messageTTL", messageTTL=77)
+    assert await eventually(lambda: has_system_topic(on_blue, topic.namespace, system=True))
+    assert not await has_system_topic(on_blue, topic.namespace, system=False)
+
+
+async def test_a_topic_with_an_awkward_name_is_read_back(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    awkward = TopicName(namespace, AWKWARD)
+    await on_blue.create_topic(awkward)
+    assert await on_blue.topics(namespace) == (awkward,)
+
+
+async def test_a_partitioned_topic_keeps_its_properties(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    orders = TopicName(namespace, "orders")
+    await on_blue.create_partitioned_topic(orders, 3, {"team": "billing"})
+    assert await on_blue.partition_metadata(orders) == PartitionMetadata(3, {"team": "billing"})
+
+
+async def test_a_plain_topic_keeps_its_properties(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    plain = TopicName(namespace, "plain")
+    await on_blue.create_topic(plain, {"team": "billing"})
+    assert (await on_blue.internal_info(plain))["properties"]["team"] == "billing"
+
+
+async def test_a_plain_topic_has_0_partitions(on_blue: AdminClient, topic: TopicName) -> None:
+    assert await on_blue.partition_metadata(topic) == PartitionMetadata(0, {})
+
+
+async def test_asking_for_the_partitions_of_an_absent_topic_creates_none(
+    on_blue: AdminClient, namespace: NamespaceName
+) -> None:
+    with pytest.raises(Missing):
+        await on_blue.partition_metadata(TopicName(namespace, "absent"))
+    assert await on_blue.topics(namespace) == ()
+
+
+async def test_a_plain_topic_that_exists_is_a_conflict(on_blue: AdminClient, topic: TopicName) -> None:
+    with pytest.raises(Conflict, match=r"blue answered 409 .*already exist"):
+        await on_blue.create_topic(topic)
+
+
+async def test_a_partitioned_topic_that_exists_is_left_as_it_is(on_blue: AdminClient, namespace: NamespaceName) -> None:
+    orders = TopicName(namespace, "orders")
+    await on_blue.create_partitioned_topic(orders, 1)
+    await on_blue.create_partitioned_topic(orders, 3)
+    assert (await on_blue.partition_metadata(orders)).partitions == 1
+
+
+@pytest.fixture
+async def replicated(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> AsyncIterator[NamespaceName]:
+    """A namespace on both clusters that blue replicates to green."""
+    name = new_namespace()
+    introduced = await on_blue.cluster_data("green") is None
+    if introduced:
+        urls = {"serviceUrl": on_green.connection.admin_url, "brokerServiceUrl": on_green.connection.service_url}
+        await on_blue.put_cluster("green", urls)
+    await on_blue.put(f"/tenants/{name.tenant}", {"allowedClusters": ["blue", "green"]})
+    await on_green.put(f"/tenants/{name.tenant}", {"allowedClusters": ["green"]})
+    await on_green.put_namespace(name, {"replication_clusters": ["green"]})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue", "green"]})
+    yield name
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue"])
+    await on_blue.delete(f"/namespaces/{name.path}", force=True)
+    await on_blue.delete(f"/tenants/{name.tenant}")
+    if introduced:
+        await on_blue.delete("/clusters/green")
+
+
+async def test_a_partitioned_topic_of_a_replicated_namespace_stays_on_its_cluster(
+    on_blue: AdminClient, on_green: AdminClient, replicated: NamespaceName
+) -> None:
+    local, everywhere = TopicName(replicated, "local"), TopicName(replicated, "everywhere")
+    await on_blue.create_partitioned_topic(local, 1)
+    await on_blue.put(f"/{everywhere.path}/partitions", 1)
+
+    async def arrived() -> bool:
+        return everywhere in await on_green.partitioned_topics(replicated)
+
+    assert await eventually(arrived)
+    assert local not in await on_green.partitioned_topics(replicated)
+
+
+async def test_an_unloaded_topic_shows_its_cursors(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.create_subscription(topic, "billing")
+    await on_blue.put(f"/{topic.path}/unload")
+    assert list((await on_blue.internal_info(topic))["cursors"]) == ["billing"]
+
+
+@pytest.mark.parametrize("read", ["partition_metadata", "stats", "internal_stats"])
+async def test_an_absent_topic_is_missing(on_blue: AdminClient, namespace: NamespaceName, read: str) -> None:
+    with pytest.raises(Missing, match=r"blue answered 404 to GET .*/absent/"):
+        await getattr(on_blue, read)(TopicName(namespace, "absent"))
+
+
+async def test_internal_information_of_an_absent_topic_cannot_be_told_from_a_broker_in_trouble(
+    impatient: AdminClient, namespace: NamespaceName
+) -> None:
+    with pytest.raises(Transient, match=r"blue answered 500 .*: Request failed"):
+        await impatient.internal_info(TopicName(namespace, "absent"))
+
+
+async def test_statistics_count_what_was_written(
+    on_blue: AdminClient, topic: TopicName, written: list[Position]
+) -> None:
+    assert (await on_blue.stats(topic))["msgInCounter"] == MESSAGES
+
+
+async def test_statistics_count_the_backlog_to_the_entry_or_quickly(
+    on_blue: AdminClient, topic: TopicName, written: list[Position]
+) -> None:
+    await on_blue.create_subscription(topic, "billing")
+    found = [await on_blue.stats(topic, precise=precise) for precise in (True, False)]
+    assert [each["subscriptions"]["billing"]["msgBacklog"] for each in found] == [MESSAGES, MESSAGES]
+
+
+async def test_internal_statistics_name_the_last_entry(
+    on_blue: AdminClient, topic: TopicName, written: list[Position]
+) -> None:
+    assert Position.parse((await on_blue.internal_stats(topic))["lastConfirmedEntry"]) == written[-1]
+
+
+async def test_an_entry_tells_its_properties_without_a_subscription(
+    on_blue: AdminClient, topic: TopicName, written: list[Position]
+) -> None:
+    headers = await on_blue.entry_properties(topic, written[3])
+    assert json.loads(headers["x-pulsar-property"]) == {"team": "billing"}
+
+
+async def test_an_entry_of_a_ledger_that_is_gone_is_missing(
+    on_blue: AdminClient, topic: TopicName, written: list[Position]
+) -> None:
+    with pytest.raises(Missing, match="Message id not found"):
+        await on_blue.entry_properties(topic, Position(10**9, 0))
+
+
+# Subscriptions.
+
+
+def first_message(client: pulsar.Client, topic: TopicName, subscription: str) -> bytes:
+    consumer = client.subscribe(str(topic), subscription)
+    data: bytes = consumer.receive(10_000).data()
+    consumer.close()
+    return data
+
+
+async def test_a_subscription_begins_with_the_entry_at_its_position(
+    on_blue: AdminClient, topic: TopicName, written: list[Position], client: pulsar.Client
+) -> None:
+    await on_blue.create_subscription(topic, "billing", written[3])
+    assert first_message(client, topic, "billing") == b"3"
+
+
+@pytest.mark.parametrize(("position", "backlog"), [("earliest", MESSAGES), ("latest", 0)])
+async def test_a_subscription_begins_at_an_end(
+    on_blue: AdminClient, topic: TopicName, written: list[Position], position: str, backlog: int
+) -> None:
+    await on_blue.create_subscription(topic, "billing", position)
+    assert (await on_blue.stats(topic))["subscriptions"]["billing"]["msgBacklog"] == backlog
+
+
+async def test_a_subscription_with_an_awkward_name_is_read_back(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.create_subscription(topic, f"a/{AWKWARD}")
+    assert list((await on_blue.stats(topic))["subscriptions"]) == [f"a/{AWKWARD}"]
+
+
+async def test_a_subscription_that_exists_is_a_conflict(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.create_subscription(topic, "billing")
+    with pytest.raises(Conflict, match="blue answered 409"):
+        await on_blue.create_subscription(topic, "billing")
+
+
+async def test_a_subscription_with_an_awkward_name_can_be_deleted(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.create_subscription(topic, f"a/{AWKWARD}")
+    await on_blue.delete_subscription(topic, f"a/{AWKWARD}")
+    assert (await on_blue.stats(topic))["subscriptions"] == {}
+
+
+async def test_an_absent_subscription_is_missing(on_blue: AdminClient, topic: TopicName) -> None:
+    with pytest.raises(Missing, match="blue answered 404"):
+        await on_blue.delete_subscription(topic, "absent")
+
+
+async def test_a_subscription_in_use_is_not_deleted(
+    on_blue: AdminClient, topic: TopicName, client: pulsar.Client
+) -> None:
+    client.subscribe(str(topic), "billing")
+    with pytest.raises(Rejected, match="blue answered 412"):
+        await on_blue.delete_subscription(topic, "billing")
+
+
+# Schemas.
+
+
+def avro(fields: int) -> JsonObject:
+    """A schema of so many optional fields."""
+    listed = [{"name": f"f{number}", "type": ["null", "int"], "default": None} for number in range(fields)]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": listed})
+    return {"type": "AVRO", "schema": schema, "properties": {"fields": str(fields)}}
+
+
+async def test_schemas_are_read_in_the_order_of_their_versions(on_blue: AdminClient, topic: TopicName) -> None:
+    for fields in range(1, 12):
+        await on_blue.post_schema(topic, avro(fields))
+    found = await on_blue.schemas(topic)
+    assert [each["properties"]["fields"] for each in found] == [str(fields) for fields in range(1, 12)]
+
+
+async def test_a_topic_without_schema_has_none(on_blue: AdminClient, topic: TopicName) -> None:
+    assert await on_blue.schemas(topic) == []
+
+
+async def test_the_same_schema_again_adds_no_version(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.post_schema(topic, avro(1))
+    await on_blue.post_schema(topic, avro(1))
+    assert [each["version"] for each in await on_blue.schemas(topic)] == [0]
+
+
+async def test_an_incompatible_schema_is_a_conflict(on_blue: AdminClient, topic: TopicName) -> None:
+    await on_blue.post_schema(topic, avro(1))
+    with pytest.raises(Conflict, match=r"blue answered 409 .*[Ii]ncompatible"):
+        await on_blue.post_schema(topic, {"type": "STRING", "schema": "", "properties": {}})
+
+
+async def test_a_schema_that_cannot_be_parsed_is_rejected(on_blue: AdminClient, topic: TopicName) -> None:
+    with pytest.raises(Rejected, match="blue answered 422"):
+        await on_blue.post_schema(topic, {"type": "AVRO", "schema": "{", "properties": {}})
+
+
+# Faults on the way.
+
+
+@pytest.fixture
+async def proxy(blue: ClusterConnection) -> AsyncIterator[Proxy]:
+    """A proxy in front of blue's broker."""
+    async with Proxy(blue.admin_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def behind(blue: ClusterConnection, proxy: Proxy) -> AsyncIterator[AdminClient]:
+    """A client that reaches blue through the proxy."""
+    async with AdminClient(replace(blue, admin_url=proxy.url)) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def impatient(blue: ClusterConnection, proxy: Proxy) -> AsyncIterator[AdminClient]:
+    """A client behind the proxy that never tries again and waits half a second for an answer."""
+    connection = replace(blue, admin_url=proxy.url, timeout_seconds=0.5, max_connections=1)
+    async with AdminClient(connection, retry_seconds=0) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_an_answer_that_passes_is_tried_again(proxy: Proxy, behind: AdminClient, status: int) -> None:
+    proxy.faults.append(answer(status))
+    assert "blue" in await behind.clusters()
+
+
+async def test_a_cut_connection_is_tried_again(proxy: Proxy, behind: AdminClient) -> None:
+    proxy.faults.extend([CUT, CUT, CUT])
+    assert "blue" in await behind.clusters()
+
+
+async def test_a_call_with_a_body_is_tried_again_with_its_body(
+    proxy: Proxy, behind: AdminClient, namespace: NamespaceName
+) -> None:
+    proxy.faults.append(answer(503))
+    await behind.post(f"/namespaces/{namespace.path}/retention", RETENTION)
+    assert await behind.get(f"/namespaces/{namespace.path}/retention") == RETENTION
+
+
+async def test_a_broker_that_never_recovers_is_transient(blue: ClusterConnection, proxy: Proxy) -> None:
+    proxy.otherwise = answer(503, '{"reason": "still loading"}')
+    async with AdminClient(replace(blue, admin_url=proxy.url), retry_seconds=0.5) as admin:
+        with pytest.raises(Transient, match=r"^blue answered 503 to GET /admin/v2/clusters: still loading$"):
+            await admin.clusters()
+    assert len(proxy.seen) > 1
+
+
+async def test_a_request_that_is_wrong_is_sent_once(proxy: Proxy, behind: AdminClient) -> None:
+    with pytest.raises(Rejected):
+        await behind.set_dynamic("clusterName", "violet")
+    assert len(proxy.seen) == 1
+
+
+async def test_a_topic_that_has_moved_to_another_cluster_is_a_conflict_at_once(
+    proxy: Proxy, behind: AdminClient
+) -> None:
+    proxy.otherwise = answer(500, '{"reason": "Topic is already migrated"}')
+    with pytest.raises(Conflict, match="already migrated"):
+        await behind.clusters()
+    assert len(proxy.seen) == 1
+
+
+async def test_a_broker_that_hangs_is_named_with_the_call(proxy: Proxy, impatient: AdminClient) -> None:
+    proxy.otherwise = HANG
+    with pytest.raises(Transient) as caught:
+        await impatient.clusters()
+    assert str(caught.value).startswith(f"blue: GET /admin/v2/clusters at {proxy.url} got no answer: Timeout")
+
+
+async def test_a_broker_that_hung_once_is_asked_again(blue: ClusterConnection, proxy: Proxy) -> None:
+    proxy.faults.append(HANG)
+    async with AdminClient(replace(blue, admin_url=proxy.url, timeout_seconds=0.5)) as admin:
+        assert "blue" in await admin.clusters()
+
+
+async def test_calls_that_wait_for_a_connection_do_not_time_out(proxy: Proxy, impatient: AdminClient) -> None:
+    proxy.otherwise = slow(0.2)
+    assert await asyncio.gather(*(impatient.clusters() for _ in range(6)))
+
+
+async def test_every_request_is_counted(proxy: Proxy, behind: AdminClient) -> None:
+    proxy.faults.extend([answer(503), answer(429)])
+    await behind.clusters()
+    await behind.tenants()
+    assert behind.calls == len(proxy.seen)
+
+
+async def test_an_unreachable_cluster_is_one_sentence(blue: ClusterConnection) -> None:
+    nobody = f"http://127.0.0.1:{next(free_ports())}"
+    async with AdminClient(replace(blue, admin_url=nobody), retry_seconds=0) as admin:
+        with pytest.raises(Transient, match=f"^blue: GET /admin/v2/clusters at {nobody} got no answer: ") as caught:
+            await admin.clusters()
+    assert ONE_SENTENCE.fullmatch(str(caught.value))
+
+
+async def test_a_port_that_does_not_speak_http_is_told(proxy: Proxy, impatient: AdminClient) -> None:
+    proxy.otherwise = raw(b"\x15\x03\x03\x00\x02\x02\x50")
+    with pytest.raises(Rejected, match=r"^blue: .* is not an admin API"):
+        await impatient.clusters()
+
+
+async def test_a_page_that_is_not_of_a_broker_is_told(proxy: Proxy, impatient: AdminClient) -> None:
+    proxy.otherwise = answer(200, "<html>Sign in</html>")
+    with pytest.raises(Rejected, match=r"^blue: .* is not an admin API"):
+        await impatient.clusters()
+
+
+async def test_the_message_port_instead_of_the_admin_port_names_the_cluster(blue: ClusterConnection) -> None:
+    wrong = replace(blue, admin_url=blue.require_service_url().replace("pulsar:", "http:"))
+    async with AdminClient(wrong, retry_seconds=0) as admin:
+        with pytest.raises(Transient, match=r"^blue: .* got no answer: Server disconnected"):
+            await admin.clusters()
+
+
+async def test_redirects_in_a_circle_are_transient(proxy: Proxy, impatient: AdminClient) -> None:
+    proxy.otherwise = redirect(f"{proxy.url}/admin/v2/clusters")
+    with pytest.raises(Transient, match="redirected 5 times"):
+        await impatient.clusters()
+
+
+async def test_a_setter_whose_answer_was_lost_is_sent_again(
+    proxy: Proxy, behind: AdminClient, namespace: NamespaceName
+) -> None:
+    proxy.faults.append(LOST_ANSWER)
+    await behind.post(f"/namespaces/{namespace.path}/retention", RETENTION)
+    assert [request.method for request in proxy.seen] == ["POST", "POST"]
+
+
+# Redirects and credentials.
+
+
+@pytest.fixture(scope="module")
+def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of two brokers on hosts of their own, with tokens, authorization and TLS."""
+    # Brokers look every second for credentials that have expired.
+    settings = {"safe": {"authenticationRefreshCheckSeconds": "1"}}
+    folder = tmp_path_factory.mktemp("safe")
+    with Sandbox.start(folder, clusters=("safe",), brokers=2, secure=True, settings=settings) as sandbox:
+        yield sandbox["safe"]
+
+
+@pytest.fixture(params=["http", "https"])
+def as_admin(safe: Cluster, request: pytest.FixtureRequest) -> ClusterConnection:
+    """How a superuser reaches broker 0 of the secure cluster."""
+    return reach(safe, safe.admin_url if request.param == "http" else safe.admin_url_tls)
+
+
+def reach(safe: Cluster, admin_url: str, token: str | None = None) -> ClusterConnection:
+    return ClusterConnection(
+        name="safe", admin_url=admin_url, token=token or safe.token("admin"), tls_trust_file=safe.trust_file
+    )
+
+
+async def topic_of_broker(admin: AdminClient, number: int) -> TopicName:
+    """A topic in a namespace of one bundle that broker `number` owns."""
+    name = NamespaceName(unknown("test"), "orders")
+    await admin.put(f"/tenants/{name.tenant}", {"allowedClusters": ["safe"], "adminRoles": ["tenant-admin"]})
+    bundles = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+    await admin.put_namespace(name, {"replication_clusters": ["safe"], "bundles": bundles})
+    topic = TopicName(name, "events")
+    await admin.create_topic(topic)
+    (owner,) = [each for each in await admin.brokers() if each.startswith(f"127.0.0.{number + 1}:")]
+    await admin.put(f"/namespaces/{name.path}/0x00000000_0xffffffff/unload", destinationBroker=owner)
+    return topic
+
+
+async def test_a_call_to_another_brokers_topic_reaches_it_with_method_body_and_token(
+    as_admin: ClusterConnection,
+) -> None:
+    async with AdminClient(as_admin) as admin:
+        topic = await topic_of_broker(admin, 1)
+        before = admin.calls
+        await admin.create_subscription(topic, "billing", Position(0, 0))
+        # Each attempt is two requests; a busy broker may need a second one.
+        assert (admin.calls - before) % 2 == 0
+        assert "billing" in (await admin.stats(topic))["subscriptions"]
+
+
+async def test_a_host_in_a_redirect_is_learnt_from_the_list_of_brokers(as_admin: ClusterConnection) -> None:
+    async with AdminClient(as_admin) as admin:
+        topic = await topic_of_broker(admin, 1)
+    async with AdminClient(as_admin) as fresh:
+        assert (await fresh.stats(topic))["subscriptions"] == {}
+
+
+async def test_every_broker_is_asked_at_its_own_address(as_admin: ClusterConnection) -> None:
+    async with AdminClient(as_admin, retry_seconds=0) as admin:
+        found = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
+    assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+
+
+async def test_a_foreign_host_is_refused(safe: Cluster) -> None:
+    async with (
+        Proxy(safe.admin_url) as proxy,
+        Proxy(safe.admin_url, host="127.0.0.9") as foreign,
+        AdminClient(reach(safe, proxy.url)) as admin,
+    ):
+        proxy.faults.append(redirect(f"{foreign.url}/admin/v2/clusters"))
+        with pytest.raises(Refused, match=f"^safe redirected a call to {foreign.url}, which is not one of its brokers"):
+            await admin.clusters()
+        assert foreign.seen == []
+
+
+async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
+    security = safe.folder.parent / "security"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(security / "broker.cert.pem", security / "broker.key.pem")
+    async with (
+        Proxy(safe.admin_url, tls=context) as proxy,
+        Proxy(safe.admin_url) as unencrypted,
+        AdminClient(reach(safe, proxy.url)) as admin,
+    ):
+        proxy.faults.append(redirect(f"{unencrypted.url}/admin/v2/clusters"))
+        with pytest.raises(Refused, match="not encrypted; the token was not sent there"):
+            await admin.clusters()
+        assert unencrypted.seen == []
+
+
+@pytest.mark.parametrize("token", ["not-a-jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmVk"])
+async def test_a_bad_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster, token: str) -> None:
+    async with AdminClient(reach(safe, safe.admin_url_tls, token)) as admin:
+        with pytest.raises(Denied, match=r"^safe does not accept our credentials"):
+            await admin.clusters()
+
+
+async def test_no_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster) -> None:
+    async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None)) as admin:
+        with pytest.raises(Denied, match=r"^safe does not accept our credentials"):
+            await admin.clusters()
+
+
+async def test_a_role_without_rights_is_told_with_the_brokers_reason(safe: Cluster) -> None:
+    async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
+        with pytest.raises(Denied, match=r"^safe answered 401 to GET /admin/v2/tenants: .*nobody"):
+            await admin.tenants()
+
+
+async def test_a_role_without_rights_to_a_namespace_is_denied(safe: Cluster) -> None:
+    async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
+        with pytest.raises(Denied, match=r"^safe answered 403 to GET /admin/v2/namespaces/.*: Unauthorized"):
+            await admin.namespace(NamespaceName("public", "default"))
+
+
+async def test_a_certificate_of_an_unknown_authority_says_what_to_add(safe: Cluster) -> None:
+    async with AdminClient(replace(reach(safe, safe.admin_url_tls), tls_trust_file=None)) as admin:
+        with pytest.raises(Denied, match=r"is not trusted: .*Name its authority in .*tls_trust_file"):
+            await admin.clusters()
+
+
+class Collector(logging.Handler):
+    """Keeps the text of every record of every logger, with its exception."""
+
+    def __init__(self) -> None:
+        super().__init__(level=0)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(f"{self.format(record)} {record.__dict__}")
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    """Everything that is logged, at any level."""
+    root, collector = logging.getLogger(), Collector()
+    level = root.level
+    root.addHandler(collector)
+    root.setLevel(1)
+    yield collector.texts
+    root.setLevel(level)
+    root.removeHandler(collector)
+
+
+async def fail_in_every_way(connection: ClusterConnection, proxy: Proxy) -> list[FleetError]:
+    """One failure of each kind, with a token that must not be shown."""
+    faults = [
+        answer(503),
+        CUT,
+        HANG,
+        answer(401),
+        answer(409),
+        redirect("http://127.0.0.9:1/"),
+        raw(b"no HTTP\r\n\r\n"),
+    ]
+    failures: list[FleetError] = []
+    for fault in faults:
+        proxy.otherwise = fault
+        async with AdminClient(replace(connection, timeout_seconds=0.3), retry_seconds=0.1) as admin:
+            with pytest.raises(FleetError) as caught:
+                await admin.tenants()
+        failures.append(caught.value)
+    return failures
+
+
+async def test_the_token_is_in_no_log_record(safe: Cluster, log: list[str]) -> None:
+    async with Proxy(safe.admin_url) as proxy:
+        await fail_in_every_way(reach(safe, proxy.url), proxy)
+        proxy.otherwise = slow(0)
+        async with AdminClient(reach(safe, proxy.url)) as admin:
+            await admin.tenants()
+    assert any("try 1 failed" in text for text in log)
+    assert [text for text in log if safe.token("admin") in text] == []
+
+
+async def test_the_token_is_in_no_error(safe: Cluster) -> None:
+    async with Proxy(safe.admin_url) as proxy:
+        failures = await fail_in_every_way(reach(safe, proxy.url), proxy)
+    assert [error for error in failures if safe.token("admin") in f"{error!r} {error} {error.__dict__}"] == []
+
+
+async def test_the_token_is_in_no_repr(safe: Cluster) -> None:
+    connection = reach(safe, safe.admin_url)
+    async with AdminClient(connection) as admin:
+        assert safe.token("admin") not in f"{connection!r} {admin!r} {admin.http!r}"
+
+
+# Whole entries over the binary protocol: look-ups between brokers, TLS, credentials.
+
+
+@pytest.fixture
+async def filled(safe: Cluster) -> Range:
+    """800 entries on a topic of broker 1, to be read from broker 0 on."""
+    async with AdminClient(reach(safe, safe.admin_url)) as admin:
+        topic = await topic_of_broker(admin, 1)
+        await admin.create_subscription(topic, "keeps-everything")
+        client = open_client(on_wire(safe))
+        producer = client.create_producer(str(topic), batching_enabled=False, block_if_queue_full=True)
+        for number in range(800):
+            producer.send_async(b"%d" % number * 100, None)
+        producer.flush()
+        client.close()
+        (whole,) = cut(TopicBounds.whole(str(topic), await admin.internal_stats(topic)), pair=0, publish_time=True)
+        return whole
+
+
+def on_wire(safe: Cluster, **changed: str | None) -> ClusterConnection:
+    first = safe.service_url_tls.split(",")[0]
+    return replace(reach(safe, safe.admin_url), service_url=first, **changed)  # type: ignore[arg-type]
+
+
+def count(connection: ClusterConnection, wanted: Range) -> int:
+    with EntryEngine(connection, patience_seconds=5) as engine:
+        return sum(len(entries) for entries in engine.read(wanted))
+
+
+async def test_entries_are_read_over_tls_from_the_broker_that_has_them(safe: Cluster, filled: Range) -> None:
+    assert count(on_wire(safe), filled) == 800
+
+
+async def test_a_client_certificate_is_enough_to_read_entries(safe: Cluster, filled: Range) -> None:
+    security = safe.folder.parent / "security"
+    certificate = {
+        "tls_certificate_file": str(security / "broker.cert.pem"),
+        "tls_key_file": str(security / "broker.key.pem"),
+    }
+    assert count(on_wire(safe, token=None, **certificate), filled) == 800
+
+
+async def test_a_broker_that_asks_for_new_credentials_gets_them_and_keeps_the_connection(
+    safe: Cluster, filled: Range, tmp_path: Path
+) -> None:
+    secret = (safe.folder.parent / "security" / "secret.key").read_bytes()
+    kept = tmp_path / "token"
+    kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 1}, secret, "HS256"))
+    address = BrokerAddress.parse(safe.service_url_tls.split(",")[0])
+    connection = WireConnection(address, on_wire(safe, token=None, token_file=str(kept)))
+    kept.write_text(jwt.encode({"sub": "admin", "exp": time.time() + 60}, secret, "HS256"))
+    # It asks within two seconds, and closes the connection one second later if it gets no answer.
+    assert connection.next_frame(2.5) is None
+    connection.ask(1, frames.lookup(1, filled.topic, authoritative=False), about=filled.topic)
+    connection.close()
+
+
+async def test_a_role_that_may_not_consume_is_not_allowed_to_read_entries(safe: Cluster, filled: Range) -> None:
+    with pytest.raises(NotAllowed, match="may not be read by this role: grant it consume on safe"):
+        count(on_wire(safe, token=safe.token("nobody")), filled)
+
+
+@pytest.mark.parametrize("token", ["not-a-jwt", None])
+async def test_an_unknown_token_is_unauthenticated_at_once(safe: Cluster, filled: Range, token: str | None) -> None:
+    with pytest.raises(Unauthenticated, match="our credentials are not accepted"):
+        count(on_wire(safe, token=token), filled)
+
+
+async def test_a_broker_whose_certificate_is_not_trusted_is_not_read_from(safe: Cluster, filled: Range) -> None:
+    with pytest.raises(Denied, match=r"is not trusted: .*Name its authority"):
+        count(on_wire(safe, tls_trust_file=None), filled)
+
+
+async def test_a_plain_port_that_is_taken_for_a_tls_one_is_told(safe: Cluster, filled: Range) -> None:
+    plain = safe.service_url.split(",")[0].replace("pulsar:", "pulsar+ssl:")
+    with pytest.raises(Transient, match="cannot be connected to"):
+        count(replace(on_wire(safe), service_url=plain), filled)

@@ -1,0 +1,145 @@
+"""The catalogues against Pulsar's own classes: a field or a setter that they do not know makes a test fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Policy, known_at
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, TOPIC_CATALOGUE, TopicPolicy
+from pulsar_fleet.cluster.redaction import is_secret_key
+from pulsar_fleet.preflight.broker_settings import TOPIC_POLICY_SWITCHES
+from pulsar_sandbox.sandbox.jars import jars_for
+from pulsar_sandbox.sandbox.java import find_java
+
+VERSION = os.environ.get("PULSAR_FLEET_TEST_VERSION", "4.2.4")
+DATA = "org.apache.pulsar.common.policies.data"
+RESOURCES = "org.apache.pulsar.broker.admin.v2"
+FIELD = re.compile(r"^\s+(?!.*\bstatic\b)[^(]*?(\w+);$", re.MULTILINE)
+CONSTANT = re.compile(r"^\s+public static final \S+ ([a-z_]+);$", re.MULTILINE)
+ROUTE = re.compile(r"javax\.ws\.rs\.Path\(\s*value=\"/\{\w+\}/\{\w+\}/(?:\{topic\}/)?([^\"]+)\"")
+WRITES = re.compile(r"javax\.ws\.rs\.(PUT|POST)\b")
+ANNOTATED = "RuntimeVisibleAnnotations:"
+QUOTA_TYPES = "BacklogQuota$BacklogQuotaType"
+# What a resource offers besides policies: actions, and what has a place of its own in a snapshot.
+NAMESPACE_ACTIONS = {
+    *("unload", "clearBacklog", "clearBacklog/{subscription}", "unsubscribe/{subscription}", "migration"),
+    *("{bundle}/unload", "{bundle}/split", "{bundle}/clearBacklog", "{bundle}/clearBacklog/{subscription}"),
+    *("{bundle}/unsubscribe/{subscription}",),
+}
+TOPIC_ACTIONS = {
+    "{topic}",
+    *(
+        "partitions",
+        "properties",
+        "permissions/{role}",
+        "createMissedPartitions",
+        "compaction",
+        "offload",
+        "backlogSize",
+    ),
+    *("terminate", "terminate/partitions", "trim", "unload", "all_subscription/expireMessages/{expireTimeInSeconds}"),
+}
+# Other ways to set what a row of the catalogue sets.
+NAMESPACE_PARTS = {
+    "permissions/{role}": "auth_policies",
+    "permissions/subscription/{subscription}": "auth_policies",
+    "resourcegroup/{resourcegroup}": "resource_group_name",
+    "property/{key}/{value}": "properties",
+    "offloadThreshold": "offload_policies",
+    "offloadThresholdInSeconds": "offload_policies",
+    "offloadDeletionLagMs": "offload_policies",
+}
+
+Row = TypeVar("Row", Policy, TopicPolicy)
+
+
+@pytest.fixture(scope="module")
+def shapes() -> dict[str, str]:
+    """What `javap` prints of the classes of documents, by class."""
+    names = ("Policies", "LocalPolicies", "TopicPolicies", "SubscriptionPolicies", "OffloadPoliciesImpl", QUOTA_TYPES)
+    shown = javap(*(f"{DATA}.{name}" for name in names))
+    return dict(zip(names, shown.split("Compiled from")[1:], strict=True))
+
+
+@pytest.fixture(scope="module")
+def routes() -> dict[str, set[str]]:
+    """Routes below a namespace and a topic that take PUT or POST, by resource."""
+    names = ("Namespaces", "PersistentTopics")
+    shown = javap("-v", *(f"{RESOURCES}.{name}" for name in names))
+    return {name: setters(text) for name, text in zip(names, shown.split("Compiled from")[1:], strict=True)}
+
+
+def javap(*arguments: str) -> str:
+    jars = jars_for(VERSION)
+    path = ":".join(str(jar) for jar in jars.glob("pulsar-*.jar"))
+    command = [str(Path(find_java().path).with_name("javap")), "-p", "-cp", path, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def fields(shown: str) -> set[str]:
+    return set(FIELD.findall(shown))
+
+
+def setters(shown: str) -> set[str]:
+    blocks = (block.partition("RuntimeVisibleParameterAnnotations")[0] for block in shown.split(ANNOTATED)[1:])
+    found = (ROUTE.search(block) for block in blocks if WRITES.search(block))
+    return {route[1] for route in found if route}
+
+
+def at_this_version(rows: Iterable[Row]) -> list[Row]:
+    return [one for one in rows if known_at(one.since, VERSION)]
+
+
+def test_every_field_of_a_namespaces_document_is_in_the_catalogue(shapes: dict[str, str]) -> None:
+    known = {one.field for one in at_this_version(CATALOGUE) if one.kind is not Kind.LOCAL}
+    assert fields(shapes["Policies"]) == known
+
+
+def test_every_setting_that_a_cluster_keeps_for_itself_is_in_the_catalogue(shapes: dict[str, str]) -> None:
+    ours = {"bookieAffinityGroup": "bookie_affinity", "namespaceAntiAffinityGroup": "anti_affinity"}
+    kept = {ours.get(field, field) for field in fields(shapes["LocalPolicies"])}
+    assert kept == {one.field for one in CATALOGUE if one.own}
+
+
+def test_every_field_of_a_topics_document_is_in_the_catalogue(shapes: dict[str, str]) -> None:
+    known = {field for one in at_this_version(TOPIC_CATALOGUE) for field in one.fields or (one.field,)}
+    assert fields(shapes["TopicPolicies"]) == known
+    assert fields(shapes["SubscriptionPolicies"]) == {"dispatchRate"}
+
+
+def test_every_type_of_backlog_quota_is_in_the_catalogues(shapes: dict[str, str]) -> None:
+    types = set(CONSTANT.findall(shapes[QUOTA_TYPES]))
+    assert types == set(BY_FIELD["backlog_quota_map"].sections) == set(TOPIC_BY_FIELD["backLogQuotaMap"].sections)
+
+
+def test_every_secret_of_a_document_is_in_the_catalogues(shapes: dict[str, str]) -> None:
+    secrets = {field for field in fields(shapes["OffloadPoliciesImpl"]) if is_secret_key(field)}
+    assert secrets == set(BY_FIELD["offload_policies"].secrets) == set(TOPIC_BY_FIELD["offloadPolicies"].secrets)
+
+
+def test_every_setter_of_a_namespace_is_in_the_catalogue(routes: dict[str, set[str]]) -> None:
+    known = {one.path for one in at_this_version(CATALOGUE)} - {"", "permissions", "resourcegroup"}
+    assert routes["Namespaces"] == known | NAMESPACE_ACTIONS | set(NAMESPACE_PARTS)
+    assert set(NAMESPACE_PARTS.values()) <= set(BY_FIELD)
+
+
+def test_every_setter_of_a_topic_is_in_the_catalogue(routes: dict[str, set[str]]) -> None:
+    offered = {route for route in routes["PersistentTopics"] if not route.startswith("subscription/")}
+    known = {one.path.replace("{subscription}", "{subName}") for one in at_this_version(TOPIC_CATALOGUE)} - {""}
+    assert offered == known | TOPIC_ACTIONS
+
+
+async def test_every_broker_default_is_a_setting_of_the_broker(on_blue: AdminClient) -> None:
+    configuration = await on_blue.runtime_configuration()
+    named = {one.broker_default for one in (*CATALOGUE, *TOPIC_CATALOGUE)}
+    keys = {key for one in named for key in ([one] if isinstance(one, str) else [key for _, key in one])} - {""}
+    switches = {key for one in CATALOGUE for key in one.needs}
+    assert sorted((keys | switches | set(TOPIC_POLICY_SWITCHES)) - set(configuration)) == []

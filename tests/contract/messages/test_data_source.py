@@ -1,0 +1,194 @@
+"""`spark.read.format("pulsar")`, used by itself: rows, digests, bounds, refusals, and nothing left on the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.replication import make_alone
+from tests.support.spark_submission import submission
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.messages.datasource.options import TopicOptions
+from pulsar_fleet.messages.datasource.source import PulsarReader
+from pulsar_fleet.messages.digests import ALL
+
+COUNT = 200
+
+JOB = """
+import json, sys
+from pyspark.sql import SparkSession, functions as F
+from pulsar_fleet.messages.datasource.source import PulsarSource
+
+spark = SparkSession.builder.getOrCreate()
+spark.dataSource.register(PulsarSource)
+read = lambda **options: spark.read.format("pulsar").options(**{**json.loads(sys.argv[1]), **options}).load()
+rows = read(topics_pattern=sys.argv[2], entries_per_task="10")
+by_topic = {row["topic"]: row["n"] for row in rows.groupBy("topic").agg(F.count("*").alias("n")).collect()}
+first = rows.where("key = 'k7'").orderBy("topic").first().asDict()
+digests = read(topics_pattern=sys.argv[2], out="digests")
+messages = digests.where("bucket = -1").agg(F.sum("messages")).first()[0]
+first = {name: str(bytes(value) if name == "value" else value) for name, value in first.items()}
+print("FOUND", json.dumps([by_topic, first, messages, rows.rdd.getNumPartitions()]))
+"""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A namespace with a plain and a partitioned topic, and a time between the two halves of what was written."""
+
+    namespace: NamespaceName
+    options: dict[str, str]
+    between: datetime
+
+
+@pytest.fixture(scope="module")
+def written(blue: ClusterConnection) -> Written:
+    """Messages in batches of 4, on blue."""
+    namespace = NamespaceName(f"test-source-{time.time_ns()}", "orders")
+    asyncio.run(_make(blue, namespace))
+    client = open_client(blue)
+    for half in range(2):
+        between = datetime.now(UTC)
+        time.sleep(0.01)
+        for name in ("events", "parted-partition-0", "parted-partition-1"):
+            _write(client, TopicName(namespace, name), range(half * COUNT // 2, (half + 1) * COUNT // 2))
+    client.close()
+    return Written(namespace, {"admin_url": blue.admin_url, "service_url": str(blue.service_url)}, between)
+
+
+async def _make(blue: ClusterConnection, namespace: NamespaceName) -> None:
+    async with AdminClient(blue) as admin:
+        await make_alone(admin, namespace)
+        await admin.create_partitioned_topic(TopicName(namespace, "parted"), 2)
+        await admin.create_topic(TopicName(namespace, "nothing"))
+
+
+def _write(client: pulsar.Client, topic: TopicName, numbers: range) -> None:
+    producer = client.create_producer(
+        str(topic), producer_name="checkout", batching_enabled=True, batching_max_messages=4
+    )
+    for number in numbers:
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"trace": f"t{number}"})
+    producer.flush()
+    producer.close()
+
+
+def read(written: Written, **options: str) -> list[dict[str, object]]:
+    reader = PulsarReader({**written.options, **options})
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def values(written: Written, **options: str) -> list[int]:
+    return [int(str(row["value"], "ascii")) for row in read(written, **options)]  # type: ignore[arg-type]
+
+
+def test_spark_reads_rows_and_digests_of_all_topics_that_match(
+    written: Written, blue: ClusterConnection, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    pattern = f"persistent://{written.namespace}/(events|parted)"
+    command, environment = submission(script, [json.dumps(written.options), pattern], blue, blue, tmp_path)
+    job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert job.returncode == 0, job.stderr[-3000:]
+    by_topic, first, messages, tasks = json.loads(job.stdout.partition("FOUND ")[2])
+    topics = [
+        f"persistent://{written.namespace}/{name}" for name in ("events", "parted-partition-0", "parted-partition-1")
+    ]
+    assert by_topic == dict.fromkeys(topics, COUNT)
+    assert messages == 3 * COUNT
+    assert tasks == 15
+    known = {"topic": topics[0], "key": "k7", "producer": "checkout", "batch": "3", "value": "b'7'"}
+    assert {name: first[name] for name in known} == known
+    assert (first["properties"], first["event_time"]) == ("{'trace': 't7'}", "None")
+
+
+def test_message_ids_bound_what_is_read_both_ends_included(written: Written) -> None:
+    topic = f"persistent://{written.namespace}/events"
+    ids = [f"{row['ledger']}:{row['entry']}" for row in read(written, topics=topic)]
+    assert values(written, topics=topic, start=ids[40], end=ids[83]) == list(range(40, 84))
+    assert values(written, topics=topic, start=ids[196]) == list(range(196, COUNT))
+    assert values(written, topics=topic, start="999999:0") == []
+
+
+def test_times_bound_what_is_read_the_end_left_out(written: Written) -> None:
+    topic = f"persistent://{written.namespace}/events"
+    assert values(written, topics=topic, start=written.between.isoformat()) == list(range(COUNT // 2, COUNT))
+    assert values(written, topics=topic, end=written.between.isoformat()) == list(range(COUNT // 2))
+
+
+def test_both_engines_count_the_same_messages(written: Written) -> None:
+    topic = f"persistent://{written.namespace}/parted"
+    for engine in ("client", "entry"):
+        found = read(written, topics=topic, out="digests", engine=engine, entries_per_task="7")
+        assert sum(int(str(row["messages"])) for row in found if row["bucket"] == ALL) == 2 * COUNT
+
+
+def test_a_topic_without_messages_has_no_rows(written: Written) -> None:
+    assert read(written, topics=f"persistent://{written.namespace}/nothing") == []
+
+
+async def test_nothing_is_left_on_the_broker(written: Written, on_blue: AdminClient) -> None:
+    topic = TopicName(written.namespace, "events")
+    await asyncio.to_thread(read, written, topics=str(topic), entries_per_task="5")
+    async with asyncio.timeout(10):
+        while (await on_blue.stats(topic))["subscriptions"]:
+            await asyncio.sleep(0.1)
+
+
+def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
+    with pytest.raises(Missing):
+        read(written, topics=f"persistent://{written.namespace}/none")
+    with pytest.raises(Missing, match="matches 'none'; it has 4 topics"):
+        read(written, topics_pattern=f"persistent://{written.namespace}/none")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "by one option of topics"),
+        ({"topics": "events"}, "write it as persistent://"),
+        ({"topics": "persistent://a/b/c", "topics_pattern": "persistent://a/b/.*"}, "by one option of topics"),
+        ({"topics_pattern": "a/b/.*"}, "write it as persistent://tenant/namespace/ and"),
+        ({"topics_pattern": "persistent://a/b/("}, "no regular expression"),
+        ({"topics": "persistent://a/b/c", "topic": "x"}, "Option 'topic' is unknown"),
+        ({"topics": "persistent://a/b/c", "start": "yesterday"}, "neither 'earliest', a message id"),
+        ({"topics": "persistent://a/b/c", "start": "2026-11-21T08:00:00"}, "a time with its zone"),
+        ({"topics": "persistent://a/b/c", "start": "5:9", "end": "5:8"}, "end='5:8' lies before start='5:9'"),
+        ({"topics": "persistent://a/b/c", "out": "table"}, "it takes rows or digests"),
+        ({"topics": "persistent://a/b/c", "engine": "entry"}, "gives digests alone"),
+        ({"topics": "persistent://a/b/c", "buckets": "0"}, "a whole number from 1 on"),
+        ({"topics": "persistent://a/b/c", "service_url": ""}, "Option service_url is missing"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, str], message: str) -> None:
+    given = {"admin_url": "http://h:1", "service_url": "pulsar://h:1", **options}
+    with pytest.raises(Rejected, match=message.replace("(", r"\(")) as refused:
+        TopicOptions.parse(given)
+    assert str(refused.value).count("\n") == 0
+
+
+def test_the_credentials_of_a_side_are_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULSAR_FLEET_TARGET_TOKEN_SECRET", "t")
+    reader: Callable[[], ClusterConnection] = PulsarReader(
+        {
+            "admin_url": "http://h:1",
+            "service_url": "pulsar://h:1",
+            "topics": "persistent://a/b/c",
+            "credentials": "target",
+        }
+    )._connection
+    assert reader().token == "t"

@@ -1,0 +1,354 @@
+"""Retained messages and subscriptions at every kind of place are carried to green: each continues where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pulsar
+import pytest
+from tests.contract.migration.test_faults import CutAfter
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused, Transient
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
+from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.replication import begin_replication, end_replication, introduce
+from pulsar_fleet.migration.proof import prove as prove_messages
+from pulsar_fleet.migration.proof import prove_placements
+from pulsar_fleet.migration.steps import (
+    clean_up,
+    hold_still,
+    release,
+    replication_progress,
+    start_replication,
+    switch_over,
+)
+from pulsar_fleet.migration.subscriptions.cursors import Singles
+from pulsar_fleet.migration.subscriptions.transfer import Placement
+from pulsar_fleet.verification.messages.verdict import Verdict
+from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
+from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
+
+MESSAGES = int(os.environ.get("PULSAR_FLEET_PLACEMENT_MESSAGES", "3000"))
+BATCH = 5
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+NewNamespace = Callable[[], NamespaceName]
+
+
+@dataclass
+class Reader:
+    """A subscription as an application leaves it on blue, in entries of the topic.
+
+    :param mark: it has acknowledged so many from the beginning on.
+    :param alone: and these, one by one.
+    :param reset: to which it was set back afterwards, which forgets the single ones.
+    """
+
+    mark: int
+    alone: set[int] = field(default_factory=set)
+    reset: int | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    replicated: bool = False
+
+    def unread(self, entries: int) -> set[int]:
+        """The entries that it has not acknowledged."""
+        if self.reset is not None:
+            return set(range(self.reset, entries))
+        return set(range(self.mark, entries)) - self.alone
+
+
+def readers(entries: int) -> dict[str, Reader]:
+    """Six subscriptions; the topic's first ledger ends in the middle."""
+    half = entries // 2
+    alone = {*range(half - 20, half + 7), *range(half + 11, half + 50, 3), half + 70, entries - 1}
+    return {
+        "earliest": Reader(0),
+        "ledger end": Reader(half),
+        "end": Reader(entries),
+        "holes+é": Reader(entries // 4, alone),
+        "reset": Reader(half, {half + 2, half + 4}, reset=entries // 3),
+        "labelled": Reader(half + 5, {half + 8}, properties={"team": "billing"}),
+    }
+
+
+@dataclass
+class Carried:
+    """A namespace that is replicated and switched, and the run that does it."""
+
+    sides: Sides
+    run: Run
+    moves: Moves
+    held: dict[TopicName, tuple[int, dict[str, Reader]]]
+
+    @property
+    def before(self) -> Frozen:
+        return Frozen.from_json(self.document("blue-before.json"))
+
+    def document(self, name: str) -> Any:
+        reference = self.run.artefacts.find(self.run.id, name)
+        assert reference is not None
+        return self.run.artefacts.read_json(reference)
+
+    async def replicate(self) -> None:
+        await hold_still(self.sides, self.run, self.moves)
+        await start_replication(self.sides, self.run, self.moves)
+        while not (await replication_progress(self.sides, self.moves))[0]:
+            await asyncio.sleep(0.2)
+
+    async def switch(self, singles: Singles) -> list[dict[str, Any]]:
+        await switch_over(self.sides, self.run, self.moves, self.before, quiet_seconds=0.5, singles=singles)
+        found = self.document("switched.json")[str(self.moves.moves[0].namespace)]
+        assert found["window"] == {}
+        placed: list[dict[str, Any]] = found["placed"]
+        return placed
+
+
+async def make(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    name: NamespaceName,
+    folder: Path,
+    messages: int,
+    topic: str,
+    *,
+    retention: dict[str, int] | None = FOREVER,
+) -> Carried:
+    """A topic with retained messages in batches, two ledgers, and its subscriptions."""
+    where = TopicName(name, topic)
+    for connection in (blue, green):
+        async with AdminClient(connection) as admin:
+            own = await admin.cluster_name()
+            await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+            await admin.put_namespace(name, {"replication_clusters": [own], "retention_policies": retention})
+            await admin.create_topic(where)
+    entries = messages // BATCH
+    placed = readers(entries)
+    async with AdminClient(blue) as admin:
+        await asyncio.to_thread(write, blue, where, range(messages // 2))
+        await admin.put(f"/{where.path}/unload")
+        await asyncio.to_thread(write, blue, where, range(messages // 2, messages))
+        positions = await asyncio.to_thread(entries_of, blue, where)
+        assert len(positions) == entries
+        for subscription, reader in placed.items():
+            await make_reader(admin, where, subscription, reader, positions)
+    move = Move(name, Strategy.REPLICATE, "", {where: 0}, {where: Clients(0, dict.fromkeys(placed, 0), {})})
+    run = Run("carried", Ledger.open(f"sqlite:///{folder / 'ledger.db'}"), Artefacts.open(str(folder / "artefacts")))
+    return Carried(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)), {where: (entries, placed)})
+
+
+def write(connection: ClusterConnection, topic: TopicName, numbers: range) -> None:
+    client = open_client(connection)
+    producer = client.create_producer(
+        str(topic),
+        batching_enabled=True,
+        batching_max_messages=BATCH,
+        batching_max_publish_delay_ms=10_000,
+        block_if_queue_full=True,
+    )
+    for number in numbers:
+        producer.send_async(b"%d" % number, None, partition_key=f"key-{number % 7}")
+    producer.flush()
+    client.close()
+
+
+def entries_of(connection: ClusterConnection, topic: TopicName) -> list[pulsar.MessageId]:
+    """The ids of all entries, as a reader sees them."""
+    client = open_client(connection)
+    reader = client.create_reader(str(topic), pulsar.MessageId.earliest)
+    found: dict[tuple[int, int], None] = {}
+    while reader.has_message_available():
+        one = reader.read_next(10_000).message_id()
+        found[one.ledger_id(), one.entry_id()] = None
+    client.close()
+    return [pulsar.MessageId(-1, ledger, entry, -1) for ledger, entry in found]
+
+
+async def make_reader(
+    admin: AdminClient, topic: TopicName, name: str, reader: Reader, positions: list[pulsar.MessageId]
+) -> None:
+    await admin.create_subscription(topic, name)
+
+    def consume() -> None:
+        client = open_client(admin.connection)
+        if reader.mark:
+            consumer = client.subscribe(str(topic), name, receiver_queue_size=1)
+            consumer.acknowledge_cumulative(positions[reader.mark - 1])
+            consumer.close()
+        consumer = client.subscribe(str(topic), name, consumer_type=pulsar.ConsumerType.Shared, receiver_queue_size=1)
+        for number in sorted(reader.alone):
+            consumer.acknowledge(positions[number])
+        consumer.close()
+        client.close()
+
+    await asyncio.to_thread(consume)
+    path = topic.subscription_path(name)
+    if reader.reset is not None:
+        at = positions[reader.reset]
+        await admin.post(f"{path}/resetcursor", {"ledgerId": at.ledger_id(), "entryId": at.entry_id()})
+    if reader.properties:
+        await admin.put(f"{path}/properties", reader.properties)
+
+
+def deliveries(connection: ClusterConnection, topic: TopicName, subscription: str) -> list[int]:
+    """Everything that a consumer of it gets, in order of arrival."""
+    client = open_client(connection)
+    found: list[int] = []
+    try:
+        consumer = client.subscribe(str(topic), subscription)
+        while True:
+            message = consumer.receive(1000)
+            found.append(int(message.data()))
+            consumer.acknowledge(message)
+    except pulsar.Timeout:
+        return found
+    finally:
+        client.close()
+
+
+def messages_in(entries: set[int]) -> Counter[int]:
+    return Counter(number for entry in entries for number in range(entry * BATCH, (entry + 1) * BATCH))
+
+
+async def prove(carried: Carried) -> None:
+    """Messages and subscriptions are equal, by the verification."""
+    async with carried.sides.open() as (blue, green):
+        names = [move.namespace for move in carried.moves.moves]
+        request = await freeze_bounds(blue, green, names, mapping=Mapping.REPLICATED)
+        assert (await verify_in_process(blue, green, request)).verdict is Verdict.EQUAL
+        assert (await compare_subscriptions(blue, green, request)).verdict is Verdict.EQUAL
+
+
+async def test_every_subscription_continues_on_green_where_it_was(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_green: AdminClient,
+    tmp_path: Path,
+) -> None:
+    carried = await make(blue, green, new_namespace(), tmp_path, MESSAGES, "history")
+    ((topic, (entries, placed)),) = carried.held.items()
+    await on_green.create_subscription(topic, "ledger end")  # as onboarding leaves it: at the earliest message
+    await carried.replicate()
+    await on_green.create_subscription(topic, "end", "latest")
+    async with CutAfter(green.admin_url, "/resetcursor") as cut:  # a try that dies with a subscription half placed
+        dying = replace(carried, sides=Sides(blue, replace(green, admin_url=cut.url), 1.0))
+        with pytest.raises(Transient):
+            await dying.switch(Singles.CARRY)
+    stated = {one["subscription"]: one for one in await carried.switch(Singles.CARRY)}
+    assert {name: (one["unread"], one["carried"], one["redelivered"]) for name, one in stated.items()} == {
+        name: (len(one.unread(entries)), 0 if one.reset else len(one.alone), 0) for name, one in placed.items()
+    }
+    await prove(carried)
+    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    for name, reader in placed.items():
+        got = Counter(await asyncio.to_thread(deliveries, green, topic, name))
+        assert got == messages_in(reader.unread(entries)), name
+
+
+async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_as_stated(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    tmp_path: Path,
+) -> None:
+    carried = await make(blue, green, new_namespace(), tmp_path, 900, "history", retention=None)
+    ((topic, (entries, placed)),) = carried.held.items()
+    await carried.replicate()
+    await on_green.put(f"/{topic.path}/unload")  # green would remove a closed ledger that nobody has left to read
+    (stated,) = [one for one in await carried.switch(Singles.REDELIVER) if one["subscription"] == "holes+é"]
+    reader = placed["holes+é"]
+    assert (stated["redelivered"], stated["carried"]) == (len(reader.alone), 0)
+    await prove_placements(carried.sides, carried.run, carried.moves)
+    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
+    assert got - messages_in(reader.unread(entries)) == messages_in(reader.alone)
+
+    with pytest.raises(Refused, match="nothing is removed"):
+        await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    left = (await on_blue.stats(topic))["subscriptions"].keys()
+    assert left == placed.keys() - {"end"}  # the broker itself removes one that has read everything
+    await prove_messages(carried.sides, carried.run, carried.moves)
+    cleaned = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    (found,) = cleaned.values()
+    assert (found["subscriptions"], found["topics"], found["left"]["topics"]) == (len(placed) - 1, 1, 0)
+    assert topic not in await on_blue.topics(topic.namespace)
+    again = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    assert [each["topics"] for each in again.values()] == [0]
+
+
+async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_and_ends(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace
+) -> None:
+    name, others = new_namespace(), (f"far-{uuid4().hex[:6]}", f"new-{uuid4().hex[:6]}")
+    await introduce(on_blue, "green", on_green.connection)
+    for other in others:
+        await on_blue.put_cluster(
+            other, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
+        )
+    allowed = ["blue", "green", *others]
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": allowed})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue", others[0]]})
+
+    async def listed() -> list[str]:
+        return sorted((await on_blue.namespace(name) or {})["replication_clusters"])
+
+    assert await begin_replication(on_blue, "blue", name, "green")
+    assert not await begin_replication(on_blue, "blue", name, "green")
+    assert await listed() == sorted(["blue", "green", others[0]])
+    await on_blue.post(f"/namespaces/{name.path}/replication", allowed)  # somebody adds one meanwhile
+    assert not await end_replication(on_blue, "blue", name, "green", before=["blue", "green"])
+    assert await end_replication(on_blue, "blue", name, "green", before=["blue", others[0]])
+    assert await listed() == sorted(["blue", *others])
+    await on_blue.post(f"/namespaces/{name.path}/replication", ["blue"])
+    await on_blue.delete(f"/namespaces/{name.path}")
+    await on_blue.delete(f"/tenants/{name.tenant}")
+    for other in others:
+        await on_blue.delete(f"/clusters/{other}")
+
+
+async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_twice_changes_nothing(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    tmp_path: Path,
+) -> None:
+    carried = await make(blue, green, new_namespace(), tmp_path, 900, "marked")
+    ((topic, (entries, placed)),) = carried.held.items()
+    path = topic.subscription_path("holes+é")
+    await on_blue.post(f"{path}/replicatedSubscriptionStatus", True)
+    await carried.replicate()
+    await asyncio.to_thread(write, blue, topic, range(900, 930))  # with markers between, once the flag is known
+    clients = carried.moves.moves[0].partitions[topic]
+    await Placement(on_blue, on_green).place(topic, clients)
+    await on_green.put(f"/{topic.path}/unload")  # what is not written down is lost by that
+    before = await on_green.internal_stats(topic)
+    await Placement(on_blue, on_green).place(topic, clients)
+    after = await on_green.internal_stats(topic)
+    marks = [{name: one["markDeletePosition"] for name, one in each["cursors"].items()} for each in (before, after)]
+    assert marks[0] == marks[1]
+    stats = await on_green.stats(topic)
+    assert [name for name, one in stats["subscriptions"].items() if one["isReplicated"]] == ["holes+é"]
+    await carried.switch(Singles.CARRY)
+    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    reader = placed["holes+é"]
+    got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
+    assert got == messages_in(reader.unread(entries)) + Counter(range(900, 930))

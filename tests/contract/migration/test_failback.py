@@ -1,0 +1,247 @@
+"""A migrated namespace comes back from green to blue, with live traffic on it, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from tests.support.cursors import Entry, Side
+from tests.support.migration import LATE, Migration, make, migration, overridden, publish
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.abort import undo_before_switch
+from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.steps import attend_until_done
+from pulsar_fleet.migration.failback.steps import check_interlocks, reopen
+from pulsar_fleet.migration.model import Clients, Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.preflight.run import check, check_again
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.target import prepare
+from pulsar_fleet.migration.proof import prove, prove_copy, prove_placements
+from pulsar_fleet.migration.steps import (
+    clean_up,
+    hold_still,
+    release,
+    replication_progress,
+    start_replication,
+    switch_over,
+)
+from pulsar_sandbox.workload import Traffic, drain_subscription
+from pulsar_sandbox.workload.live import NumberedMessage
+
+NewNamespace = Callable[[], NamespaceName]
+ARCHIVE = "archive"
+KEPT = 60
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+@dataclass
+class Way:
+    """A run over two clusters, forth or back."""
+
+    sides: Sides
+    run: Run
+    moves: Moves
+
+    def document(self, name: str) -> Any:
+        reference = self.run.artefacts.find(self.run.id, name)
+        assert reference is not None
+        return self.run.artefacts.read_json(reference)
+
+    @property
+    def before(self) -> Frozen:
+        return Frozen.from_json(self.document("blue-before.json"))
+
+    async def travel(self) -> None:
+        """From the freeze to the teardown."""
+        sides, run, moves = self.sides, self.run, self.moves
+        await hold_still(sides, run, moves)
+        await start_replication(sides, run, moves)
+        while not (await replication_progress(sides, moves))[0]:
+            await asyncio.sleep(0.2)
+        await prove_copy(sides, run, moves)
+        await switch_over(sides, run, moves, self.before, quiet_seconds=0.5, proof_max_age_minutes=5)
+        await prove_placements(sides, run, moves)
+
+    async def arrive(self) -> None:
+        """Everybody is over; what is left behind is cleaned up and restored."""
+        sides, run, moves = self.sides, self.run, self.moves
+        await attend_until_done(sides, run, moves, seconds=90, poll_seconds=1)
+        await prove(sides, run, moves)
+        await clean_up(sides, run, moves, self.before)
+        await release(sides, run, self.before, delete_topics=True)
+
+
+async def forth(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName, folder: Path) -> Way:
+    """A namespace with live topics and one with an archive, ready to move to green."""
+    await make(blue, green, name)
+    archive = TopicName(NamespaceName(name.tenant, "kept"), ARCHIVE)
+    for connection in (blue, green):
+        async with AdminClient(connection) as admin:
+            own = await admin.cluster_name()
+            await admin.put_namespace(archive.namespace, {"replication_clusters": [own], "retention_policies": FOREVER})
+            await admin.create_topic(archive)
+    live: Migration = migration(blue, green, name, folder)
+    kept = Move(archive.namespace, Strategy.REDIRECT, "", {archive: 0}, {archive: Clients(0, {}, {})})
+    return Way(live.sides, live.run, Moves("blue", "green", (*live.moves.moves, kept)))
+
+
+async def leave_an_archive(connection: ClusterConnection, topic: TopicName) -> list[Entry]:
+    """Messages with a subscription that has read some of them one by one, born on this cluster."""
+    async with AdminClient(connection) as admin:
+        side = Side(connection, admin)
+        side.write(topic, [f"kept-{number}" for number in range(KEPT)], batch=1)
+        entries = side.read(topic, by_place=False)
+        await admin.create_subscription(topic, "audit", entries[10].position)
+        consumer = side.client.subscribe(str(topic), "audit", receiver_queue_size=1)
+        for number in (20, 21, 40):
+            lies = entries[number].position
+            consumer.acknowledge(pulsar.MessageId(-1, lies.ledger, lies.entry, -1))
+        side.client.close()
+        return entries
+
+
+async def back(way: Way) -> Way:
+    """The way back of what went forth, as far as the interlocks and blue's new topics."""
+    names = [move.namespace for move in way.moves.moves]
+    run = replace(way.run, id="returned")
+    run.ledger.start_run(run.id, "return_namespaces", {})
+    with pytest.raises(Refused, match="removal-not-allowed"):
+        await check_interlocks(way.sides, run, names, None, allow_removal=False)
+    await check_interlocks(way.sides, run, names, None, allow_removal=True)
+    await reopen(way.sides, run, names)
+    assert all(not each["removed"] for each in (await reopen(way.sides, run, names)).values())
+    swapped = Sides(way.sides.green, way.sides.blue, way.sides.retry_seconds)
+    reference, _ = await check(swapped, run, names, None, expected=Expectations(returns=True))
+    moves = Moves.from_json(run.artefacts.read_json(reference))
+    await prepare(swapped, run, moves)
+    return Way(swapped, run, moves)
+
+
+async def test_a_migrated_namespace_comes_back_with_nothing_lost(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: NewNamespace,
+    tmp_path: Path,
+) -> None:
+    name = new_namespace()
+    there = await forth(blue, green, name, tmp_path)
+    archive = TopicName(NamespaceName(name.tenant, "kept"), ARCHIVE)
+    with applications(blue, name, tmp_path / "traffic") as traffic:
+        await there.travel()
+        names, early = [move.namespace for move in there.moves.moves], replace(there.run, id="early")
+        with pytest.raises(Refused, match="still-draining"):
+            await check_interlocks(there.sides, early, names, None, allow_removal=True)
+        await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)
+        await there.arrive()
+        entries = await leave_an_archive(green, archive)
+        before = await overridden(on_green, name)
+
+        home = await back(there)
+        assert [move.strategy for move in home.moves.moves] == [Strategy.REDIRECT, Strategy.REPLICATE]
+        await home.travel()
+        tally = await asyncio.to_thread(traffic.stop)
+    # Producers that were sent there and back over one connection have to be restarted, as the page says.
+    with applications(blue, name, tmp_path / "restarted") as restarted:
+        await home.arrive()
+        assert await overridden(on_green, name) == before
+        again = await asyncio.to_thread(restarted.stop)
+    assert (tally.unreceived, again.lost) == (0, 0), f"{tally.text()}\n{again.text()}"
+    assert incidents(home) <= {"client-vanished", "nobody-reads"}
+    stats = await on_blue.stats(archive)
+    assert stats["subscriptions"]["audit"]["msgBacklog"] == KEPT - 10 - 3
+    got = Counter(await asyncio.to_thread(payloads, blue, archive, "audit"))
+    assert got == Counter(message for entry in entries[10:] for message in entry.messages) - Counter(
+        ["kept-20", "kept-21", "kept-40"]
+    )
+    policies = [(await admin.namespace(name) or {}).get("migrated") for admin in (on_blue, on_green)]
+    assert policies == [False, True]
+    phases = [one.phase for one in home.run.ledger.phases(home.run.id) if one.namespace == str(name)]
+    assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
+
+
+async def test_a_stop_before_the_switch_takes_everything_back(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: NewNamespace,
+    tmp_path: Path,
+) -> None:
+    archive = TopicName(new_namespace(), ARCHIVE)
+    await on_blue.put(f"/tenants/{archive.namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    kept = {"replication_clusters": ["blue"], "retention_policies": FOREVER}
+    await on_blue.put_namespace(archive.namespace, kept)
+    await on_blue.create_topic(archive)
+    await leave_an_archive(blue, archive)
+    before = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
+    run = Run("stopped", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "kept")))
+    sides = Sides(blue, green, 5.0)
+    reference, _ = await check(sides, run, [archive.namespace], None)
+    way = Way(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
+    await prepare(sides, run, way.moves)
+    await hold_still(sides, run, way.moves)
+    await check_again(sides, run, way.moves, expected=Expectations())
+    await start_replication(sides, run, way.moves)
+    again = await prepare(sides, run, way.moves)
+    assert again["changes"] == 0, way.document("plan-green.json")["changes"]
+    while not (await replication_progress(sides, way.moves))[0]:
+        await asyncio.sleep(0.2)
+    with pytest.raises(Refused, match="never-proven"):
+        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    await release(sides, run, way.before, delete_topics=True)  # as behind a try that failed
+    await prove_copy(sides, run, way.moves)
+    publish(green, archive, [NumberedMessage("stranger", "key", number, 1) for number in range(KEPT)])
+    await on_blue.post(f"/namespaces/{archive.namespace.path}/messageTTL", 3600)
+    with pytest.raises(Refused, match=r"settings-changed +\S+ +message_ttl_in_seconds on blue[\s\S]*green-written-to"):
+        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    await on_blue.delete(f"/namespaces/{archive.namespace.path}/messageTTL")
+
+    undone = await undo_before_switch(sides, run, way.moves)
+    assert (undone.replication, undone.kept) == ((str(archive.namespace),), ())
+    assert await on_green.tenant(archive.namespace.tenant) is None
+    after = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
+    assert after == before
+    assert (await undo_before_switch(sides, run, way.moves)).removed == ()
+
+
+def applications(blue: ClusterConnection, name: NamespaceName, folder: Path) -> Traffic:
+    """They enter through blue."""
+    return Traffic.start(service_url=blue.require_service_url(), namespace=name, folder=folder, patience=8)
+
+
+def incidents(way: Way) -> set[str]:
+    """What went wrong on the way and was not over by itself."""
+    found = way.document(STATE)["namespaces"].values()
+    return {one["kind"] for each in found for one in each["incidents"].values() if one["treatment"] != "wait"}
+
+
+def payloads(connection: ClusterConnection, topic: TopicName, subscription: str) -> list[str]:
+    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    found: list[str] = []
+    try:
+        consumer = client.subscribe(str(topic), subscription)
+        while True:
+            message = consumer.receive(1000)
+            found.append(message.data().decode())
+            consumer.acknowledge(message)
+    except pulsar.Timeout:
+        return found
+    finally:
+        client.close()

@@ -1,0 +1,145 @@
+"""From the freeze on: the throttle is lifted at once, nothing stays overridden, faults are recognised and treated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.migration import LATE, RATE, TOPIC_RATE, UNREAD, Migration, make, migration, overridden
+from tests.support.proxy import CUT, Proxy
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.prepare.original_settings import quiet_rate
+from pulsar_sandbox import Sandbox
+from pulsar_sandbox.workload import Traffic, drain_subscription
+from pulsar_sandbox.workload.live import AUDIT, EVENTS
+
+CALLS_PER_PARTITION = 12
+NewNamespace = Callable[[], NamespaceName]
+
+
+class CutAfter(Proxy):
+    """A network that fails for good with the request that ends in `path`, which the broker still gets."""
+
+    def __init__(self, upstream: str, path: str) -> None:
+        super().__init__(upstream)
+        self._path = path
+
+    async def _forward(self, head: bytes, body: bytes) -> bytes:
+        answered = await super()._forward(head, body)
+        if head.split(b" ")[0] == b"POST" and self.seen[-1].target.endswith(self._path):
+            self.otherwise = CUT
+            return b""
+        return answered
+
+
+@pytest.fixture
+async def moving(
+    blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> Migration:
+    """A namespace that can move."""
+    name = new_namespace()
+    await make(blue, green, name)
+    return migration(blue, green, name, tmp_path)
+
+
+@pytest.fixture
+def traffic(moving: Migration, blue: ClusterConnection, tmp_path: Path) -> Iterator[Traffic]:
+    """Batched traffic on it, with consumers of every type of subscription."""
+    with Traffic.start(
+        service_url=blue.require_service_url(), namespace=moving.namespace, folder=tmp_path / "traffic", patience=10
+    ) as running:
+        yield running
+
+
+async def test_clients_move_under_traffic_and_nothing_stays_overridden(
+    moving: Migration, traffic: Traffic, on_blue: AdminClient, blue: ClusterConnection, green: ClusterConnection
+) -> None:
+    before = await overridden(on_blue, moving.namespace)
+    async with Proxy(blue.admin_url) as to_blue, Proxy(green.admin_url) as to_green:
+        through = moving.through(blue=to_blue.url, green=to_green.url)
+        await through.hold_still()
+        await through.switch()
+        lifted = await overridden(on_blue, moving.namespace)
+        assert (lifted["namespace publishRate"], lifted[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
+        assert lifted[f"{AUDIT} inactiveTopicPolicies"]["deleteWhileInactive"] is False
+        assert len(drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE)) == UNREAD
+        await through.attend_until_done()
+        await through.release()
+        about_topics = [one for one in (*to_blue.seen, *to_green.seen) if "/persistent/" in one.target]
+    assert await overridden(on_blue, moving.namespace) == before
+    assert len(about_topics) <= CALLS_PER_PARTITION * len(moving.moves.moves[0].partitions)
+    assert [one["kind"] for one in moving.watched()["incidents"].values() if one["treatment"] != "wait"] == []
+    tally = await asyncio.to_thread(traffic.stop)
+    assert (tally.lost, tally.order_breaks) == (0, 0), tally.text()
+
+
+async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_next_try_goes_on(
+    moving: Migration, on_blue: AdminClient, blue: ClusterConnection
+) -> None:
+    await moving.hold_still()
+    async with CutAfter(blue.admin_url, "/migration") as cut:
+        with pytest.raises(Transient):
+            await moving.through(blue=cut.url).impatient().switch()
+        left = await overridden(on_blue, moving.namespace)
+        assert left["namespace publishRate"] == quiet_rate(RATE)
+        with pytest.raises(Transient, match="could not be put back"):
+            await moving.through(blue=cut.url).impatient().release()
+    assert f"publish rate of {moving.topic(EVENTS)}" in await moving.release()
+    await moving.switch()
+    healed = await overridden(on_blue, moving.namespace)
+    assert (healed["namespace publishRate"], healed[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
+
+
+async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
+    moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient
+) -> None:
+    await moving.hold_still()
+    before = await overridden(on_blue, moving.namespace)
+    clusters["green"].kill()
+    try:
+        with pytest.raises(Transient, match="green"):
+            await moving.impatient().switch()
+    finally:
+        await asyncio.to_thread(clusters["green"].restart)
+    assert await overridden(on_blue, moving.namespace) == before
+    assert not (await on_blue.namespace(moving.namespace) or {}).get("migrated")
+    await moving.release()
+    assert (await asyncio.to_thread(traffic.stop)).lost == 0
+
+
+async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_nothing_is_lost(
+    moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient, blue: ClusterConnection
+) -> None:
+    await moving.hold_still()
+    await moving.switch()
+    await on_blue.put(f"/namespaces/{moving.namespace.path}/unload")
+    unloaded = await moving.attend()
+    assert {one.kind.value for one in unloaded.waiting} <= {"topic-unloaded", "bundle-moved"}
+    assert {str(moving.topic(LATE))} <= {topic for one in unloaded.waiting for topic in one.topics}
+    assert int((await on_blue.stats(moving.topic(LATE)))["subscriptions"][LATE]["msgBacklog"]) > 0
+
+    clusters["blue"].kill()
+    try:
+        down = await moving.attend()
+    finally:
+        await asyncio.to_thread(clusters["blue"].restart)
+    assert not down.is_done
+    assert {"broker-silent", "statistics-incomplete"} <= {one.kind.value for one in down.look.incidents}
+    while not (restarted := await moving.attend()).waiting:
+        await asyncio.sleep(1)
+    assert {one.kind.value for one in restarted.waiting} == {"broker-restarted"}
+
+    read = drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE)
+    assert len(set(read)) == UNREAD
+    await moving.attend_until_done()
+    treated = [one.action for one in moving.run.ledger.changes(moving.run.id) if one.outcome == "applied"]
+    assert len(treated) == 2
+    await moving.release()
+    tally = await asyncio.to_thread(traffic.stop)
+    assert tally.lost == 0, tally.text()

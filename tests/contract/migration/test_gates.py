@@ -1,0 +1,295 @@
+"""The gates of a migration on real clusters: every seeded fault in one report, none in clean estates, all unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pulsar
+import pytest
+from tests.support.snapshots import record
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.protocol import frames
+from pulsar_fleet.messages.protocol.lookup import Brokers
+from pulsar_fleet.migration.artefacts import FINDINGS
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.migration.preflight.run import check
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.target import prepare
+from pulsar_fleet.migration.scope import resolve
+from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
+from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.jars import jars_for
+from pulsar_sandbox.sandbox.java import find_java
+from pulsar_sandbox.workload import EstateSpec, build_estate
+
+SEAL = Seal(b"0123456789abcdef")
+STRICT = Expectations(prepares_green=False)
+OFF = {"clusterMigrationCheckDurationSeconds": "0", "clusterMigrationAutoResourceCreation": "true"}
+TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
+MINUTES = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 100}
+SEEDED = (
+    "blocker abandoned-subscription persistent://T/idle/events archive",
+    "blocker auto-resource-creation-on broker {second} of wide",
+    "blocker client-cannot-follow T/clients",
+    "blocker flag-left-elsewhere T/elsewhere",
+    "blocker green-namespace-missing T/alone",
+    "blocker green-not-in-list T/foreign",
+    "blocker green-policies-differ T/far",
+    "blocker green-policies-differ T/rights",
+    "blocker green-schemas-missing T/paid",
+    "blocker green-tenant-differs tenant T",
+    "blocker green-topic-policies-differ T/rate",
+    "blocker migration-check-off broker {second} of wide",
+    "blocker namespace-migrated T/flagged",
+    "blocker namespace-missing T/absent",
+    "blocker not-readable T/foreign of green",
+    "blocker partitions-grow persistent://T/shape/events",
+    "blocker peer-address-missing cluster gone",
+    "blocker reader-stalls T/clients",
+    "blocker redirect-kind-missing cluster green",
+    "blocker redirect-not-green brokerServiceUrl {third}",
+    "blocker redirect-to-another-cluster cluster wide",
+    "blocker replicator-disconnected T/far",
+    "blocker retention-shorter-than-lag T/short",
+    "blocker role-missing-on-green T/rights",
+    "blocker schema-incompatible persistent://T/schema/events",
+    "blocker security-differs cluster green",
+    "blocker transactions-in-use persistent://T/paid/events",
+    "warning client-may-hang T/clients",
+    "warning client-may-hang T/idle",
+    "warning cluster-unknown-to-target cluster gone",
+    "warning non-durable-consumer T/clients",
+    "warning transactions-off cluster green",
+)
+"""All that is wrong with the namespaces of `Faults`, whose tenant is T; green has no TLS and no tokens besides."""
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster of two brokers with tokens; the second one was configured by somebody else."""
+    settings = {"wide": TRANSACTIONS}
+    with Sandbox.start(
+        tmp_path_factory.mktemp("wide"), clusters=("wide",), brokers=2, secure=True, settings=settings
+    ) as sandbox:
+        sandbox["wide"].restart(1, settings=OFF)
+        yield sandbox
+
+
+def reach(sandbox: Sandbox, role: str = "admin") -> ClusterConnection:
+    cluster = sandbox["wide"]
+    return ClusterConnection(
+        name="wide",
+        admin_url=cluster.admin_url,
+        service_url=cluster.service_url,
+        token=cluster.token(role),
+        tls_trust_file=cluster.trust_file,
+    )
+
+
+async def held(admin: AdminClient, names: Sequence[NamespaceName]) -> set[str]:
+    """All that a cluster holds of these, without clients and the topics that a broker makes when it loads others."""
+    found = await collect(admin, Selection(namespaces=frozenset(names)), seal=SEAL)
+    rows = [row for table in TABLES for row in getattr(found, table)]
+    return {repr(row) for row in rows if getattr(row, "kind", "") not in ("client", SYSTEM_TOPIC)}
+
+
+def findings(run: Run) -> list[Finding]:
+    found = run.artefacts.find(run.id, FINDINGS)
+    assert found is not None
+    return [Finding.from_json(one) for one in run.artefacts.read_json(found)]
+
+
+class Faults:
+    """Namespaces of one tenant on blue and green, each with something wrong in it."""
+
+    def __init__(self, tenant: str, blue: AdminClient, green: AdminClient) -> None:
+        self.tenant = tenant
+        self.blue = blue
+        self.green = green
+
+    def name(self, local: str) -> NamespaceName:
+        return NamespaceName(self.tenant, local)
+
+    def topic(self, local: str) -> TopicName:
+        return TopicName(self.name(local), "events")
+
+    async def seed(self) -> list[NamespaceName]:
+        """Make all of it; the names that a run is asked to move, one of which is not there."""
+        own, nobody = await self.green.cluster_name(), {"serviceUrl": "http://localhost:1"}
+        for side, name in ((self.blue, "gone"), (self.green, "wide")):
+            if await side.cluster_data(name) is None:
+                await side.put_cluster(name, {**nobody, "brokerServiceUrl": "pulsar://localhost:1"})
+        await self.blue.put(f"/tenants/{self.tenant}", {"adminRoles": [], "allowedClusters": ["wide", "gone"]})
+        await self.green.put(f"/tenants/{self.tenant}", {"adminRoles": [], "allowedClusters": [own, "wide"]})
+        both = ("shape", "schema", "rights", "short", "idle", "rate", "clients", "paid", "far")
+        for local in (*both, "alone", "flagged", "foreign", "elsewhere"):
+            await self.blue.put(f"/namespaces/{self.name(local).path}", {"replication_clusters": ["wide"]})
+        for local in (*both, "flagged"):
+            await self.green.put(f"/namespaces/{self.name(local).path}", {"replication_clusters": [own]})
+        await self.green.put(f"/namespaces/{self.name('foreign').path}", {"replication_clusters": ["wide"]})
+        for local in both[1:]:
+            await asyncio.gather(*(side.create_topic(self.topic(local)) for side in (self.blue, self.green)))
+        await self._topics()
+        await self._policies()
+        return [self.name(local) for local in (*both, "alone", "flagged", "foreign", "absent")]
+
+    async def _topics(self) -> None:
+        blue, green = self.blue, self.green
+        await blue.create_partitioned_topic(self.topic("shape"), 4)
+        await green.create_partitioned_topic(self.topic("shape"), 2)
+        for side, kind in ((blue, "string"), (green, "long")):
+            schema = {"type": "AVRO", "schema": record(("id", kind)), "properties": {}}
+            await side.post_schema(self.topic("schema"), schema)
+        await blue.create_topic(self.topic("alone"))
+        for side in (blue, green):
+            await side.create_subscription(self.topic("idle"), "archive")
+
+    async def _policies(self) -> None:
+        blue, green = self.blue, self.green
+        await blue.post(f"/namespaces/{self.name('rights').path}/permissions/billing", ["consume"])
+        for side in (blue, green):
+            await side.post(f"/namespaces/{self.name('short').path}/retention", MINUTES)
+            rate = {"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": -1}
+            await side.post(f"/{self.topic('rate').path}/publishRate", rate)
+        for local in ("flagged", "elsewhere"):
+            await blue.post(f"/namespaces/{self.name(local).path}/migration", True)
+        await blue.post(f"/namespaces/{self.name('far').path}/replication", ["wide", "gone"])
+        third = {key: "pulsar://localhost:1" for key in ("brokerServiceUrl", "brokerServiceUrlTls")}
+        third |= {"serviceUrl": "http://localhost:1", "serviceUrlTls": "https://localhost:1"}
+        await blue.post("/clusters/wide/migrate", third, migrated=False)
+
+
+@pytest.fixture(autouse=True)
+async def nothing_left_from_before(on_blue: AdminClient, on_green: AdminClient) -> None:
+    """Forget what a migration leaves behind on purpose, here or on its way back; the gates rightly speak of it.
+
+    Blue's redirect stays: namespaces that were moved need it.
+    """
+    for admin in (on_blue, on_green):
+        await admin.unset_dynamic("brokerDeleteInactiveTopicsEnabled")
+    await on_green.post("/clusters/green/migrate", migrated=False)
+
+
+@asynccontextmanager
+async def clients(faults: Faults, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Someone who left a backlog, a Python reader, and a client with the version string of Java 2.11."""
+    where = faults.blue.connection
+    client = pulsar.Client(
+        where.require_service_url(),
+        authentication=pulsar.AuthenticationToken(where.read_token()),
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+    client.create_producer(str(faults.topic("idle"))).send(b"unread")
+    client.create_reader(str(faults.topic("clients")), pulsar.MessageId.earliest, reader_name="look")
+    monkeypatch.setattr(frames, "CLIENT", "2.11.4")
+    brokers = Brokers(where, timeout_seconds=10)
+    old = brokers.serving(str(faults.topic("clients")))
+    request = old.next_id()
+    start = frames.Position(0, 0)
+    old.ask(
+        request,
+        frames.subscribe(request, 1, str(faults.topic("clients")), "old", start),
+        about=str(faults.topic("clients")),
+    )
+    try:
+        yield
+    finally:
+        brokers.close()
+        client.close()
+
+
+async def transact(wide: Sandbox, topic: TopicName) -> None:
+    """A real Java client commits a transaction."""
+    cluster, program = wide["wide"], Path(__file__).with_name("Transact.java")
+    command = [find_java().path, "-cp", f"{jars_for(cluster.version)}/*", str(program), cluster.name]
+    command += [f"zk:127.0.0.1:{cluster.layout.zookeeper_port}", cluster.service_url, cluster.token(), str(topic)]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, timeout=90)
+
+
+async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
+    wide: Sandbox,
+    blue: ClusterConnection,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run.open("migrate_namespaces/faults")
+    # The address of green leads to a third cluster.
+    sides = Sides(reach(wide), replace(on_green.connection, service_url=blue.service_url))
+    async with AdminClient(reach(wide)) as on_wide:
+        faults = Faults(new_namespace().tenant, on_wide, on_green)
+        names = await faults.seed()
+        await transact(wide, faults.topic("paid"))
+        async with clients(faults, monkeypatch):
+            before = await asyncio.gather(held(on_wide, names), held(on_green, names))
+            with pytest.raises(Refused, match="Nothing has been changed"):
+                await check(sides, run, names, Strategy.REDIRECT, expected=STRICT)
+            after = await asyncio.gather(held(on_wide, names), held(on_green, names))
+    said = {f"{one.severity} {one.id} {one.resource}".replace(faults.tenant, "T") for one in findings(run)}
+    second = urlsplit(wide["wide"].admin_urls[1]).netloc
+    assert said == {one.format(second=second, third=blue.service_url) for one in SEEDED}
+    assert [one ^ other for one, other in zip(before, after, strict=True)] == [set(), set()]
+
+
+async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_told(
+    wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    name = new_namespace()
+    async with AdminClient(reach(wide)) as on_wide:
+        rights = {"adminRoles": ["tenant-admin"], "allowedClusters": ["wide"]}
+        await on_wide.put(f"/tenants/{name.tenant}", rights)
+        await on_wide.put(f"/namespaces/{name.path}", {"replication_clusters": ["wide"]})
+    run = Run.open("migrate_namespaces/role")
+    limited = replace(reach(wide, "tenant-admin"), cluster_name="wide")
+    sides = Sides(limited, replace(on_green.connection, service_url="pulsar://localhost:1"))
+    with pytest.raises(Refused):
+        await check(sides, run, [name], None)
+    found = {f"{one.id} {one.resource}" for one in findings(run)}
+    assert {"superuser-needed cluster wide", "redirect-unreachable brokerServiceUrl pulsar://localhost:1"} <= found
+    assert {"redirect-unknown cluster wide", "flags-unknown cluster wide"} <= found
+
+
+async def test_clean_estates_of_twenty_shapes_give_no_alarm(
+    blue: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+) -> None:
+    live = new_namespace()
+    spec = EstateSpec(
+        live=str(live),
+        tenants=5,
+        namespaces_per_tenant=4,
+        topics_per_namespace=2,
+        messages_per_topic=0,
+        history=0,
+        prefix=f"{live.tenant}-",
+    )
+    built = await build_estate(blue, spec)
+    tenants = sorted({one.name.tenant for one in built.namespaces})
+    names = await resolve(on_blue, [f"re:{live.tenant}.*/.*"])
+    assert (len(names), len(tenants)) == (20, 5)
+    run, sides = Run.open("migrate_namespaces/clean"), Sides(on_blue.connection, on_green.connection)
+    reference, found = await check(sides, run, names, None)
+    assert [one.text() for one in found] == []
+    await prepare(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
+    _, found = await check(sides, run, names, None, expected=STRICT)
+    assert [one.text() for one in found] == []

@@ -1,0 +1,140 @@
+"""A cluster brought into the fleet, step by step, on real clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.snapshot_equality import verify_equal
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.report.onboard import onboarding_report
+
+Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+NewNamespace = Callable[[], NamespaceName]
+RUN = "run-1"
+TYPES = {
+    "exclusive": pulsar.ConsumerType.Exclusive,
+    "failover": pulsar.ConsumerType.Failover,
+    "shared": pulsar.ConsumerType.Shared,
+    "key-shared": pulsar.ConsumerType.KeyShared,
+}
+
+
+class Onboarding:
+    """The steps in order, as the DAG runs them."""
+
+    def __init__(self, blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName) -> None:
+        self.blue, self.green = blue, green
+        self.selection = Selection(namespaces=frozenset({namespace}))
+        self.artefacts, self.ledger = Artefacts.open(), Ledger.open()
+        self.applied: JsonObject | None = None
+        self.verified: JsonObject | None = None
+
+    async def plan(self) -> JsonObject:
+        self.source = await take_snapshot(
+            self.blue, self.selection, self.artefacts, RUN, name="source", must_exist=True
+        )
+        self.target = await take_snapshot(self.green, self.selection, self.artefacts, RUN, name="target")
+        self.planned = plan_onboarding(self.source, self.target, self.artefacts, RUN)
+        return self.planned
+
+    async def run(self) -> JsonObject:
+        await self.plan()
+        self.applied = await apply_onboarding(self.blue, self.green, self.planned, self.artefacts, self.ledger, RUN)
+        self.verified = await verify_equal(self.source, self.green, self.selection, self.artefacts, RUN)
+        return self.verified
+
+    def report(self) -> str:
+        plan, findings = read_plan(self.artefacts, self.planned), read_findings(self.artefacts, self.planned)
+        return onboarding_report(self.source, self.target, plan, findings, self.applied, self.verified)
+
+
+@pytest.fixture
+async def onboarding(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    new_namespace: NewNamespace,
+    make_estate: Make,
+    records: Path,
+) -> Onboarding:
+    """An estate on blue that green knows nothing of."""
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    return Onboarding(blue, green, name)
+
+
+async def test_an_estate_is_equal_after_one_run(onboarding: Onboarding) -> None:
+    verified = await onboarding.run()
+    assert verified["equal"], verified["text"]
+    assert verified["compared"] == {
+        "tenants": 1,
+        "namespaces": 1,
+        "topics": 3,
+        "schemas": 2,
+        "subscriptions": 7,
+        "topic_policies": 2,
+    }
+
+
+async def test_a_second_plan_is_empty(onboarding: Onboarding) -> None:
+    await onboarding.run()
+    assert (await onboarding.plan())["changes"] == 0
+
+
+async def test_a_new_estate_needs_no_permission(onboarding: Onboarding) -> None:
+    planned = await onboarding.plan()
+    assert (planned["needs_permission"], planned["blockers"]) == ([], 0)
+
+
+async def test_planning_changes_nothing(onboarding: Onboarding, on_green: AdminClient) -> None:
+    await onboarding.plan()
+    (name,) = onboarding.selection.namespaces
+    assert await on_green.namespace(name) is None
+
+
+async def test_the_report_says_first_that_all_is_well(onboarding: Onboarding) -> None:
+    await onboarding.run()
+    assert onboarding.report().startswith("# Equal: green holds all that blue holds (1 tenants, 1 namespaces, 3 topics")
+
+
+async def test_the_report_of_a_plan_says_that_nothing_was_changed(onboarding: Onboarding) -> None:
+    await onboarding.plan()
+    assert "Nothing has been changed" in onboarding.report().splitlines()[0]
+
+
+async def test_what_a_step_hands_over_is_small(onboarding: Onboarding) -> None:
+    await onboarding.run()
+    handed = (onboarding.source, onboarding.target, onboarding.planned, onboarding.applied, onboarding.verified)
+    assert max(len(json.dumps(one)) for one in handed) < 4000
+
+
+async def test_subscriptions_of_every_type_are_there_at_the_first_message(
+    onboarding: Onboarding, on_green: AdminClient
+) -> None:
+    (name,) = onboarding.selection.namespaces
+    plain = TopicName(name, "plain")
+    client = pulsar.Client(onboarding.blue.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        for subscription, kind in TYPES.items():
+            # The namespace forbids subscriptions that come into being by use.
+            async with AdminClient(onboarding.blue) as admin:
+                await admin.create_subscription(plain, subscription)
+            client.subscribe(str(plain), subscription, consumer_type=kind).close()
+    finally:
+        client.close()
+    assert (await onboarding.run())["equal"]
+    cursors = (await on_green.internal_info(plain))["cursors"]
+    assert set(TYPES) | {"tail"} <= set(cursors)
+    assert {cursors[one]["markDelete"]["entryId"] for one in TYPES} == {-1}

@@ -1,0 +1,267 @@
+"""Every policy that a broker can hold is set on one cluster, carried to another, and read back equal.
+
+What is read back is the brokers' own document, not our comparable form of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from tests.support.broker_plugins import plugin_settings
+from tests.support.every_policy import (
+    AT_CREATION,
+    GLOBAL,
+    NAMESPACE_SETTINGS,
+    NO_BODY,
+    NOT_GLOBAL,
+    SINCE_4_2,
+    TOPIC_SETTINGS,
+    Settings,
+)
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, known_at
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope, topic_comparable
+from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.planning.apply.secrets import read_secrets
+from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.preflight.broker_settings import BehavesDifferently, behaving_differently
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.documents import read_namespace
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+from pulsar_sandbox import Cluster, Sandbox
+
+VERSION = os.environ.get("PULSAR_FLEET_TEST_VERSION", "4.2.4")
+SEAL = Seal(b"a key of the tests")
+NEW, EXISTING, BARE, LISTED = (NamespaceName("acme", name) for name in ("new", "existing", "bare", "listed"))
+EVENTS = "events"
+
+# What the brokers of green do differently after their restart; the documents say the same as before.
+OTHER_DEFAULTS = {
+    "defaultRetentionTimeInMinutes": "60",
+    "ttlDurationDefaultInSeconds": "7200",
+    "subscriptionExpirationTimeMinutes": "50",
+    "brokerDeduplicationEnabled": "true",
+    "maxProducersPerTopic": "77",
+    "maxUnackedMessagesPerConsumer": "70",
+    "allowAutoTopicCreationType": "partitioned",
+    "defaultNumPartitions": "3",
+    "schemaCompatibilityStrategy": "BACKWARD",
+    "isAllowAutoUpdateSchemaEnabled": "false",
+    "subscriptionTypesEnabled": "Exclusive,Shared",
+    "dispatchThrottlingRatePerTopicInMsg": "1000",
+    "managedLedgerDefaultMarkDeleteRateLimit": "5.0",
+    "allowOverrideEntryFilters": "false",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What one cluster holds, in the brokers' own words."""
+
+    namespaces: dict[str, JsonObject]
+    topics: dict[str, JsonObject]
+    """By scope."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Everything set on blue, carried to green, and what was there afterwards."""
+
+    plan: Plan
+    applied: Applied
+    blue: Side
+    green: Side
+    then: Plan
+    after_restart: Plan
+    differently: tuple[BehavesDifferently, ...]
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Carried]:
+    folder = tmp_path_factory.mktemp("fidelity")
+    settings = plugin_settings(folder, VERSION)
+    both = ("blue", "green")
+    with Sandbox.start(
+        folder / "sandbox", clusters=both, version=VERSION, settings=dict.fromkeys(both, settings)
+    ) as sandbox:
+        yield asyncio.run(carry(sandbox["blue"], sandbox["green"], Ledger.open(f"sqlite:///{folder / 'ledger.db'}")))
+
+
+async def carry(blue: Cluster, green: Cluster, ledger: Ledger) -> Carried:
+    async with AdminClient(connection(blue)) as source, AdminClient(connection(green)) as target:
+        for admin in (source, target):
+            await prepare(admin)
+        await fill(source)
+        await target.put("/tenants/acme", {"adminRoles": ["owner"], "allowedClusters": ["green", "third"]})
+        await target.put(f"/namespaces/{EXISTING.path}")
+        planned = await plan(source, target)
+        secrets = await read_secrets(planned, source, SEAL)
+        allow = [change.id for change in planned.needing_permission()]
+        applied = await apply_plan(planned, target, ledger, "run", seal=SEAL, allow=allow, secrets=secrets)
+        sides = [await side(admin) for admin in (source, target)]
+        then = await plan(source, target)
+        await asyncio.to_thread(green.restart, settings=OTHER_DEFAULTS)
+        after_restart = await plan(source, target)
+        differently = behaving_differently(*[await collect(admin, seal=SEAL) for admin in (source, target)])
+    return Carried(
+        plan=planned,
+        applied=applied,
+        blue=sides[0],
+        green=sides[1],
+        then=then,
+        after_restart=after_restart,
+        differently=differently,
+    )
+
+
+def connection(cluster: Cluster) -> ClusterConnection:
+    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
+
+
+async def prepare(admin: AdminClient) -> None:
+    """What policies refer to: a cluster that nobody can reach, and a resource group."""
+    nowhere = {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
+    await admin.put_cluster("third", nowhere)
+    await admin.put("/resourcegroups/gold", {"publishRateInMsgs": 1000})
+
+
+async def fill(admin: AdminClient) -> None:
+    await admin.put("/tenants/acme", {"adminRoles": ["owner"], "allowedClusters": ["blue", "third"]})
+    await admin.put(f"/namespaces/{BARE.path}")
+    # Without topics: a broker does not load a new one while the other cluster cannot be reached.
+    await admin.put(f"/namespaces/{LISTED.path}", {"replication_clusters": ["blue", "third"]})
+    for namespace in (NEW, EXISTING):
+        await admin.put(f"/namespaces/{namespace.path}", at_creation())
+        topic = TopicName(namespace, EVENTS)
+        await admin.create_partitioned_topic(topic, 2)
+        await set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS, {})
+        await admin.post(f"/{topic.path}/permissions/writer", ["produce"])
+    topic = TopicName(NEW, EVENTS)
+    await set_all(admin, f"/{topic.path}", TOPIC_SETTINGS, {})
+    shared = tuple((path, other(body), query) for path, body, query in TOPIC_SETTINGS if path not in NOT_GLOBAL)
+    await set_all(admin, f"/{topic.path}", shared, GLOBAL)
+
+
+def at_creation() -> JsonObject:
+    """A 4.0 broker forgets other bundles than the default ones at the first setting of an affinity."""
+    return {field: one for field, one in AT_CREATION.items() if field != "bundles" or known_at("4.2", VERSION)}
+
+
+async def set_all(admin: AdminClient, base: str, settings: Settings, scope: dict[str, str]) -> None:
+    for path, body, query in settings:
+        name = f"{path}?topic" if base.startswith("/persistent") else path
+        if name in SINCE_4_2 and not known_at("4.2", VERSION):
+            continue
+        send = admin.put if path.startswith("PUT ") else admin.post
+        await send(f"{base}/{path.removeprefix('PUT ')}", *([] if body is NO_BODY else [body]), **query, **scope)
+
+
+def other(body: Json) -> Json:
+    """Another value of the same shape, so that the two scopes of a topic cannot be taken for each other."""
+    if isinstance(body, dict):
+        return {key: one if key.startswith("bookkeeper") else other(one) for key, one in body.items()}
+    return body + 1 if isinstance(body, int) and body > 2 else body
+
+
+async def plan(source: AdminClient, target: AdminClient) -> Plan:
+    selection = Selection(tenants=frozenset({"acme"}))
+    return plan_changes(*[await collect(admin, selection, seal=SEAL) for admin in (source, target)])
+
+
+async def side(admin: AdminClient) -> Side:
+    namespaces = {name.name: await read_namespace(admin, name, SEAL) or {} for name in (NEW, EXISTING, LISTED)}
+    async with TopicPolicyReader(admin, SEAL) as reader:
+        topics = {one.scope: one.policies for one in await reader.read(NEW)}
+    return Side(namespaces=namespaces, topics=topics)
+
+
+def of_green(document: JsonObject) -> Json:
+    """A document of blue as green should hold it."""
+    return ordered(json.loads(json.dumps(document).replace('"blue"', '"green"')))
+
+
+def ordered(value: Json) -> Json:
+    """Lists in order: brokers give sets in any."""
+    if isinstance(value, dict):
+        return {key: ordered(one) for key, one in value.items()}
+    return sorted(map(ordered, value), key=repr) if isinstance(value, list) else value
+
+
+def of_this_version(*kinds: Kind) -> set[str]:
+    return {one.field for one in CATALOGUE if one.comparable and one.kind not in kinds and known_at(one.since, VERSION)}
+
+
+def topic_fields(scope: Scope) -> set[str]:
+    return {one.field for one in TOPIC_CATALOGUE if one.carried(scope) and known_at(one.since, VERSION)}
+
+
+def test_every_policy_of_a_namespace_was_set(carried: Carried) -> None:
+    assert set(comparable(carried.blue.namespaces["new"], "blue")) == of_this_version()
+
+
+def test_every_section_of_a_policy_was_set(carried: Carried) -> None:
+    document = comparable(carried.blue.namespaces["new"], "blue")
+    assert {one.field: tuple(sorted(document[one.field])) for one in CATALOGUE if one.sections} == {
+        one.field: tuple(sorted(one.sections)) for one in CATALOGUE if one.sections
+    }
+
+
+def test_every_change_was_made(carried: Carried) -> None:
+    assert [(one.change.label, one.detail) for one in carried.applied.not_in_place()] == []
+
+
+def test_a_new_namespace_holds_every_policy_of_its_source(carried: Carried) -> None:
+    assert ordered(carried.green.namespaces["new"]) == of_green(carried.blue.namespaces["new"])
+
+
+def test_an_existing_namespace_gets_every_policy_that_is_not_only_taken_at_creation(carried: Carried) -> None:
+    wanted = of_this_version(Kind.AT_CREATION) | {"clusterDispatchRate"}
+    ours, theirs = (
+        {field: document[field] for field in wanted}
+        for document in (of_green(carried.blue.namespaces["existing"]), ordered(carried.green.namespaces["existing"]))
+    )
+    assert theirs == ours
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_topic_holds_every_policy_of_its_source(carried: Carried, scope: Scope) -> None:
+    ours, theirs = (document.topics[scope.value] for document in (carried.blue, carried.green))
+    assert set(topic_comparable(theirs)) == topic_fields(scope)
+    assert ordered(theirs) == of_green(ours)
+
+
+def test_a_cluster_list_has_the_new_clusters_name_in_the_place_of_the_old_one(carried: Carried) -> None:
+    assert sorted(carried.green.namespaces["listed"]["replication_clusters"]) == ["green", "third"]
+
+
+def test_nothing_is_left_to_do(carried: Carried) -> None:
+    assert [change.label for change in carried.then.changes] == []
+
+
+def test_nothing_is_left_to_do_after_a_restart_with_other_defaults(carried: Carried) -> None:
+    assert [change.label for change in carried.after_restart.changes] == []
+
+
+def test_equal_policies_that_brokers_treat_differently_are_told(carried: Carried) -> None:
+    told = {key for one in carried.differently if "acme/bare" in one.namespaces for key in one.source}
+    assert told == set(OTHER_DEFAULTS) - {"isAllowAutoUpdateSchemaEnabled", "allowOverrideEntryFilters"}
+
+
+def test_a_policy_that_one_cluster_switches_off_is_told(carried: Carried) -> None:
+    switched = [(one.namespaces, one.target) for one in carried.differently if one.field == "entryFilters"]
+    assert switched == [(("acme/existing", "acme/new"), {"allowOverrideEntryFilters": (False,)})]

@@ -1,0 +1,120 @@
+"""Desired state as files: exported, edited, compared and adopted, from a terminal and on real clusters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName
+
+Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+DONE, DIFFERENT, REFUSED = 0, 3, 4
+
+
+class Shell:
+    """Runs commands in a folder, on blue and green by their URLs."""
+
+    def __init__(self, folder: Path, tenant: str, *clusters: ClusterConnection) -> None:
+        self.folder, self.tenant = folder, tenant
+        self.clusters = [one.admin_url for one in clusters]
+
+    def run(self, *words: str) -> tuple[int, Any]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pulsar_fleet.cli", *words, "--select", self.tenant, "--json"],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+
+    def export(self) -> Any:
+        state, found = self.run("export", self.clusters[0], "fleet")
+        assert state == DONE, found
+        return found
+
+    def reconcile(self, *words: str) -> tuple[int, Any]:
+        return self.run("reconcile", *self.clusters, "--authority", "file:fleet", *words)
+
+
+async def test_an_estate_with_everything_is_exported_adopted_without_a_plan_and_an_edit_is_exactly_that_change(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    make_estate: Make,
+    records: Path,
+) -> None:
+    name = new_namespace()
+    await make_estate(on_blue, name)
+    await make_namespaces([name], on_green)
+    shell = Shell(records, name.tenant, blue, green)
+    exported = shell.export()
+    assert set(exported["written"]) == {f"{name.tenant}.yaml", f"{name}.yaml"}
+    state, found = shell.reconcile("--mode", "dry_run")
+    assert (state, list(found["plans"])) == (DIFFERENT, ["green"])
+
+    file = records / "fleet" / f"{name}.yaml"
+    lines = file.read_text().splitlines()
+    at = lines.index(f"  {MAX_PRODUCERS[1]}: 11")
+    lines[at] = f"  {MAX_PRODUCERS[1]}: 12  # agreed with the team"
+    file.write_text("\n".join(["# owned by billing", *lines]) + "\n")
+    state, found = shell.reconcile("--mode", "dry_run")
+    (change,) = json.loads(Path(found["plans"]["blue"]["plan"]["uri"]).read_text())["changes"]
+    assert (change["field"], change["before"], change["after"]) == (MAX_PRODUCERS[1], 11, 12)
+
+    state, found = shell.reconcile("--mode", "repair")
+    assert (state, (await held(on_blue, name, (MAX_PRODUCERS[1],)))[MAX_PRODUCERS[1]]) == (REFUSED, 11)
+    state, found = shell.reconcile("--mode", "repair", "--yes")
+    assert found["repaired"]["failed"] == 0, found["repaired"]["problems"]
+    for admin in (on_blue, on_green):
+        assert (await held(admin, name, (MAX_PRODUCERS[1],)))[MAX_PRODUCERS[1]] == 12
+
+    before = file.read_text()
+    assert shell.export()["written"] == []
+    await on_blue.post(f"/namespaces/{name.path}/{MAX_CONSUMERS[0]}", 99)
+    assert shell.export()["written"] == [f"{name}.yaml"]
+    assert file.read_text() == before.replace(f"{MAX_CONSUMERS[1]}: 12", f"{MAX_CONSUMERS[1]}: 99")
+
+
+async def test_a_file_that_cannot_be_meant_is_refused_with_its_name_and_changes_nothing(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: Callable[[], NamespaceName],
+    records: Path,
+) -> None:
+    name = new_namespace()
+    await make_namespaces([name], on_blue, on_green)
+    shell = Shell(records, name.tenant, blue, green)
+    shell.export()
+    file = records / "fleet" / f"{name}.yaml"
+    for text, words in (
+        (f"namespace: {name}\npolicies: {{max_producer_per_topic: 5}}\n", "did you mean 'max_producers_per_topic'?"),
+        (f"namespace: {name}\npolicies: [\n", "is no YAML"),
+        ("namespace: other/orders\n", "correct one of the two"),
+    ):
+        file.write_text(text)
+        state, said = shell.reconcile("--mode", "repair", "--yes")
+        assert (state, f"{name}.yaml" in said, words in said) == (1, True, True), said
+
+
+@pytest.mark.parametrize("listed", [["$self"], ["green", "$self"]])
+def test_a_clusters_own_name_travels_as_itself(listed: list[str]) -> None:
+    from pulsar_fleet.policy_sync.merge.fields import localised, neutral
+
+    assert localised(listed, "blue") == sorted({"blue", *listed} - {"$self"})
+    assert neutral(["blue"], ("blue", "green"), "blue") == ["$self"]
+    assert neutral(["blue", "green"], ("blue", "green"), "blue") == ["blue", "green"]

@@ -1,0 +1,389 @@
+"""Events of metadata between two real clusters: what arrives, what has no effect, what is put away, who goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from tests.support.event_exchange import Exchange
+from tests.support.proxy import NONE, Proxy, answer
+from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, held, make_namespaces, set_policy
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger import tables
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
+from pulsar_fleet.policy_sync.events.follower_pool import follow_all
+from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.report.metadata import metrics
+from pulsar_sandbox import Sandbox
+
+log = logging.getLogger(__name__)
+
+OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
+KILLS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))
+NewNamespace = Callable[[], NamespaceName]
+
+
+@pytest.fixture
+async def shared(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, records: Path
+) -> NamespaceName:
+    """A namespace that both clusters have, without policies."""
+    name = new_namespace()
+    await make_namespaces([name], on_blue, on_green)
+    return name
+
+
+@pytest.fixture
+async def exchange(
+    shared: NamespaceName,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+) -> AsyncIterator[Exchange]:
+    """Events of its tenant, after the clusters have told each other all that they have."""
+    found = Exchange.of(shared.tenant, blue, green)
+    await found.settle()
+    yield found
+    await found.remove(on_blue, on_green)
+
+
+async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_anything_to_say(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
+    await on_green.post(f"/namespaces/{shared.path}/permissions/reader", ["consume"])
+    found = await exchange.run()
+    assert [one["reasons"] for one in found["clusters"].values()] == [[], []]
+    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    for admin, own in ((on_blue, "blue"), (on_green, "green")):
+        assert await held(admin, shared, wanted) == wanted
+        document = await admin.namespace(shared) or {}
+        assert document["auth_policies"]["namespace_auth"] == {"writer": ["produce"], "reader": ["consume"]}
+        assert document["replication_clusters"] == [own]
+    await exchange.settle()
+    await set_policy(on_green, shared, MAX_PRODUCERS[0], None)
+    await exchange.run()
+    assert await held(on_blue, shared, wanted) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
+
+
+async def test_what_is_made_on_one_side_is_made_on_the_other_and_what_is_deleted_is_kept_and_said(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    new = NamespaceName(shared.tenant, "new")
+    await on_green.put(f"/namespaces/{new.path}", {"replication_clusters": ["green"], MAX_PRODUCERS[1]: 3})
+    await exchange.run()
+    wanted = {"replication_clusters": ["blue"], MAX_PRODUCERS[1]: 3}
+    assert await held(on_blue, new, wanted) == wanted
+    await exchange.settle()
+    await on_green.delete(f"/namespaces/{new.path}")
+    found = await exchange.run()
+    assert await held(on_blue, new, wanted) == wanted
+    assert [one["refused"] for one in found["clusters"].values()] == [1, 0]
+    (letter,) = exchange.put_away(exchange.connections[0])
+    assert letter["reason"].startswith(f"namespace {new} was deleted on green")
+    await set_policy(on_blue, new, MAX_CONSUMERS[0], 4)
+    found = await exchange.run()
+    assert "was deleted here" in found["clusters"]["green"]["reasons"][0]
+    assert await on_green.namespace(new) is None
+
+
+async def test_policies_of_topics_arrive_where_the_topic_is(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    both, alone = TopicName(shared, "both"), TopicName(shared, "alone")
+    for admin, topic in ((on_blue, both), (on_green, both), (on_blue, alone)):
+        await admin.create_topic(topic)
+    for topic in (both, alone):
+        await on_blue.post(f"/{topic.path}/maxProducers", 9)
+    found = await exchange.run()
+    assert await on_green.get(f"/{both.path}/maxProducers") == 9
+    (reason,) = found["clusters"]["green"]["reasons"]
+    assert "green does not have the topic" in reason
+
+
+async def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    for value in (5, 6, 7):
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
+        await set_policy(on_green, shared, MAX_CONSUMERS[0], value)
+        await exchange.run()
+    await exchange.settle()
+    before = [await admin.namespace(shared) for admin in (on_blue, on_green)]
+    for admin in (on_blue, on_green):
+        await exchange.read_again(admin)
+    found = await exchange.run()
+    assert [(one["applied"], one["published"], one["refused"]) for one in found["clusters"].values()] == [(0, 0, 0)] * 2
+    assert all(one["dropped"] >= 6 for one in found["clusters"].values()), found
+    assert [await admin.namespace(shared) for admin in (on_blue, on_green)] == before
+
+
+async def test_what_cannot_be_applied_is_put_away_with_its_reason_and_the_rest_is_applied(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    green = exchange.connections[1]
+    exchange.send(green, b"\x00 no event")
+    for event in impossible(shared):
+        exchange.send(green, event.encode(), event.key)
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    found = await exchange.run()
+    assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
+    assert found["clusters"]["green"]["refused"] == 4, found
+    reasons = [letter["reason"] for letter in exchange.put_away(green)]
+    for words in ("no MetadataChangeEvent", "leaves green out", "cannot-be", "no fields with times"):
+        assert any(words in reason for reason in reasons), (words, reasons)
+    document = await on_green.namespace(shared) or {}
+    assert document["replication_clusters"] == ["green"]
+    assert (await exchange.run())["clusters"]["green"]["refused"] == 0
+
+
+def impossible(shared: NamespaceName) -> list[MetadataChangeEvent]:
+    """A list without the cluster that reads it, a namespace of a tenant that is not there, and one without times."""
+    at = 4_000_000_000_000
+    lists: dict[str, object] = {
+        "values": {"replication_clusters": ["blue"]},
+        "times": {"replication_clusters": [at, "red"]},
+        "made_with": {},
+    }
+    field = MAX_PRODUCERS[1]
+    times = {"": [at, "red"], field: [at, "red"]}
+    wrong: dict[str, object] = {"values": {"": True, field: "many"}, "times": times, "made_with": {}}
+    return [
+        event_of(str(shared), lists, at),
+        event_of(f"{shared.tenant}/cannot-be", wrong, at),
+        event_of(f"{shared.tenant}/bare", {"values": {}}, at),
+    ]
+
+
+def event_of(name: str, data: object, at: int) -> MetadataChangeEvent:
+    return MetadataChangeEvent(
+        type=EventType.MODIFIED,
+        resource=ResourceType.NAMESPACES,
+        resource_name=name,
+        data=data,
+        source_cluster="red",
+        update_time=at,
+    )
+
+
+async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_nothing_newer(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await exchange.run()
+    await set_policy(on_green, shared, MAX_PRODUCERS[0], 6)
+    found = await exchange.run(snapshot=True)
+    assert all(one["published"] >= 2 for one in found["clusters"].values()), found
+    await exchange.run(snapshot=True)
+    wanted = {MAX_PRODUCERS[1]: 6}
+    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+
+
+async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await on_green.put(f"/namespaces/{shared.path}/properties", {"owner": "us"})
+    await exchange.run()
+    idle = [one["look_calls"] for one in (await exchange.run())["clusters"].values()]
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    began = int(time.time() * 1000)
+    await exchange.run(stamp=True)
+    stamps = [((await admin.namespace(shared)) or {})["properties"] for admin in (on_blue, on_green)]
+    assert stamps[0] == stamps[1]
+    assert (stamps[0]["lastUpdatedBy"], stamps[0]["owner"]) == ("blue", "us")
+    assert began <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000)
+    for stamp in (True, False):
+        quiet = (await exchange.run(stamp=stamp))["clusters"].values()
+        assert [(one["published"], one["applied"], one["stamped"]) for one in quiet] == [(0, 0, 0)] * 2
+        assert [one["look_calls"] for one in quiet] == idle
+    await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
+    await exchange.settle()
+    drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
+    assert (drift["drifting"], drift["fields"]) == (0, 0)
+    corrected = (await exchange.run(stamp=True))["clusters"]
+    assert [(one["published"], one["stamped"]) for one in corrected.values()] == [(0, 0), (0, 1)]
+    assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
+
+
+async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    order = Order(granularity=Granularity.DOCUMENT)
+    fields = (MAX_PRODUCERS[1], MAX_CONSUMERS[1])
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    found = await exchange.run(order=order)
+    await exchange.settle(order=order)
+    sides = [await held(admin, shared, fields) for admin in (on_blue, on_green)]
+    assert sides[0] == sides[1]
+    assert sorted(value for value in sides[0].values() if value is not None) in ([5], [7])
+    assert sum(one["lost"] for one in found["clusters"].values()) == metrics(found)["lost"] == 1
+
+
+async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is_lost(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
+) -> None:
+    chance = random.Random(KILLS)
+    value = 0
+    with ExitStack() as ended:
+        followers = [ended.enter_context(exchange.follower(records)) for _ in range(2)]
+        for _ in range(KILLS):
+            for _ in range(3):
+                value += 1
+                await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
+                await set_policy(on_green, shared, MAX_CONSUMERS[0], value)
+                await asyncio.sleep(chance.random())
+            # The older one gets the events.
+            followers.pop(0).kill()
+            for admin, field in ((on_green, MAX_PRODUCERS[1]), (on_blue, MAX_CONSUMERS[1])):
+                await arrives(admin, shared, field, value)
+            followers.append(ended.enter_context(exchange.follower(records)))
+    await exchange.settle()
+    wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
+    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    written = [(row.before or 0, row.after) for row in journal(shared)]
+    # Values only grew where they were set, so they only grow where they are applied, and none comes twice.
+    assert [one for one in written if one[1] <= one[0]] == []
+    assert max(Counter((row.cluster, row.resource, row.after) for row in journal(shared)).values()) == 1
+
+
+def journal(name: NamespaceName) -> Sequence[Any]:
+    """The changes of a namespace's policies that were made, by whatever process, in their order."""
+    table = tables.changes
+    wanted = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains(f"policy {name} "))
+    with Ledger.open().engine.connect() as connection:
+        return connection.execute(wanted.order_by(table.c.at)).all()
+
+
+async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    _, green = exchange.connections
+    follower = Following(exchange, "follower")
+    async with Proxy(green.admin_url) as proxy:
+        follower.start(green=replace(green, admin_url=proxy.url))
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
+        await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
+        proxy.otherwise = answer(503)
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+        await set_policy(on_green, shared, MAX_CONSUMERS[0], 3)
+        await follower.says("green is behind since")
+        proxy.otherwise = NONE
+        await arrives(on_green, shared, MAX_PRODUCERS[1], 2)
+        await arrives(on_blue, shared, MAX_CONSUMERS[1], 3)
+        await follower.says("green answers again")
+        await follower.end()
+
+
+async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_said_since_when(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+    clusters: Sandbox,
+) -> None:
+    first, second = Following(exchange, "first"), Following(exchange, "second")
+    first.start()
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
+    await arrives(on_green, shared, MAX_PRODUCERS[1], 1)
+    went = datetime.now(UTC)
+    await asyncio.to_thread(clusters["green"].kill)
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+    await first.says("green is behind since")
+    await asyncio.sleep(OUTAGE_SECONDS)
+    second.start()
+    await second.says("green is behind since")
+    beside = await exchange.run()
+    assert (list(beside["clusters"]), list(beside["behind"]), list(beside["since"])) == (["blue"], ["green"], ["green"])
+    assert went <= datetime.fromisoformat(beside["since"]["green"])
+    told = metrics(beside)
+    assert (told["clusters_behind"], told["behind_seconds.blue"], told["unsent.green"] >= 1) == (1, 0, True)
+    assert told["behind_seconds.green"] >= OUTAGE_SECONDS
+    await set_policy(on_blue, shared, MAX_CONSUMERS[0], 3)
+    await asyncio.to_thread(clusters["green"].restart)
+    back = time.monotonic()
+    await arrives(on_green, shared, MAX_PRODUCERS[1], 2, 180)
+    await arrives(on_green, shared, MAX_CONSUMERS[1], 3, 180)
+    log.info("caught up %.1f s after the cluster was back", time.monotonic() - back)
+    await first.says("green answers again")
+    await second.says("green answers; following it too")
+    await first.end()
+    await set_policy(on_green, shared, MAX_PRODUCERS[0], 4)
+    await arrives(on_blue, shared, MAX_PRODUCERS[1], 4, 180)
+    assert [one["behind_since"] for one in (await second.end()).values()] == ["", ""]
+    assert metrics(await exchange.run())["behind_seconds.green"] == 0
+
+
+class Following:
+    """A follower of all clusters, in this process."""
+
+    def __init__(self, exchange: Exchange, name: str) -> None:
+        self.exchange, self.run = exchange, Run.open(f"sync/{name}")
+        self.stopped, self.said = asyncio.Event(), list[str]()
+
+    def start(self, **connections: ClusterConnection) -> None:
+        """Begin; a connection given by the name of another takes its place."""
+        sides = [connections.get(one.name, one) for one in self.exchange.connections]
+        work = follow_all(sides, self.exchange.request, self.run, stopped=self.stopped, say=self.said.append)
+        self.task = asyncio.create_task(work)
+
+    async def says(self, words: str) -> None:
+        """Wait until it says something."""
+        end = time.monotonic() + 180
+        while not any(words in one for one in self.said):
+            assert time.monotonic() < end, self.said
+            assert not self.task.done(), self.task.result()
+            await asyncio.sleep(0.05)
+
+    async def end(self) -> JsonObject:
+        """Stop; what it has counted."""
+        self.stopped.set()
+        return await self.task
+
+
+async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, tmp_path: Path
+) -> None:
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    await exchange.run()
+    with Sandbox.start(tmp_path / "red", clusters=("red",)) as sandbox:
+        red = ClusterConnection(name="red", admin_url=sandbox["red"].admin_url, service_url=sandbox["red"].service_url)
+        async with AdminClient(red) as on_red:
+            await make_namespaces([shared], on_red)
+            await set_policy(on_red, shared, MAX_PRODUCERS[0], 1)
+            exchange.connections = (*exchange.connections, red)
+            await exchange.run(snapshot=True)
+            wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+            for admin in (on_blue, on_green, on_red):
+                assert await held(admin, shared, wanted) == wanted
+            await exchange.remove(on_blue, on_green, on_red)
+
+
+async def arrives(admin: AdminClient, name: NamespaceName, field: str, value: int, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while (await held(admin, name, (field,)))[field] != value:
+        assert time.monotonic() < end, f"{field} of {name} did not become {value}"
+        await asyncio.sleep(0.05)

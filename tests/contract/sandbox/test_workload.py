@@ -1,0 +1,188 @@
+"""The estate and the traffic on a real cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_sandbox import Sandbox
+from pulsar_sandbox.workload import Counters, Counts, EstateSpec, Traffic, build_estate, drain_subscription
+from pulsar_sandbox.workload.live import live_topics
+
+NewNamespace = Callable[[], NamespaceName]
+HISTORY = 60
+OWNER = """
+import sys, time
+from pulsar_sandbox.workload import Traffic
+traffic = Traffic.start(service_url=sys.argv[1], namespace=sys.argv[2], folder=sys.argv[3])
+print(traffic.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def small(live: NamespaceName) -> EstateSpec:
+    """An estate with a part of every kind."""
+    return EstateSpec(
+        live=str(live),
+        tenants=2,
+        namespaces_per_tenant=2,
+        topics_per_namespace=4,
+        messages_per_topic=40,
+        history=HISTORY,
+        prefix=f"{live.tenant}-",
+    )
+
+
+async def only_live(connection: ClusterConnection, live: NamespaceName) -> None:
+    """The live namespace alone."""
+    await build_estate(
+        connection, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=HISTORY), None
+    )
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline, f"still not: {what}"
+        time.sleep(0.2)
+
+
+def published(traffic: Traffic) -> int:
+    """Messages acknowledged so far."""
+    counters = traffic.peek()
+    assert isinstance(counters, Counters)
+    return counters.published
+
+
+async def test_an_estate_is_made_once(blue: ClusterConnection, new_namespace: NewNamespace) -> None:
+    spec = small(new_namespace())
+    first = await build_estate(blue, spec)
+    assert first.made == first.holds
+    second = await build_estate(blue, spec)
+    assert (second.made, second.holds) == (Counts(), first.holds)
+
+
+async def test_an_estate_holds_the_backlog_that_it_states(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace
+) -> None:
+    estate = await build_estate(blue, small(new_namespace()))
+    stated, found = {}, {}
+    for topic in (each for each in estate.topics if each.messages):
+        for subscription in topic.subscriptions:
+            place = (str(topic.name), subscription.name)
+            stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
+            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, quiet_seconds=0.5)
+            found[place] = {number for _, _, number in left}
+    assert found == stated
+
+
+async def test_an_estate_holds_the_schema_versions_in_order(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace
+) -> None:
+    estate = await build_estate(blue, replace(small(new_namespace()), messages_per_topic=0))
+    for topic in estate.topics:
+        versions = [dict(each["properties"]).get("version") for each in await on_blue.schemas(topic.name)]
+        assert versions == [str(index + 1) for index in range(topic.schema_versions)]
+
+
+async def test_undisturbed_traffic_loses_repeats_and_reorders_nothing(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+        until(lambda: published(traffic) >= 400, "400 messages")
+        result = traffic.stop()
+    assert (result.finished, result.failed, result.lost, result.duplicates, result.order_breaks) == (True, 0, 0, 0, 0)
+    assert result.received == 4 * result.published
+    assert {each.earlier for each in result.subscriptions} == {HISTORY}
+
+
+async def test_an_idle_subscription_holds_its_history_and_what_came_later(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    url = blue.require_service_url()
+    history = [drain_subscription(url, topic, "archive", acknowledge=False) for topic in live_topics(live)]
+    with Traffic.start(service_url=url, namespace=live, folder=tmp_path / "run") as traffic:
+        until(lambda: published(traffic) >= 50, "50 messages")
+        result = traffic.stop()
+    left = [drain_subscription(url, topic, "archive") for topic in live_topics(live)]
+    after = [drain_subscription(url, topic, "archive", quiet_seconds=0.5) for topic in live_topics(live)]
+    assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
+    assert sum(map(len, left)) == 2 * HISTORY + result.published
+    assert after == [[], []]
+
+
+async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
+    clusters: Sandbox, blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+        until(lambda: published(traffic) >= 100, "100 messages")
+        clusters["blue"].kill(0)
+        down = time.monotonic()
+        until(lambda: len((traffic.peek() or pytest.fail("no counters")).quiet_producers) == 3, "all producers silent")
+        clusters["blue"].restart(0)
+        outage = time.monotonic() - down
+        before = published(traffic)
+        until(lambda: published(traffic) >= before + 500, "500 messages after the restart")
+        result = traffic.stop()
+    assert (result.finished, result.lost, result.order_breaks) == (True, 0, 0)
+    assert all(gap.milliseconds > outage * 500 for _, gap in result.silences)
+
+
+async def test_traffic_that_is_killed_leaves_what_it_knew_a_moment_before(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+        until(lambda: published(traffic) >= 100, "100 messages")
+        known = published(traffic)
+        traffic.kill()
+        result = traffic.stop()
+    assert (result.finished, result.lost) == (False, None)
+    assert result.published >= known
+
+
+async def test_traffic_that_cannot_connect_says_why(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    with pytest.raises(Refused, match=r"did not connect: .*(TopicNotFound|AuthorizationError)"):
+        Traffic.start(service_url=blue.require_service_url(), namespace=new_namespace(), folder=tmp_path / "run")
+
+
+async def test_a_folder_of_an_earlier_run_is_refused(blue: ClusterConnection, tmp_path: Path) -> None:
+    (tmp_path / "old.journal").touch()
+    with pytest.raises(Rejected, match="is not empty"):
+        Traffic.start(service_url=blue.require_service_url(), namespace="acme/orders", folder=tmp_path)
+
+
+async def test_traffic_dies_with_an_owner_that_is_killed(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    arguments = [sys.executable, "-c", OWNER, blue.require_service_url(), str(live), str(tmp_path / "run")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        traffic = psutil.Process(int(owner.stdout.readline()))
+        os.kill(owner.pid, signal.SIGKILL)
+    until(lambda: not traffic.is_running(), "the traffic is gone")

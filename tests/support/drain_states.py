@@ -1,0 +1,52 @@
+"""Sides of a migration as brokers show them, for the tests of what watches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.model import Clients, Move, Strategy
+from pulsar_fleet.migration.stats.facts import PartitionFacts
+from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
+
+ORDERS = NamespaceName("acme", "orders")
+EVENTS = TopicName(ORDERS, "events")
+FIRST, SECOND = EVENTS.partitions(2)
+
+
+def client(name: str, version: str = "Pulsar-Java-v4.2.4") -> dict[str, Any]:
+    """A producer or consumer as statistics show it."""
+    return {"producerName": name, "consumerName": name, "clientVersion": version, "address": f"/10.0.0.1:{len(name)}"}
+
+
+def stats(*producers: str, **subscriptions: tuple[int, list[str]]) -> dict[str, Any]:
+    """Statistics with subscriptions given as (backlog, consumers' names)."""
+    return {
+        "publishers": [client(name) for name in producers],
+        "subscriptions": {
+            name: {"type": "Shared", "msgBacklog": backlog, "consumers": [client(one) for one in consumers]}
+            for name, (backlog, consumers) in subscriptions.items()
+        },
+    }
+
+
+def seen(document: dict[str, Any] | Absence, *, at: float = 0.0, close: bool = True, **place: str) -> PartitionState:
+    """One partition as one look saw it."""
+    if isinstance(document, Absence):
+        return PartitionState(at=at, close=close, absence=document)
+    return PartitionState.of(FIRST, document, at=at, close=close, **place)
+
+
+def move_of(strategy: Strategy = Strategy.REDIRECT, **partitions: dict[str, Any]) -> Move:
+    """A move of two partitions, given by their statistics before the switch."""
+    names = {"first": FIRST, "second": SECOND}
+    return Move(
+        namespace=ORDERS,
+        strategy=strategy,
+        reason="",
+        topics={EVENTS: 2},
+        partitions={
+            names[key]: Clients.of(PartitionFacts.from_stats(names[key], document))
+            for key, document in partitions.items()
+        },
+    )

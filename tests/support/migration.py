@@ -1,0 +1,140 @@
+"""A namespace on its way from blue to green, for the tests of what happens from the freeze on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pulsar
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.steps import Attended, attend, attend_until_done
+from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
+from pulsar_fleet.migration.prepare.freeze import known_before
+from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.steps import hold_still, release, switch_over
+from pulsar_sandbox.workload.live import AUDIT, CONSUMED, EVENTS, EVENTS_PARTITIONS, NumberedMessage
+
+RATE = {"publishThrottlingRateInMsg": 5000, "publishThrottlingRateInByte": -1}
+TOPIC_RATE = {"publishThrottlingRateInMsg": 4000, "publishThrottlingRateInByte": 9_000_000}
+INACTIVE = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 7200,
+    "deleteWhileInactive": True,
+}
+LATE = "late"
+"""A plain topic with a subscription of the same name that nobody reads, so that its drain lasts as long as a test."""
+UNREAD = 40
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One namespace and the run that moves it."""
+
+    sides: Sides
+    run: Run
+    moves: Moves
+
+    @property
+    def namespace(self) -> NamespaceName:
+        return self.moves.moves[0].namespace
+
+    def topic(self, name: str) -> TopicName:
+        return TopicName(self.namespace, name)
+
+    def impatient(self) -> Migration:
+        """The same, but it waits for nobody."""
+        return replace(self, sides=replace(self.sides, retry_seconds=0.5))
+
+    def through(self, **urls: str) -> Migration:
+        """The same, with other admin URLs."""
+        changed = {side: replace(getattr(self.sides, side), admin_url=url) for side, url in urls.items()}
+        return replace(self, sides=replace(self.sides, **changed))
+
+    async def hold_still(self) -> None:
+        await hold_still(self.sides, self.run, self.moves)
+
+    async def switch(self) -> None:
+        await switch_over(self.sides, self.run, self.moves, self.before(), quiet_seconds=0.5)
+
+    async def attend(self) -> Attended:
+        return await attend(self.sides, self.run, self.moves)
+
+    async def attend_until_done(self) -> Attended:
+        return await attend_until_done(self.sides, self.run, self.moves, seconds=90, poll_seconds=1)
+
+    async def release(self) -> tuple[str, ...]:
+        return await release(self.sides, self.run, self.before(), delete_topics=True)
+
+    def before(self) -> Frozen:
+        before = known_before(self.run)
+        assert before is not None
+        return before
+
+    def watched(self) -> Any:
+        """What the watch knows about the namespace."""
+        reference = self.run.artefacts.find(self.run.id, STATE)
+        assert reference is not None
+        return self.run.artefacts.read_json(reference)["namespaces"][str(self.namespace)]
+
+
+def migration(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName, folder: Path) -> Migration:
+    """The run; its records are the same for every process that calls this."""
+    topics = {TopicName(name, EVENTS): EVENTS_PARTITIONS, TopicName(name, AUDIT): 0, TopicName(name, LATE): 0}
+    partitions = {
+        partition: Clients(0, {}, {}) for topic, count in topics.items() for partition in topic.partitions(count)
+    }
+    move = Move(name, Strategy.REDIRECT, "", topics, partitions)
+    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+    run = Run("moved", ledger, Artefacts.open(str(folder / "artefacts")))
+    return Migration(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)))
+
+
+async def make(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName) -> None:
+    """The namespace on both sides; on blue with rates and policies of its own and a backlog that nobody reads."""
+    for connection in (blue, green):
+        async with AdminClient(connection) as admin:
+            own = await admin.cluster_name()
+            await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+            await admin.put_namespace(name, {"replication_clusters": [own]})
+            await admin.create_partitioned_topic(TopicName(name, EVENTS), EVENTS_PARTITIONS)
+            for plain in (AUDIT, LATE):
+                await admin.create_topic(TopicName(name, plain))
+            for topic in (*TopicName(name, EVENTS).partitions(EVENTS_PARTITIONS), TopicName(name, AUDIT)):
+                for subscription in CONSUMED:
+                    await admin.create_subscription(topic, subscription)
+            await admin.create_subscription(TopicName(name, LATE), LATE)
+    async with AdminClient(blue) as admin:
+        await admin.post(f"/namespaces/{name.path}/publishRate", RATE)
+        await admin.post(f"/{TopicName(name, EVENTS).path}/publishRate", TOPIC_RATE)
+        await admin.post(f"/{TopicName(name, AUDIT).path}/inactiveTopicPolicies", INACTIVE)
+    publish(blue, TopicName(name, LATE), [NumberedMessage(LATE, "key", number, 1) for number in range(UNREAD)])
+
+
+def publish(connection: ClusterConnection, topic: TopicName, messages: Sequence[NumberedMessage]) -> None:
+    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        producer = client.create_producer(str(topic))
+        for message in messages:
+            producer.send(message.to_bytes())
+    finally:
+        client.close()
+
+
+async def overridden(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
+    """Everything on blue that a migration overrides, as it is now."""
+    found: dict[str, Any] = {"dynamic": await admin.dynamic_overrides()}
+    for policy in ("publishRate", "inactiveTopicPolicies"):
+        found[f"namespace {policy}"] = await admin.get(f"/namespaces/{name.path}/{policy}")
+        for topic in (EVENTS, AUDIT, LATE):
+            found[f"{topic} {policy}"] = await admin.get(f"/{TopicName(name, topic).path}/{policy}")
+    return found

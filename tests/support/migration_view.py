@@ -1,0 +1,155 @@
+"""A migration as the gates see it, on pairs of clusters that go together; each fault of a test spoils one thing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.support.snapshots import EVENTS, ORDERS, Clusters, clean_pair, full_pair, with_settings
+
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, Redirecting, Survey, View
+from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.snapshot.model import Snapshot
+
+NAME = NamespaceName.parse(ORDERS)
+TOPIC = TopicName.parse(EVENTS)
+PLAIN = {
+    "clusterMigrationCheckDurationSeconds": "1",
+    "clusterMigrationAutoResourceCreation": "false",
+    "brokerServicePort": "Optional[6650]",
+    "brokerServicePortTls": "Optional.empty",
+    "webServicePort": "Optional[8080]",
+    "webServicePortTls": "",
+    "managedLedgerMaxEntriesPerLedger": "50000",
+    "managedLedgerMaxSizePerLedgerMbytes": "2048",
+    "managedLedgerMaxLedgerRolloverTimeMinutes": "240",
+}
+ADVERTISED = frozenset({"pulsar://green-0.example:6650", "http://green-0.example:8080"})
+REDIRECT = {
+    "serviceUrl": "http://green.example:8080",
+    "serviceUrlTls": "https://green.example:8443",
+    "brokerServiceUrl": "pulsar://green.example:6650",
+    "brokerServiceUrlTls": "pulsar+ssl://green.example:6651",
+}
+PROBES = (
+    AddressProbe(key="serviceUrl", url=REDIRECT["serviceUrl"], answered="http://green-0.example:8080"),
+    AddressProbe(key="serviceUrlTls", url=REDIRECT["serviceUrlTls"], placeholder=True, error="refused"),
+    AddressProbe(key="brokerServiceUrl", url=REDIRECT["brokerServiceUrl"], answered="pulsar://green-0.example:6650"),
+    AddressProbe(key="brokerServiceUrlTls", url=REDIRECT["brokerServiceUrlTls"], placeholder=True, error="refused"),
+)
+
+
+def view(pair: Clusters | None = None, *, prepares: bool = False, strategy: Strategy = Strategy.REDIRECT) -> View:
+    """Everything of `pair` moves; a client of a kind that follows is on each partition, and nobody on green."""
+    found = pair or full_pair()
+    blue, green = (_whole(with_settings(one, **PLAIN)) for one in (found.source, found.target))
+    namespaces = tuple(_facts(NamespaceName.parse(one.name), blue, green) for one in blue.namespaces)
+    return View(
+        survey=Survey(
+            blue=ClusterFacts(snapshot=blue, redirect={}),
+            green=ClusterFacts(snapshot=green, redirect={}),
+            redirecting=Redirecting(document=REDIRECT, probes=PROBES, advertised=ADVERTISED),
+            namespaces=namespaces,
+        ),
+        strategies={one.namespace: strategy for one in namespaces},
+        expected=Expectations(prepares_green=prepares),
+    )
+
+
+def clean_view(seed: int) -> View:
+    """A pair of clusters of any shape, with or without what the run will prepare on green."""
+    return view(clean_pair(seed), prepares=True)
+
+
+def with_blue(found: View, **changes: Any) -> View:
+    """The same with other facts about blue."""
+    return replace(found, survey=replace(found.survey, blue=replace(found.survey.blue, **changes)))
+
+
+def with_green(found: View, **changes: Any) -> View:
+    """The same with other facts about green."""
+    return replace(found, survey=replace(found.survey, green=replace(found.survey.green, **changes)))
+
+
+def with_survey(found: View, **changes: Any) -> View:
+    """The same with something else read."""
+    return replace(found, survey=replace(found.survey, **changes))
+
+
+def with_redirecting(found: View, **changes: Any) -> View:
+    """The same with another way to green."""
+    return with_survey(found, redirecting=replace(found.survey.redirecting, **changes))
+
+
+def with_probe(found: View, key: str, **changes: Any) -> View:
+    """The same with another answer at one address of the redirect."""
+    probes = tuple(replace(one, **changes) if one.key == key else one for one in found.survey.redirecting.probes)
+    return with_redirecting(found, probes=probes)
+
+
+def with_facts(found: View, **changes: Any) -> View:
+    """The same with other facts about each namespace that moves."""
+    return with_survey(found, namespaces=tuple(replace(one, **changes) for one in found.survey.namespaces))
+
+
+def with_policies_of(found: View, *, blue: dict[str, Any] | None = None, green: dict[str, Any] | None = None) -> View:
+    """The same with other policies on one side or both, in its snapshot too."""
+    for key, changes in (("blue", blue), ("green", green)):
+        side = getattr(found.survey, key)
+        namespaces = tuple(
+            replace(one, policies={**one.policies, **(changes or {})}) for one in side.snapshot.namespaces
+        )
+        side = replace(side, snapshot=replace(side.snapshot, namespaces=namespaces))
+        found = with_survey(found, **{key: side})
+        found = with_facts(found, **{key: namespaces[0].policies})
+    return found
+
+
+def partition(topic: TopicName = TOPIC, version: str = "Pulsar-Java-v4.2.4", **stats: Any) -> PartitionFacts:
+    """A partition with one producer, and what else its statistics say."""
+    client = {"clientVersion": version, "producerName": "checkout", "address": "/10.0.0.1:5512"}
+    return PartitionFacts.from_stats(topic, {"publishers": [client], "subscriptions": {}, **stats})
+
+
+def subscription(name: str = "billing", *versions: str, **stats: Any) -> dict[str, Any]:
+    """The statistics of a subscription with a consumer of each of these versions."""
+    consumers = [
+        {"clientVersion": version, "consumerName": f"{name}-{index}", "address": f"/10.0.0.2:{5600 + index}"}
+        for index, version in enumerate(versions)
+    ]
+    return {"subscriptions": {name: {"type": "Shared", "msgBacklog": 0, "consumers": consumers, **stats}}}
+
+
+def _whole(snapshot: Snapshot) -> Snapshot:
+    """The same with each subscription on every partition of its topic."""
+    counts = {one.name: one.partitions for one in snapshot.topics}
+    spread = (
+        replace(one, partition=str(part))
+        for one in snapshot.subscriptions
+        for part in TopicName.parse(one.topic).partitions(counts[one.topic])
+    )
+    return replace(snapshot, subscriptions=tuple(spread))
+
+
+def _facts(name: NamespaceName, blue: Snapshot, green: Snapshot) -> NamespaceFacts:
+    documents = [{one.name: one.policies for one in side.namespaces}.get(str(name)) for side in (blue, green)]
+    topics = [
+        {topic: one.partitions for one in side.topics if (topic := TopicName.parse(one.name)).namespace == name}
+        for side in (blue, green)
+    ]
+    partitions = [one for topic, count in topics[0].items() for one in topic.partitions(count)]
+    linked = {
+        cluster: {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}
+        for cluster in (documents[0] or {}).get("replication_clusters") or ()
+        if cluster != blue.cluster
+    }
+    return NamespaceFacts(
+        namespace=name,
+        blue=documents[0],
+        green=documents[1],
+        topics=topics[0],
+        green_topics=topics[1],
+        partitions=tuple(partition(one, replication=linked) for one in partitions),
+    )

@@ -1,0 +1,40 @@
+"""The log of pulsar-client: one per process, whoever opens its first client."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from threading import Barrier, Thread
+
+from pulsar_fleet.cluster.message_client import _ClientLog
+
+
+def _take_hold_from_threads(logs: list[_ClientLog], threads: int) -> None:
+    start = Barrier(threads)
+
+    def take_all() -> None:
+        for each in logs:
+            start.wait()
+            each.take_hold()
+
+    workers = [Thread(target=take_all) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def test_first_clients_opened_by_many_threads_at_once_share_one_open_file() -> None:
+    logs = [_ClientLog() for _ in range(300)]
+    for each in logs:
+        each.path.touch()
+    with warnings.catch_warnings(record=True) as dropped:
+        warnings.simplefilter("always", ResourceWarning)
+        _take_hold_from_threads(logs, threads=8)
+        gc.collect()
+    held = [each._stream for each in logs]
+    for stream in held:
+        assert stream is not None
+        stream.close()
+    assert not [each.path for each in logs if each.path.exists()]
+    assert not [str(each.message) for each in dropped if "pulsar-client-" in str(each.message)]

@@ -1,0 +1,69 @@
+"""Airflow connections, read with and without Airflow: the same cluster either way."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote, urlencode
+
+import pytest
+from airflow.sdk import Connection
+
+from pulsar_fleet.airflow.hooks.pulsar import from_airflow
+from pulsar_fleet.cluster.connection import ConnectionFields
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.messages.credentials import named_connection
+
+EXTRA = {"token": "s3/cret+", "service_url": "pulsar://blue:6650", "timeout_seconds": 5, "max_connections": "4"}
+WHOLE = urlencode({"__extra__": json.dumps(EXTRA)})
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "pulsar://blue.example:8080",
+        "pulsar://blue.example:8443/https",
+        "pulsar://https://blue.example:8443",
+        f"pulsar://{quote('https://blue.example:8443', safe='')}",
+        "pulsar://me:p%40ss%2Fword@blue.example:8080",
+        "http://blue.example:8080/?token=abc&max_connections=3",
+        f"pulsar://https://:pw@blue.example:8443/?{WHOLE}",
+    ],
+)
+def test_a_uri_means_what_it_means_to_airflow(uri: str) -> None:
+    theirs = from_airflow(Connection.from_uri(uri, conn_id="blue"))
+    assert ConnectionFields.parse("blue", uri).cluster() == theirs
+
+
+@pytest.mark.parametrize("extra", [EXTRA, json.dumps(EXTRA), {}, ""])
+def test_json_means_what_it_means_to_airflow(extra: object) -> None:
+    text = json.dumps(
+        {"conn_type": "pulsar", "host": "blue.example", "schema": "https", "port": "8443", "extra": extra}
+    )
+    theirs = from_airflow(Connection.from_json(text, conn_id="blue"))
+    assert ConnectionFields.parse("blue", text).cluster() == theirs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{broken s3cret",
+        '{"host": "h", "extra": "s3cret"}',
+        '{"extra": ["s3cret"]}',
+        "s3cret",
+        "pulsar://s3cret:x@h:port",
+        "pulsar://:s3cret@https://h",
+    ],
+)
+def test_what_cannot_be_read_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(Rejected, match="Connection 'blue' cannot be read") as caught:
+        ConnectionFields.parse("blue", text)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_connection_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(Rejected, match=r"'pulsar_gren' does not exist. Defined by environment: pulsar_green\. Set"):
+        named_connection("pulsar_gren", {"AIRFLOW_CONN_PULSAR_GREEN": "pulsar://green:8080"})
+
+
+def test_fields_never_show_their_secrets() -> None:
+    assert "s3" not in repr(ConnectionFields(conn_id="blue", host="blue", password="s3", extra=EXTRA))

@@ -1,0 +1,111 @@
+"""Cutting topics into ranges, from real `internalStats` documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, compacted_range, cut, group, unread_entries
+
+TOPIC = "persistent://acme/orders/events"
+
+
+def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, object]:
+    return {
+        "lastConfirmedEntry": last,
+        "ledgers": [{"ledgerId": ledger, "entries": entries, "size": 0} for ledger, entries in ledgers],
+    }
+
+
+def bounds(*ledgers: tuple[int, int]) -> TopicBounds:
+    found = Ledgers(ledgers)
+    return TopicBounds(TOPIC, found, 0, len(found))
+
+
+def ranges(of: TopicBounds, entries: int) -> list[Range]:
+    return list(cut(of, pair=0, publish_time=True, entries_per_range=entries))
+
+
+def test_the_open_ledger_ends_at_the_last_confirmed_entry() -> None:
+    found = TopicBounds.whole(TOPIC, stats("7:20", (5, 10), (7, 0)))
+    assert (found.first, found.last, len(found)) == (Position(5, 0), Position(7, 20), 31)
+
+
+def test_a_topic_whose_open_ledger_is_empty_ends_in_the_one_before() -> None:
+    assert TopicBounds.whole(TOPIC, stats("9:-1", (5, 10), (9, 0))).last == Position(5, 9)
+
+
+def test_a_topic_without_entries_has_no_bounds_and_no_ranges() -> None:
+    found = TopicBounds.whole(TOPIC, stats("7:-1", (7, 0)))
+    assert (found.first, found.last, ranges(found, 10)) == (None, None, [])
+
+
+def test_a_range_may_cross_ledgers() -> None:
+    found = ranges(bounds((5, 3), (8, 4)), 5)
+    assert [(str(one.first), str(one.last), one.entries) for one in found] == [("5:0", "8:1", 5), ("8:2", "8:3", 2)]
+
+
+def test_bounds_leave_out_what_lies_before_and_behind_them() -> None:
+    inside = TopicBounds(TOPIC, Ledgers(((5, 3), (8, 4))), 2, 5)
+    assert [(str(one.first), str(one.last)) for one in ranges(inside, 10)] == [("5:2", "8:1")]
+
+
+@given(st.lists(st.integers(1, 30), max_size=6), st.integers(1, 40))
+def test_ranges_cover_every_entry_once(sizes: list[int], entries: int) -> None:
+    whole = bounds(*enumerate(sizes))
+    assert [one.index for one in ranges(whole, entries)] == list(range(-(-sum(sizes) // entries)))
+    assert sum(one.entries for one in ranges(whole, entries)) == sum(sizes)
+
+
+def test_the_last_entry_of_a_terminated_topic_is_read_apart() -> None:
+    closed = TopicBounds.whole(TOPIC, stats("8:3", (5, 3), (8, 4)) | {"state": "Terminated"})
+    assert [(one.entries, one.final) for one in ranges(closed, 5)] == [(5, False), (1, False), (1, True)]
+
+
+def test_a_terminated_topic_that_is_not_read_to_its_end_is_cut_as_any_other() -> None:
+    closed = TopicBounds(TOPIC, Ledgers(((5, 7),)), 0, 6, terminated=True)
+    assert [(one.entries, one.final) for one in ranges(closed, 5)] == [(5, False), (1, False)]
+
+
+@given(st.lists(st.integers(1, 30), max_size=6), st.integers(1, 40))
+def test_ranges_of_a_terminated_topic_cover_every_entry_once(sizes: list[int], entries: int) -> None:
+    closed = TopicBounds(TOPIC, Ledgers(tuple(enumerate(sizes))), 0, sum(sizes), terminated=True)
+    found = ranges(closed, entries)
+    assert sum(one.entries for one in found) == sum(sizes)
+    assert [one.entries for one in found if one.final] == ([1] if sizes else [])
+
+
+def test_small_topics_share_a_task_and_large_ones_have_their_own() -> None:
+    small, large = ranges(bounds((1, 3)), 10), ranges(bounds((1, 25)), 10)
+    assert [[one.entries for one in each] for each in group([*small, *small, *large], entries_per_task=10)] == [
+        [3, 3],
+        [10],
+        [10],
+        [5],
+    ]
+
+
+def test_unread_entries_is_never_more_than_what_is_left() -> None:
+    (wanted,) = ranges(bounds((5, 3), (8, 4)), 100)
+    assert [unread_entries(wanted, Position(*at)) for at in ((5, 2), (8, 1), (8, 3), (9, 0))] == [4, 2, 0, 0]
+
+
+def test_bounds_and_ranges_survive_json() -> None:
+    whole = bounds((5, 3), (8, 4))
+    assert TopicBounds.from_json(whole.to_json()) == whole
+    (compacted,) = compacted_range(whole, pair=3, publish_time=False)
+    entries = cut(
+        replace(whole, terminated=True), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY
+    )
+    every = [*ranges(whole, 2), compacted, *entries, replace(ranges(whole, 2)[1], limited=True)]
+    assert [Range.from_json(json.loads(json.dumps(one.to_json()))) for one in every] == every
+
+
+def test_whole_entries_are_compared_as_they_lie_and_nothing_before_them_is_read() -> None:
+    found = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
+    assert {(one.lookback, one.limited) for one in found} == {(None, False)}

@@ -1,0 +1,85 @@
+"""What a switch relies on: old proofs, changed settings, topics and foreign writers are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.migration.proof_freshness import Basis, Growth, stale, uncopied
+
+PROVEN = Basis(
+    namespace="acme/orders",
+    at=1_000_000.0,
+    verdict="equal",
+    blue={"retention_policies": "a1"},
+    green={"retention_policies": "a1"},
+    topics={"persistent://acme/orders/events": 4},
+    ends={"persistent://acme/orders/events-partition-0": ("5:9", "7:9")},
+    stored={"persistent://acme/orders/audit": 0},
+)
+COPIED = (Growth("persistent://acme/orders/events-partition-0", 40, 38),)
+
+
+def ids(basis: Basis | None, now: Basis, growth: tuple[Growth, ...] = COPIED) -> list[str]:
+    return [finding.id for finding in stale(basis, now, growth, max_age_minutes=60)]
+
+
+def test_a_young_proof_under_live_replication_is_fresh() -> None:
+    assert ids(PROVEN, replace(PROVEN, at=PROVEN.at + 3599)) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "growth", "found"),
+    [
+        (replace(PROVEN, at=PROVEN.at + 3601), COPIED, "proof-too-old"),
+        (replace(PROVEN, blue={**PROVEN.blue, "policies of x": "b2"}), COPIED, "settings-changed"),
+        (replace(PROVEN, green={}), COPIED, "settings-changed"),
+        (replace(PROVEN, topics={**PROVEN.topics, "persistent://acme/orders/new": 0}), COPIED, "topics-changed"),
+        (replace(PROVEN, topics={"persistent://acme/orders/events": 8}), COPIED, "topics-changed"),
+        (PROVEN, (Growth("persistent://acme/orders/events-partition-0", 40, 41),), "green-written-to"),
+        (PROVEN, (Growth("persistent://acme/orders/events-partition-0", 0, 900, "bytes"),), "green-written-to"),
+    ],
+    ids=[
+        "old",
+        "policy on blue",
+        "policy on green",
+        "new topic",
+        "more partitions",
+        "foreign writer",
+        "bytes on green",
+    ],
+)
+def test_what_changed_since_the_proof_is_named(now: Basis, growth: tuple[Growth, ...], found: str) -> None:
+    assert ids(PROVEN, now, growth) == [found]
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "last", "left"),
+    [(None, None, 0), (15, None, 0), (6, None, 9), (6, Position(7, 1), 3), (6, Position(5, 2), 9)],
+    ids=["nothing is copied", "all is copied", "confirmed", "some came between", "confirmed after it was asked"],
+)
+def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
+    confirmed: int | None, last: Position | None, left: int
+) -> None:
+    held = Ledgers(((5, 10), (7, 5)))
+    assert uncopied(held, confirmed, last) == left
+    later = Growth("persistent://acme/orders/events-partition-0", 40 + left, 40 + left)
+    assert ids(PROVEN, PROVEN, (later,)) == []
+    assert ids(PROVEN, PROVEN, (replace(later, green=later.green + 1),)) == ["green-written-to"]
+
+
+def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:
+    (found,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
+    assert found.evidence == "equal 120 minutes ago, 60 are allowed"
+    assert "window is open: clear the task prove_copy" in found.remedy
+
+
+def test_without_a_proof_nothing_is_switched() -> None:
+    assert ids(None, PROVEN) == ["never-proven"]
+
+
+def test_a_basis_survives_the_way_through_json() -> None:
+    assert Basis.from_json(PROVEN.to_json()) == PROVEN

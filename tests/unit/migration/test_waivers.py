@@ -1,0 +1,90 @@
+"""Waivers: named one by one, with who and why; never for what loses data, never by mistake."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.migration_view import TOPIC, partition, subscription, view, with_blue, with_facts
+
+from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.migration.preflight.gates import check
+from pulsar_fleet.migration.preflight.waivers import Waiver, judge
+from pulsar_fleet.preflight.findings import Finding
+
+INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
+FOUND = check(
+    with_facts(
+        view(),
+        partitions=(partition(committedTxnCount=1, **subscription("a", "Pulsar-CPP-v4.2.0"), **INBOUND),),
+    )
+)
+SIGNED = {"who": "Ada", "why": "its clients are stopped"}
+
+
+def waiver(id: str, resource: str | None = None) -> Waiver:
+    return Waiver.parse({"id": id, **({"resource": resource} if resource else {}), **SIGNED})
+
+
+def stopping(*waivers: Waiver, found: tuple[Finding, ...] = FOUND) -> set[str]:
+    return {finding.id for finding in judge(found, waivers).stopping}
+
+
+def test_without_waivers_every_blocker_stops() -> None:
+    assert stopping() == {"transactions-in-use", "replicates-into-blue"}
+
+
+@pytest.mark.parametrize("resource", [None, str(TOPIC)])
+def test_a_waived_blocker_no_longer_stops_and_stays_in_the_evidence(resource: str | None) -> None:
+    judged = judge(FOUND, [waiver("transactions-in-use", resource)])
+    assert {finding.id for finding in judged.stopping} == {"replicates-into-blue"}
+    assert judged.findings == FOUND
+    (kept,) = judged.to_json()["waived"]
+    assert (kept["finding"]["id"], kept["waiver"]["who"], kept["waiver"]["why"]) == (
+        "transactions-in-use",
+        "Ada",
+        "its clients are stopped",
+    )
+    assert "| Ada | its clients are stopped |" in judged.markdown()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (waiver("transaction-in-use"), "did you mean 'transactions-in-use'?"),
+        (waiver("transactions-in-use", f"{TOPIC}-2"), f"was found for '{TOPIC}': correct 'resource'"),
+        (waiver("client-may-hang"), "a warning, which needs none"),
+        (waiver("abandoned-subscription"), "it was repaired, or never there"),
+    ],
+)
+def test_a_waiver_that_meets_no_blocker_is_refused(given: Waiver, words: str) -> None:
+    with pytest.raises(Rejected) as error:
+        stopping(given)
+    assert words in str(error.value)
+
+
+def test_a_waiver_for_another_part_of_the_run_is_let_be() -> None:
+    assert judge(FOUND, [waiver("abandoned-subscription")], all_looked_at=False).waived == ()
+
+
+def test_what_loses_data_for_certain_is_never_waived() -> None:
+    found = check(with_blue(view(), redirect={"migrated": True}))
+    with pytest.raises(Refused) as error:
+        stopping(waiver("blue-is-migrated"), found=found)
+    assert "is never waived: namespaces that green does not have would be closed too." in str(error.value)
+    with pytest.raises(Refused):
+        stopping(waiver("partitions-differ"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("transactions-in-use", "is no object"),
+        ({"id": "x", "who": "Ada"}, "does not say 'why'"),
+        ({"id": "x", "who": " ", "why": "y"}, "does not say 'who'"),
+        ({"id": "x", "who": "Ada", "why": "y", "until": "z"}, "unknown key 'until'"),
+    ],
+)
+def test_a_waiver_says_all_and_nothing_else(given: Json, words: str) -> None:
+    with pytest.raises(Rejected) as error:
+        Waiver.parse(given)
+    assert words in str(error.value)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.admin.call import bare, with_body
+from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazards.guards import guard_call, guard_cluster_lists, hazard_of_call, lint_settings
+from pulsar_fleet.planning.hazards.model import Hazard, worst
+from pulsar_fleet.planning.hazards.rules import DISCARDS, Setting
+
+NAMESPACE = "/namespaces/acme/orders"
+TOPIC = "/persistent/acme/orders/events"
+LISTS = [
+    lambda names: with_body("POST", f"{NAMESPACE}/replication", names),
+    lambda names: with_body("POST", f"{NAMESPACE}/allowedClusters", names),
+    lambda names: with_body("POST", f"{TOPIC}/replication", names),
+    lambda names: with_body("PUT", NAMESPACE, {"replication_clusters": names}),
+    lambda names: with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], "allowed_clusters": ["x", *names]}),
+    lambda names: with_body("PUT", "/tenants/acme", {"allowedClusters": names}),
+    lambda names: with_body("POST", "/tenants/acme", {"allowedClusters": names}),
+]
+
+
+@pytest.mark.parametrize("call", LISTS)
+@given(names=st.lists(st.sampled_from(["blue", "third", "Green", "green2"])))
+def test_a_list_without_the_serving_cluster_is_refused(call: Any, names: list[str]) -> None:
+    with pytest.raises(Refused, match="without 'green' itself"):
+        guard_cluster_lists(call(names), "green")
+
+
+@pytest.mark.parametrize("call", LISTS)
+@given(names=st.lists(st.sampled_from(["blue", "third"])))
+def test_a_list_with_the_serving_cluster_passes(call: Any, names: list[str]) -> None:
+    guard_cluster_lists(call([*names, "green"]), "green")
+
+
+def test_a_global_list_of_a_topic_is_refused_whatever_it_names() -> None:
+    with pytest.raises(Refused, match="every cluster that it leaves out"):
+        guard_cluster_lists(with_body("POST", f"{TOPIC}/replication", ["green", "blue"], isGlobal="true"), "green")
+
+
+@pytest.mark.parametrize(
+    ("call", "hazard"),
+    [
+        (bare("DELETE", NAMESPACE), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{NAMESPACE}/0x00_0xff"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", TOPIC), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{TOPIC}/partitions"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{TOPIC}/subscription/s"), Hazard.DESTRUCTIVE),
+        (bare("POST", f"{TOPIC}/subscription/s/skip_all"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", "/schemas/acme/orders/events/schema"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{NAMESPACE}/retention"), Hazard.NONE),
+        (bare("DELETE", f"{TOPIC}/retention"), Hazard.NONE),
+        (with_body("POST", f"{TOPIC}/partitions", 8), Hazard.IRREVERSIBLE),
+        (with_body("PUT", f"{TOPIC}/partitions", 8), Hazard.NONE),
+        (bare("DELETE", "/clusters/blue"), Hazard.DESTRUCTIVE),
+        (bare("DELETE", f"{TOPIC}/policies"), Hazard.IRREVERSIBLE),
+        (bare("POST", f"{TOPIC}/subscription/s/resetcursor/5"), Hazard.IRREVERSIBLE),
+        (bare("POST", "/clusters/green/migrate", migrated="true"), Hazard.DESTRUCTIVE),
+        (bare("PUT", f"{TOPIC}/unload"), Hazard.REVERSIBLE),
+        (with_body("POST", f"{NAMESPACE}/replication", ["blue"]), Hazard.DESTRUCTIVE),
+        (with_body("POST", f"{NAMESPACE}/replication", ["green"]), Hazard.NONE),
+    ],
+)
+def test_a_call_has_a_hazard_whatever_the_plan_says(call: Any, hazard: Hazard) -> None:
+    assert hazard_of_call(call, "green") is hazard
+
+
+@pytest.mark.parametrize("field", ["deleted", "migrated"])
+def test_a_namespace_is_never_born_deleted_or_migrated(field: str) -> None:
+    call = with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], field: True})
+    with pytest.raises(Refused, match=f"born {field}"):
+        guard_call(call, "green")
+
+
+RETENTION = "retention_policies"
+TTL = "message_ttl_in_seconds"
+QUOTA = "backlog_quota_map"
+INACTIVE = "inactive_topic_policies"
+
+
+def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, Any]:
+    return {"destination_storage": {"limitSize": size, "policy": policy}}
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "hazard", "reason"),
+    [
+        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": -1}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": 10}, None, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": -1}, "none", ""),
+        (TTL, 100, 50, "irreversible", "expire sooner"),
+        (TTL, None, 50, "irreversible", "expire sooner"),
+        (TTL, 50, None, "none", ""),
+        ("subscription_expiration_time_minutes", 9, 5, "irreversible", "idle subscriptions"),
+        (QUOTA, None, evicting(1), "irreversible", "discards the oldest"),
+        (QUOTA, None, evicting(1, "producer_exception"), "none", ""),
+        (INACTIVE, None, {"deleteWhileInactive": True}, "irreversible", "topics that nobody uses"),
+        ("entryFilters", None, {"entryFilterNames": "f"}, "irreversible", "count as acknowledged"),
+        ("offload_policies", {"s3ManagedLedgerOffloadBucket": "a"}, None, "irreversible", "can no longer be read"),
+        ("offload_policies", None, {"s3ManagedLedgerOffloadBucket": "a"}, "none", ""),
+        ("replication_clusters", ["blue", "green"], ["green"], "irreversible", "never arrives there"),
+        ("replication_clusters", ["green"], ["blue", "green"], "reversible", "new messages are sent"),
+        ("max_producers_per_topic", 10, 5, "reversible", "beyond the lower limit"),
+        ("max_producers_per_topic", 5, 10, "none", ""),
+        ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "beyond the lower limit"),
+        ("encryption_required", None, True, "reversible", "do not comply"),
+        ("is_allow_auto_update_schema", True, False, "reversible", "do not comply"),
+    ],
+)
+def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
+    field: str, before: Any, after: Any, hazard: str, reason: str
+) -> None:
+    marks = lint_settings([Setting(Resource.POLICY, field, before, after)])
+    assert worst(*(mark.hazard for mark in marks)) is Hazard(hazard)
+    assert reason in "".join(mark.reason for mark in marks)
+
+
+def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
+    """The catalogues say what discards messages; the table of rules says why that is dangerous."""
+    topic_fields = {one.namespace_field or name for name, one in TOPIC_BY_FIELD.items() if one.loses}
+    discarding = {name for name, one in BY_FIELD.items() if one.loses} | topic_fields
+    assert discarding == set(DISCARDS)
+
+
+def test_the_worst_hazard_counts() -> None:
+    assert worst(Hazard.REVERSIBLE, Hazard.DESTRUCTIVE, Hazard.NONE) is Hazard.DESTRUCTIVE

@@ -1,0 +1,128 @@
+"""What becomes of a batch of events, and what a run says about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.batch import Batch
+from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
+from pulsar_fleet.policy_sync.events.event_topic import Received
+from pulsar_fleet.policy_sync.events.follower import Tally
+from pulsar_fleet.policy_sync.events.outages import Silences
+from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.versions import Stamp
+from pulsar_fleet.policy_sync.merge.view import Item
+from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
+
+ITEM: Item = (Resource.NAMESPACE, "acme/orders")
+
+
+def received(name: str, **times: int) -> Received:
+    event = MetadataChangeEvent(
+        type=EventType.MODIFIED,
+        resource=ResourceType.NAMESPACES,
+        resource_name=name,
+        data={
+            "values": dict.fromkeys(times, 1),
+            "times": {field: [at, "red"] for field, at in times.items()},
+            "made_with": {},
+        },
+        source_cluster="red",
+        update_time=max(times.values()),
+    )
+    return holding(event.encode())
+
+
+def holding(content: bytes) -> Received:
+    message: Any = object()
+    return Received(message, content)
+
+
+def test_only_who_brought_what_failed_is_put_away() -> None:
+    first, second = received("acme/orders", ttl=1), received("acme/orders", quota=2)
+    batch = Batch.of([first, second], Request().means, frozenset())
+    batch.settle(ITEM, {"quota": Stamp(2, "red")}, "too much")
+    assert (batch.applied, batch.refused) == ([first], {second: "too much"})
+
+
+def test_what_does_not_travel_is_of_no_use_and_what_a_migration_holds_comes_again() -> None:
+    own, busy, other = (
+        received("pulsar-fleet/metadata", ttl=1),
+        received("acme/moving", ttl=1),
+        received("acme/a", ttl=1),
+    )
+    batch = Batch.of([own, busy, other], Request().means, {"acme/moving"})
+    assert (batch.useless, batch.later, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
+
+
+def test_no_event_stops_the_others() -> None:
+    stray, other = holding(b"\x00"), received("acme/a", ttl=1)
+    batch = Batch.of([stray, other], Request().means, frozenset())
+    assert ("no MetadataChangeEvent" in batch.refused[stray], len(batch.events)) == (True, 1)
+
+
+def found(**changes: Any) -> JsonObject:
+    tally = Tally(active=True)
+    for name, value in changes.items():
+        setattr(tally, name, value)
+    return {
+        "fleet": ["blue", "green"],
+        "clusters": {"blue": tally.to_json()},
+        "behind": {},
+        "since": {},
+        "behind_seconds": {},
+        "seconds": 1.0,
+    }
+
+
+def test_a_run_in_which_all_went_well_has_nothing_for_a_person() -> None:
+    quiet = found(published=2, applied=1)
+    assert headline(quiet) == "2 events published, 1 applied on blue"
+    assert (lines(quiet), failure(quiet)) == ([], "")
+
+
+def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
+    bad = {
+        **found(refused=1, reasons=["too much"]),
+        "behind": {"pulsar_green": "it does not answer"},
+        "since": {"green": "2026-11-22T05:00:00+00:00"},
+        "behind_seconds": {"green": 61.0},
+    }
+    assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
+    assert failure(bad) == (
+        "1 event put away, first: too much; pulsar_green is behind: it does not answer; "
+        "green is silent since 2026-11-22T05:00:00+00:00"
+    )
+    assert "green: silent since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+    told = {name: value for name, value in metrics(bad).items() if "behind" in name}
+    assert told == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
+
+
+def test_a_run_says_which_cluster_its_events_wait_for() -> None:
+    waiting = found(unsent={"green": 3})
+    assert "3 events wait on blue for green" in metadata_report(waiting)
+    assert (metrics(waiting)["unsent.green"], metrics(waiting)["unsent.blue"]) == (3, 0)
+
+
+def test_edits_that_whole_documents_took_back_are_said() -> None:
+    assert "2 edits LOST to whole documents" in headline(found(lost=2))
+
+
+def test_a_silence_is_as_old_as_who_noticed_it_first_says_until_the_cluster_answers(records: Path) -> None:
+    ledger, topic = Run.open("sync/1").ledger, Request().event_topic
+    run, follower = Silences(ledger, topic), Silences(ledger, topic)
+    assert follower.begin("never_seen")[0] == "never_seen"
+    run.end("pulsar_green", "green")
+    follower.end("localhost:8080", "green")
+    first = follower.begin("localhost:8080")
+    assert (first[0], run.begin("pulsar_green")) == ("green", first)
+    run.end("pulsar_green", "green")
+    assert follower.begin("localhost:8080")[1] > first[1]
+
+
+def test_a_run_beside_a_follower_says_that_it_left_the_events_to_it() -> None:
+    assert "a follower is at work" in lines(found(active=False))[0]

@@ -1,0 +1,339 @@
+"""Events of metadata: in any order, however often and with snapshots in between, the same state comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
+from pulsar_fleet.policy_sync.events.last_updated import stale_stamps
+from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.resolve import Order, asked, decide, lost_edits, outstanding
+from pulsar_fleet.policy_sync.events.versions import EXISTS, Known, Look, Mark, Stamp, note
+from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.view import Item
+
+CLUSTERS = ("blue", "green", "red")
+FIELDS = ("ttl", "quota")
+ITEM: Item = (Resource.NAMESPACE, "acme/orders")
+
+
+@dataclass
+class Cluster:
+    """One namespace on one cluster, what is known of it, the events that have not arrived yet, and edits that lost."""
+
+    name: str
+    held: dict[str, Json] = field(default_factory=lambda: {EXISTS: True})
+    known: Known | None = None
+    inbox: list[MetadataChangeEvent] = field(default_factory=list)
+    lost: int = 0
+
+    def look(self, now: int, order: Order) -> None:
+        seen = Look(values=self.held, now=now, first=self.known is None, whole=order.whole)
+        self.known = note(self.known, seen, self.name)
+
+    def apply(self, event: MetadataChangeEvent, now: int, order: Order, crash: str = "") -> bool:
+        """Whether anything was written; a crash leaves the event to be delivered again."""
+        self.look(now, order)
+        assert self.known is not None
+        wanted = asked([event], self.known, order)
+        decided = decide(ITEM, wanted, self.known, there=bool(self.held))
+        self.known = self.known.awaiting(decided.marks)
+        if crash == "before the write":
+            return False
+        written = {name: value for name, value in decided.values.items() if self.held.get(name) != value}
+        self.held = {name: value for name, value in {**self.held, **written}.items() if value is not None}
+        if not crash:
+            self.lost += len(lost_edits(wanted, [event], self.known, self.name, order))
+            self.look(now, order)
+            assert not outstanding(wanted, self.known, order)
+            assert not self.known.expected
+        return bool(written)
+
+
+@dataclass
+class Fleet:
+    """Clusters that tell each other; `edits` is what a person knows: field → the last value that was set anywhere."""
+
+    order: Order
+    now: int = 1000
+    serial: int = 0
+    edits: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in FIELDS})
+    last: dict[str, Json] = field(default_factory=dict)
+    clusters: dict[str, Cluster] = field(default_factory=lambda: {name: Cluster(name) for name in CLUSTERS})
+    topic: list[MetadataChangeEvent] = field(default_factory=list)
+
+    def edit(self, cluster: str, name: str) -> None:
+        self.serial += 1
+        self.clusters[cluster].held[name] = self.edits[name][cluster] = self.last[name] = self.serial
+
+    def publish(self, cluster: str, *, snapshot: bool = False) -> None:
+        one = self.clusters[cluster]
+        self.now += 10
+        one.look(self.now, self.order)
+        assert one.known is not None
+        if snapshot or not one.known.published:
+            event = MetadataChangeEvent.of(ITEM, one.held, one.known, {})
+            one.known = one.known.as_published()
+            self.topic.append(event)
+            for other in self.clusters.values():
+                other.inbox.append(event)
+
+    def deliver(self, cluster: str, crash: str = "") -> None:
+        one = self.clusters[cluster]
+        self.now += 1
+        if one.inbox:
+            one.apply(one.inbox[0], self.now, self.order, crash)
+            if not crash:
+                one.inbox.pop(0)
+
+    def settle(self) -> None:
+        for _ in range(3):
+            for name in CLUSTERS:
+                self.publish(name)
+            for name in CLUSTERS:
+                while self.clusters[name].inbox:
+                    self.deliver(name)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("edit", "publish", "snapshot", "deliver", "crash before the write", "crash after the write")),
+        st.sampled_from(CLUSTERS),
+        st.sampled_from(FIELDS),
+    ),
+    max_size=25,
+)
+
+
+def play(fleet: Fleet, steps: Sequence[tuple[str, str, str]]) -> None:
+    for what, cluster, name in steps:
+        if what == "edit":
+            fleet.edit(cluster, name)
+        elif what in ("publish", "snapshot"):
+            fleet.publish(cluster, snapshot=what == "snapshot")
+        else:
+            fleet.deliver(cluster, what.removeprefix("crash ") if what.startswith("crash") else "")
+
+
+@settings(max_examples=300)
+@given(STEPS, st.sampled_from(TieBreak))
+def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(
+    steps: list[tuple[str, str, str]], tie_break: TieBreak
+) -> None:
+    fleet = Fleet(Order(tie_break=tie_break))
+    play(fleet, steps)
+    fleet.settle()
+    assert len({repr(sorted(one.held.items())) for one in fleet.clusters.values()}) == 1
+    for name, edits in fleet.edits.items():
+        # The last edit of a cluster may lose to that of another cluster, never to an older value.
+        assert fleet.clusters["blue"].held.get(name) in (edits.values() or [None]), name
+
+
+@settings(max_examples=300)
+@given(STEPS, st.sampled_from(TieBreak))
+def test_whole_documents_too_are_the_same_everywhere_in_the_end(
+    steps: list[tuple[str, str, str]], tie_break: TieBreak
+) -> None:
+    fleet = Fleet(Order(tie_break=tie_break, granularity=Granularity.DOCUMENT))
+    play(fleet, steps)
+    fleet.settle()
+    assert len({repr(sorted(one.held.items())) for one in fleet.clusters.values()}) == 1
+
+
+def test_of_two_edits_of_different_fields_a_whole_document_loses_one_which_is_counted_once() -> None:
+    found = {}
+    for granularity in Granularity:
+        fleet = Fleet(Order(granularity=granularity))
+        fleet.settle()
+        fleet.edit("blue", "ttl")
+        fleet.publish("blue")
+        fleet.edit("green", "quota")
+        fleet.settle()
+        held = [(one.held.get("ttl"), one.held.get("quota")) for one in fleet.clusters.values()]
+        found[granularity] = held, sum(one.lost for one in fleet.clusters.values())
+    assert found == {Granularity.FIELD: ([(1, 2)] * 3, 0), Granularity.DOCUMENT: ([(None, 2)] * 3, 1)}
+
+
+def test_a_later_edit_of_the_same_field_wins_and_is_no_lost_edit() -> None:
+    fleet = Fleet(Order(granularity=Granularity.DOCUMENT))
+    fleet.settle()
+    fleet.edit("blue", "ttl")
+    fleet.publish("blue")
+    fleet.edit("green", "ttl")
+    fleet.settle()
+    assert [(one.held["ttl"], one.lost) for one in fleet.clusters.values()] == [(2, 0)] * 3
+
+
+def test_a_document_makes_nothing_again_that_was_deleted_here() -> None:
+    order = Order(granularity=Granularity.DOCUMENT)
+    gone = Known(fields={EXISTS: Mark("", Stamp(5, "blue"))})
+    changed = event(at=7, data={"values": {EXISTS: True, "ttl": 1}, "times": TIMES, "made_with": {}})
+    assert "was deleted here" in decide(ITEM, asked([changed], gone, order), gone, there=False).refused
+
+
+TIMES = {EXISTS: [1, "green"], "ttl": [7, "green"]}
+
+
+def test_a_stamp_is_written_where_it_is_not_what_is_known_and_not_for_values_without_a_time() -> None:
+    known = Known(fields={"ttl": Mark("x", Stamp(5, "blue")), EXISTS: Mark("y", Stamp(3, "green"))})
+    stamp = {"lastUpdatedBy": "blue", "lastUpdatedTime": "5"}
+    for held, wanted in (
+        ({}, {ITEM[1]: stamp}),
+        ({"properties": {"owner": "us", **stamp}}, {}),
+        ({"properties": {**stamp, "lastUpdatedTime": "4"}}, {ITEM[1]: stamp}),
+    ):
+        assert stale_stamps({ITEM[1]: held}, {ITEM: known}) == wanted
+    assert stale_stamps({ITEM[1]: {}}, {ITEM: Known(fields={EXISTS: Mark("y", Stamp(0, "blue"))})}) == {}
+    assert stale_stamps({}, {ITEM: known, (Resource.TENANT, "acme"): known}) == {}
+
+
+@settings(max_examples=200)
+@given(STEPS, st.sampled_from(Granularity), st.randoms(use_true_random=False))
+def test_a_topic_that_is_replayed_in_any_order_changes_nothing(
+    steps: list[tuple[str, str, str]], granularity: Granularity, order: object
+) -> None:
+    fleet = Fleet(Order(granularity=granularity))
+    play(fleet, steps)
+    fleet.settle()
+    replayed = order.sample(fleet.topic, len(fleet.topic))  # type: ignore[attr-defined]
+    for one in fleet.clusters.values():
+        assert not any([one.apply(event, fleet.now + 5, fleet.order) for event in replayed])
+        assert one.known == one.known.as_published()  # type: ignore[union-attr]
+
+
+def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten() -> None:
+    fleet = Fleet(Order())
+    fleet.settle()
+    for _ in range(3):
+        fleet.edit("red", FIELDS[0])
+        fleet.publish("red")
+    fleet.settle()
+    assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [3, 3, 3]
+
+
+def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_behind() -> None:
+    fleet = Fleet(Order())
+    fleet.settle()
+    fleet.edit("red", FIELDS[0])
+    fleet.publish("red")
+    fleet.deliver("green")
+    fleet.now -= 10_000
+    fleet.edit("green", FIELDS[0])
+    fleet.settle()
+    assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+def test_what_a_killed_follower_sent_is_as_old_as_its_original_also_if_it_arrives_after_the_next_look(
+    granularity: Granularity,
+) -> None:
+    fleet = Fleet(Order(granularity=granularity))
+    fleet.settle()
+    green = fleet.clusters["green"]
+    for name in FIELDS:
+        fleet.edit("red", name)
+    fleet.publish("red")
+    fleet.deliver("green", "before the write")
+    for name, late in zip(FIELDS, (1, 2), strict=True):
+        fleet.publish("green")
+        green.held[name] = late
+    fleet.publish("green")
+    assert [event.source_cluster for event in fleet.topic if event.update_time] == ["red"]
+    fleet.settle()
+    assert [one.held for one in fleet.clusters.values()] == [green.held] * 3
+
+
+def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
+    fleet = Fleet(Order())
+    del fleet.clusters["blue"]
+    fleet.clusters["green"].look(fleet.now, fleet.order)
+    fleet.edit("green", FIELDS[0])
+    fleet.publish("green")
+    late = Cluster("blue", {EXISTS: True, FIELDS[0]: "old"})
+    late.look(fleet.now + 1000, fleet.order)
+    assert late.apply(fleet.topic[0], fleet.now + 2000, fleet.order)
+    assert late.held[FIELDS[0]] == 1
+
+
+def test_what_was_deleted_is_not_made_again_by_a_change_elsewhere_and_nothing_is_deleted_by_an_event() -> None:
+    gone = Known(fields={EXISTS: Mark("", Stamp(5, "blue"))})
+    changed = {"ttl": (1, Stamp(7, "green"))}
+    assert "was deleted here" in decide(ITEM, changed, gone, there=False).refused
+    deletion = {EXISTS: (None, Stamp(9, "green"))}
+    kept = decide(ITEM, deletion, Known(), there=True)
+    assert ("is kept here" in kept.refused, kept.values, kept.marks) == (True, {}, {})
+    assert decide(ITEM, {EXISTS: (True, Stamp(9, "red")), **changed}, gone, there=False).create
+
+
+def test_at_the_same_time_the_name_decides_in_the_direction_that_was_said() -> None:
+    both = [event(cluster="blue"), event(cluster="green")]
+    found = {order: asked(both, Known(), Order(tie_break=order))["ttl"][0] for order in TieBreak}
+    assert found == {TieBreak.SMALLER: "blue at 1", TieBreak.LARGER: "green at 1"}
+
+
+def test_where_the_events_are_kept_never_travels() -> None:
+    request = Request()
+    own = [(Resource.TENANT, "pulsar-fleet"), (Resource.NAMESPACE, "pulsar-fleet/metadata")]
+    assert [request.means(item) for item in (*own, ITEM)] == [False, False, True]
+
+
+def event(name: str = "acme/orders", at: int = 1, cluster: str = "blue", **changes: Json) -> MetadataChangeEvent:
+    given = {
+        "type": EventType.MODIFIED,
+        "resource": ResourceType.NAMESPACES,
+        "resource_name": name,
+        "data": {"values": {"ttl": f"{cluster} at {at}"}, "times": {"ttl": [at, cluster]}, "made_with": {}},
+        "source_cluster": cluster,
+        "update_time": at,
+    }
+    return MetadataChangeEvent(**{**given, **changes})
+
+
+@pytest.mark.parametrize("data", [None, {"a": [1, {"Ω": None}]}])
+def test_an_event_survives_its_message(data: Json) -> None:
+    one = event(data=data)
+    assert MetadataChangeEvent.decode(one.encode()) == one
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00", b"{}", b"\xff" * 40, event().encode()[:-9]])
+def test_what_is_no_event_is_refused_in_one_sentence(content: bytes) -> None:
+    with pytest.raises(Rejected, match="no MetadataChangeEvent"):
+        MetadataChangeEvent.decode(content)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=60))
+def test_no_bytes_make_more_than_a_refusal(content: bytes) -> None:
+    with suppress(Rejected):
+        reason_to_refuse(MetadataChangeEvent.decode(content))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"resource_name": "acme"}, "'acme' is not a namespace"),
+        ({"resource": ResourceType.TOPICS}, "is not a topic"),
+        ({"resource": ResourceType.TENANTS, "resource_name": "a/b"}, "is not a namespace"),
+        ({"type": EventType.DELETED}, "holds data all the same"),
+        ({"type": EventType.DELETED, "data": None}, ""),
+        ({"data": None}, "has no fields"),
+        ({"data": {"values": {"ttl": 1}, "times": {}, "made_with": {}}}, "has no fields"),
+        ({"data": {"values": {}, "times": {"ttl": ["now", "blue"]}, "made_with": {}}}, "has no fields"),
+        ({"source_cluster": ""}, "which cluster"),
+    ],
+)
+def test_an_event_that_cannot_be_meant_is_refused_with_its_reason(changes: dict[str, Json], words: str) -> None:
+    found = reason_to_refuse(event(**changes))
+    assert words in found
+    assert bool(words) == bool(found)

@@ -1,0 +1,209 @@
+"""Merging what clusters hold: the same winner whoever meets whom first, and nothing dropped in silence."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import permutations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.policy_sync.merge.merge_field import Held, Rule, TieBreak, latest, merge_field, winner
+from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, How, Side, merge_resource
+from pulsar_fleet.policy_sync.merge.provenance import Observation, Seen, digest, observe, span_of
+
+CLUSTERS = ("blue", "green", "red", "teal")
+VALUES = st.sampled_from([None, 1, 2, {"a": 1}, ["x", "y"]])
+
+
+def held(cluster: str, value: Json, begin: float = 0, end: float = 1, *, joined: bool = True) -> Held:
+    return Held(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined)
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> Held:
+    begin = draw(st.integers(0, 6))
+    return held(draw(st.sampled_from(CLUSTERS)), draw(VALUES), begin, begin + draw(st.integers(0, 4)))
+
+
+SETS = st.lists(writes(), max_size=5).map(tuple)
+FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda one: one.cluster)
+
+
+@settings(deadline=None)
+@given(SETS, SETS, SETS)
+def test_joining_what_two_know_is_commutative_associative_and_idempotent(
+    a: tuple[Held, ...], b: tuple[Held, ...], c: tuple[Held, ...]
+) -> None:
+    def join(one: tuple[Held, ...], other: tuple[Held, ...]) -> tuple[Held, ...]:
+        return latest((*one, *other))
+
+    assert join(a, b) == join(b, a)
+    assert join(join(a, b), c) == join(a, join(b, c))
+    assert join(join(a, b), join(a, b)) == join(a, b)
+
+
+@settings(deadline=None)
+@given(VALUES, FLEETS, st.sampled_from(TieBreak), st.randoms(use_true_random=False))
+def test_in_any_order_the_same_value_wins(
+    base: Json, fleet: list[Held], tie_break: TieBreak, order: random.Random
+) -> None:
+    shuffled = order.sample(fleet, len(fleet))
+    assert merge_field(base, fleet, tie_break) == merge_field(base, shuffled, tie_break)
+
+
+@settings(deadline=None)
+@given(st.lists(writes(), min_size=1, max_size=5), st.sampled_from(TieBreak))
+def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[Held], tie_break: TieBreak) -> None:
+    ends = set()
+    for order in list(permutations(changes))[:24]:
+        known: tuple[Held, ...] = ()
+        for one in order:
+            known = latest((*known, one))
+        ends.add(repr(winner(known, tie_break)))
+    assert len(ends) == 1
+
+
+@settings(deadline=None)
+@given(VALUES, FLEETS, st.sampled_from(TieBreak))
+def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
+    base: Json, fleet: list[Held], tie_break: TieBreak
+) -> None:
+    value = merge_field(base, fleet, tie_break).value
+    after = [held(one.cluster, value, one.not_before, one.not_after) for one in fleet]
+    for agreed in (base, value):
+        again = merge_field(agreed, after, tie_break)
+        assert (again.value, again.losers) == (value, ())
+
+
+@settings(deadline=None)
+@given(VALUES, FLEETS, st.sampled_from(TieBreak))
+def test_every_edit_wins_or_is_named_as_a_loser(base: Json, fleet: list[Held], tie_break: TieBreak) -> None:
+    found = merge_field(base, fleet, tie_break)
+    for one in fleet:
+        assert one.value in (base, found.value) or one in found.losers
+
+
+def test_a_change_on_one_side_is_carried() -> None:
+    found = merge_field(1, [held("blue", 1, 5, 6), held("green", 2)], TieBreak.SMALLER)
+    assert (found.value, found.rule, found.losers) == (2, Rule.CARRIED, ())
+
+
+def test_an_unset_field_is_a_change_too() -> None:
+    assert merge_field(1, [held("blue", 1), held("green", None)], TieBreak.SMALLER).value is None
+
+
+def test_the_later_of_two_changes_wins_and_the_other_is_returned() -> None:
+    sides = [held("blue", 1, 10, 11), held("green", 2, 12, 13)]
+    found = merge_field(0, sides, TieBreak.SMALLER)
+    assert (found.value, found.rule, found.losers) == (2, Rule.TIME, (sides[0],))
+
+
+def test_where_nobody_can_tell_which_was_later_the_name_decides() -> None:
+    sides = [held("blue", 1, 10, 12), held("green", 2, 11, 13)]
+    decided = {order: merge_field(0, sides, order) for order in TieBreak}
+    assert {order: one.value for order, one in decided.items()} == {TieBreak.SMALLER: 1, TieBreak.LARGER: 2}
+    assert {one.rule for one in decided.values()} == {Rule.NAME}
+
+
+def test_a_cluster_that_joins_takes_what_the_others_agreed_on_and_brings_what_only_it_has() -> None:
+    joiner = held("aaa", 9, 50, 60, joined=False)
+    found = merge_field(1, [held("blue", 1), held("green", 1), joiner], TieBreak.SMALLER)
+    assert (found.value, found.rule, found.losers) == (1, Rule.JOINED, (joiner,))
+    assert merge_field(None, [held("blue", None), joiner], TieBreak.SMALLER).value == 9
+    assert merge_field(1, [held("blue", 1), held("aaa", None, joined=False)], TieBreak.SMALLER).value == 1
+
+
+def seen(**times: float) -> dict[str, Seen]:
+    return {name: Seen("", at, at) for name, at in times.items()}
+
+
+BASE = {"ttl": 1, "quota": 1}
+LEFT = Side(cluster="blue", values={"ttl": 2, "quota": 1}, seen=seen(ttl=10))
+RIGHT = Side(cluster="green", values={"ttl": 1, "quota": 2}, seen=seen(quota=20))
+
+
+def test_edits_of_different_fields_both_survive() -> None:
+    merged = merge_resource(BASE, [LEFT, RIGHT], How())
+    assert (merged.values, merged.lost) == ({"ttl": 2, "quota": 2}, 0)
+
+
+def test_of_two_whole_documents_one_is_lost_and_counted() -> None:
+    merged = merge_resource(BASE, [LEFT, RIGHT], How(granularity=Granularity.DOCUMENT))
+    assert (merged.values, merged.lost) == ({"ttl": 1, "quota": 2}, 1)
+    assert [one.value for one in merged.decisions["ttl"].losers] == [2]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.dictionaries(st.sampled_from("abc"), VALUES.filter(bool)),
+    st.lists(st.dictionaries(st.sampled_from("abc"), VALUES.filter(bool)), min_size=2, max_size=4),
+    st.sampled_from(Granularity),
+    st.randoms(use_true_random=False),
+)
+def test_a_resource_merges_to_the_same_in_any_order_and_only_once(
+    base: dict[str, Json], documents: list[dict[str, Json]], granularity: Granularity, order: random.Random
+) -> None:
+    sides = [
+        Side(cluster=CLUSTERS[n], values=one, seen=seen(**{name: order.randint(0, 3) for name in "abc"}))
+        for n, one in enumerate(documents)
+    ]
+    how = How(granularity=granularity)
+    merged = merge_resource(base, sides, how)
+    assert merge_resource(base, order.sample(sides, len(sides)), how) == merged
+    after = [Side(cluster=side.cluster, values=merged.values, seen=side.seen) for side in sides]
+    assert merge_resource(merged.values, after, how).decisions == {}
+
+
+def test_the_authority_decides_whatever_the_others_hold_and_a_choice_decides_over_it() -> None:
+    merged = merge_resource(BASE, [LEFT, RIGHT], How(truth={"ttl": 7}, chosen={"quota": 5}))
+    assert merged.values == {"ttl": 7, "quota": 5}
+
+
+def test_a_value_that_stays_keeps_its_time_and_a_new_one_lies_between_two_looks() -> None:
+    first = observe(None, {"ttl": 1}, began=10, ended=11)
+    second = observe(first, {"ttl": 1, "quota": 5}, began=20, ended=21)
+    assert second.fields == {"ttl": first.fields["ttl"], "quota": Seen(digest(5), 10, 21)}
+    third = observe(second, {"quota": 5}, began=30, ended=31)
+    assert third.fields["ttl"] == Seen("", 20, 31, (digest(1),))
+    assert Observation.from_json(third.looked, third.to_json()) == third
+
+
+def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
+    before = observe(None, {"ttl": 1}, began=10, ended=11)
+    inside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (14, 16)})
+    assert inside.fields["ttl"] == Seen(digest(2), 14, 16, (digest(1),))
+    outside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (3, 4)})
+    assert outside.fields["ttl"] == Seen(digest(2), 3, 4, (digest(1),))
+
+
+def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
+    original = Seen(digest(2), 14, 16)
+    before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
+    assert Observation.from_json(before.looked, before.to_json()) == before
+    assert observe(before, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
+    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Seen(
+        digest(3), 21, 31, (digest(2), digest(1))
+    )
+
+
+def test_what_replaced_a_value_is_later_than_its_copies() -> None:
+    first = observe(observe(None, {}, began=1, ended=2), {"ttl": 1}, began=10, ended=12)
+    second = observe(first, {"ttl": 2}, began=20, ended=22)
+    copy, replaced = first.fields["ttl"], second.fields["ttl"]
+    sides = [held("aaa", 1, copy.not_before, copy.not_after), held("blue", 2, replaced.not_before, replaced.not_after)]
+    assert merge_field(0, sides, TieBreak.SMALLER).value == 2
+
+
+def test_what_took_the_place_of_a_value_since_the_last_agreement_beats_it_where_times_cannot_tell() -> None:
+    older, newer = held("blue", 1), replace(held("green", 2), replaced=(digest(1),))
+    assert merge_field(0, [older, newer], TieBreak.SMALLER).value == 2
+    before_the_agreement = replace(newer, replaced=(digest(0), digest(1)))
+    assert merge_field(0, [older, before_the_agreement], TieBreak.SMALLER).value == 1
+
+
+def test_the_time_of_an_event_is_told_by_our_clock_with_all_that_is_open() -> None:
+    assert span_of(100_000, Clock(ahead=20, uncertainty=0.5), 1.5) == (78, 82)

@@ -1,0 +1,397 @@
+"""From what clusters hold to what is written and remembered: presence, joining, lists, deletions, files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.reconciliation_store import Agreement, Agreements, RecordedConflict, Sighting
+from pulsar_fleet.planning.apply.outcome import Applied, Outcome, Result
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.merge.compare import Compared, Comparison, Terms, Truth, compare, unsure_topics
+from pulsar_fleet.policy_sync.merge.fields import SELF, localised, namespace_values, neutral, whole_value
+from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair
+from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Seen
+from pulsar_fleet.policy_sync.merge.scan import EventTimes
+from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
+from pulsar_fleet.policy_sync.reconcile.agreement import decided_values, settle, written
+from pulsar_fleet.policy_sync.reconcile.desired_state_files import export, load
+from pulsar_fleet.policy_sync.reconcile.drift_document import drift_from_json, drift_to_json
+from pulsar_fleet.policy_sync.reconcile.request import Authority, Request
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
+
+FLEET = ("blue", "green")
+ORDERS: Item = (Resource.NAMESPACE, "acme/orders")
+EVENTS = "persistent://acme/orders/events"
+TOPIC: Item = (Resource.TOPIC_POLICY, EVENTS)
+TENANT: Item = (Resource.TENANT, "acme")
+TTL, PRODUCERS = "message_ttl_in_seconds", "max_producers_per_topic"
+
+
+def snapshot(cluster: str, topics: dict[str, Any] | None = None, **policies: Any) -> Snapshot:
+    """A cluster with one tenant and one namespace."""
+    document = {"replication_clusters": [cluster], **policies}
+    return Snapshot(
+        cluster=cluster,
+        began="",
+        ended="",
+        key_id="k",
+        known_clusters=(cluster,),
+        tenants=(TenantState("acme", (), (cluster,)),),
+        namespaces=(NamespaceState("acme/orders", document),),
+        topic_policies=tuple(TopicPolicyState(EVENTS, "local", one, 0) for one in [topics] if topics),
+    )
+
+
+def without_namespace(cluster: str) -> Snapshot:
+    return replace(snapshot(cluster), namespaces=())
+
+
+def views(*snapshots: Snapshot, **topics: Any) -> list[View]:
+    return [View(cluster=one.cluster, items=items_of(one, FLEET), **topics) for one in snapshots]
+
+
+def agreed_by(*snapshots: Snapshot) -> dict[Item, Agreement]:
+    """What snapshots that hold the same would have agreed on."""
+    found = settle(compare(views(*snapshots), {}, Terms()).compared, {}, all_seen=True)
+    return {item: one for item, one in found.agreements.items() if one}
+
+
+def one(comparison: Comparison, item: Item) -> Compared:
+    return next(found for found in comparison.compared if found.item == item)
+
+
+def plan(comparison: Comparison, held: Snapshot, *others: Snapshot, **options: Any) -> Plan:
+    target = Target(held=held, topics=options.pop("topics", {}), whole=options.pop("whole", {}))
+    return plan_repair(comparison.compared, target, others, source="merge", **options)
+
+
+def steps(found: Plan) -> list[tuple[str, str, Any]]:
+    return [(change.resource.value, change.field, change.after) for change in found.changes]
+
+
+def test_only_the_changed_field_is_written_and_only_where_it_differs() -> None:
+    base = agreed_by(snapshot("blue"), snapshot("green"))
+    blue, green = snapshot("blue", **{PRODUCERS: 5}), snapshot("green")
+    found = compare(views(blue, green), base, Terms())
+    assert steps(plan(found, green, blue)) == [("policy", PRODUCERS, 5)]
+    assert steps(plan(found, blue, green)) == []
+
+
+def test_a_role_that_was_taken_away_on_one_side_is_taken_away_on_the_other() -> None:
+    granted = {"auth_policies": {"namespace_auth": {"writer": ["produce"], "reader": ["consume"]}}}
+    base = agreed_by(snapshot("blue", **granted), snapshot("green", **granted))
+    left = {"auth_policies": {"namespace_auth": {"reader": ["consume"]}}}
+    blue, green = snapshot("blue", **left), snapshot("green", **granted)
+    found = plan(compare(views(blue, green), base, Terms()), green, blue)
+    assert [call.text() for change in found.changes for call in change.calls] == [
+        "DELETE /namespaces/acme/orders/permissions/writer"
+    ]
+
+
+def test_a_rate_is_compared_by_the_entry_of_each_cluster_for_itself() -> None:
+    def rate(cluster: str, number: int) -> Snapshot:
+        return snapshot(cluster, publishMaxMessageRate={cluster: {"publishThrottlingRateInMsg": number}})
+
+    base = agreed_by(rate("blue", 1), rate("green", 1))
+    found = plan(compare(views(rate("blue", 2), rate("green", 1)), base, Terms()), rate("green", 1), rate("blue", 2))
+    assert steps(found) == [("policy", "publishMaxMessageRate", {"publishThrottlingRateInMsg": 2})]
+
+
+def test_what_each_cluster_keeps_for_itself_is_no_field() -> None:
+    document = {"bookie_affinity": {"a": "b"}, "bundles": {"numBundles": 9}, "migrated": True, PRODUCERS: 1}
+    assert namespace_values(document, FLEET, "blue") == {PRODUCERS: 1}
+
+
+def test_taken_apart_and_put_together_a_policy_is_the_same() -> None:
+    document = {
+        "auth_policies": {
+            "namespace_auth": {"a/b": ["produce"]},
+            "destination_auth": {EVENTS: {"role": ["consume"]}},
+            "subscription_auth_roles": {"billing": ["reader"]},
+        },
+        "properties": {"a/b": "x", "c%2Fd": "y"},
+        "backlog_quota_map": {"message_age": {"limitTime": 5, "limitSize": -1, "policy": "producer_exception"}},
+    }
+    values = namespace_values(document, FLEET, "blue")
+    assert {policy: whole_value(policy, values, "blue") for policy in document} == document
+
+
+def test_a_list_of_clusters_names_each_cluster_for_itself_unless_they_replicate_to_each_other() -> None:
+    assert neutral(["blue", "mirror"], FLEET, "blue") == [SELF, "mirror"]
+    assert neutral(["blue", "green"], FLEET, "blue") == ["blue", "green"]
+    assert localised([SELF, "mirror"], "green") == ["green", "mirror"]
+
+
+def test_a_list_that_would_leave_a_cluster_out_or_that_it_does_not_know_is_never_written() -> None:
+    base = agreed_by(snapshot("blue"), snapshot("green"))
+    blue, green = snapshot("blue", replication_clusters=["blue", "mirror"]), snapshot("green")
+    found = plan(compare(views(blue, green), base, Terms()), green, blue)
+    assert (found.changes, [left.reason for left in found.left_alone]) == ((), ["green does not know mirror"])
+    blue = replace(snapshot("blue", replication_clusters=["blue", "third"]), known_clusters=("blue", "third"))
+    truth = Truth(source="file", items={ORDERS: {"replication_clusters": ["blue", "third"]}})
+    found = plan(compare(views(blue, green), base, Terms(truth=truth)), green, blue)
+    assert found.changes == ()
+    assert "leaves green out, which would delete its topics" in found.left_alone[0].reason
+
+
+def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has() -> None:
+    blue, green = snapshot("blue", **{PRODUCERS: 5}, bundles={"numBundles": 7}), without_namespace("green")
+    (change,) = plan(compare(views(blue, green), {}, Terms()), green, blue).changes
+    assert (change.resource, change.after[PRODUCERS], change.after["replication_clusters"]) == (
+        Resource.NAMESPACE,
+        5,
+        ["green"],
+    )
+    assert change.after["bundles"] == {"numBundles": 7}
+
+
+def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_elsewhere() -> None:
+    base = agreed_by(snapshot("blue"), snapshot("green"))
+    blue, green = without_namespace("blue"), snapshot("green")
+    found = compare(views(blue, green), base, Terms())
+    assert one(found, ORDERS).gone == ("blue",)
+    assert [steps(plan(found, held)) for held in (blue, green)] == [[], []]
+    whole = {"acme/orders": {"replication_clusters": ["green"]}}
+    (change,) = plan(found, green, delete=True, whole=whole).changes
+    assert (change.calls[0].text(), change.hazard.needs_permission) == ("DELETE /namespaces/acme/orders", True)
+
+
+def test_a_deletion_is_not_carried_over_an_edit() -> None:
+    base = agreed_by(snapshot("blue"), snapshot("green"))
+    green = snapshot("green", **{PRODUCERS: 9})
+    assert plan(compare(views(without_namespace("blue"), green), base, Terms()), green, delete=True).changes == ()
+
+
+def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
+    base = agreed_by(snapshot("blue", **{PRODUCERS: 5}), snapshot("green", **{PRODUCERS: 5}))
+    gone = compare(views(without_namespace("blue"), snapshot("green", **{PRODUCERS: 5})), base, Terms())
+    kept = settle(gone.compared, {}, all_seen=True).agreements
+    assert kept[ORDERS] == replace(base[ORDERS], clusters=("green",), gone=("blue",))
+    again = compare(
+        views(snapshot("blue"), snapshot("green", **{PRODUCERS: 5})), {**base, ORDERS: kept[ORDERS]}, Terms()
+    )
+    assert one(again, ORDERS).drifting == {PRODUCERS: ("blue",)}
+
+
+def test_a_topic_that_is_gone_takes_its_policies_away_from_nobody() -> None:
+    both = (snapshot("blue", {"maxProducerPerTopic": 3}), snapshot("green", {"maxProducerPerTopic": 3}))
+    base = agreed_by(*both)
+    held = [both[0], snapshot("green")]
+    assert unsure_topics(views(*held)) == {"green": frozenset({"acme/orders"})}
+    gone = compare(views(*held, topics={"acme/orders": ()}), base, Terms())
+    assert (one(gone, TOPIC).drifting, one(gone, TOPIC).elsewhere) == ({}, ("green",))
+    unset = compare(views(*held, topics={"acme/orders": (EVENTS,)}), base, Terms())
+    assert one(unset, TOPIC).drifting == {"local/maxProducerPerTopic": ("blue",)}
+
+
+def test_what_could_not_be_read_is_left_out_on_all_sides() -> None:
+    base = agreed_by(snapshot("blue", **{PRODUCERS: 5}), snapshot("green", **{PRODUCERS: 5}))
+    blind = [
+        View(cluster="blue", items=items_of(snapshot("blue", **{PRODUCERS: 6}), FLEET)),
+        View(cluster="green", items=items_of(without_namespace("green"), FLEET), unread=frozenset({"acme/orders"})),
+    ]
+    found = compare(blind, base, Terms())
+    assert (found.unread, [each.item for each in found.drift()]) == ((ORDERS,), [])
+
+
+def test_nothing_is_agreed_on_while_a_cluster_is_away() -> None:
+    found = compare(views(snapshot("blue"), snapshot("green")), {}, Terms())
+    assert settle(found.compared, {}, all_seen=False).agreements == {}
+
+
+def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_its_original() -> None:
+    base = agreed_by(snapshot("blue"), snapshot("green"))
+    blue, green = snapshot("blue", **{PRODUCERS: 5, TTL: 60}), snapshot("green")
+    original = Seen("d", 100, 101)
+    sides = [
+        View(cluster="blue", items=items_of(blue, FLEET), seen={ORDERS: {PRODUCERS: original, TTL: original}}),
+        View(cluster="green", items=items_of(green, FLEET)),
+    ]
+    found = compare(sides, base, Terms())
+    planned = plan(found, green, blue)
+    ends = {PRODUCERS: Outcome.APPLIED, TTL: Outcome.REFUSED}
+    results = tuple(Result(change, ends[change.field]) for change in planned.changes)
+    done = {"green": written(Applied(planned.id, "green", results))}
+    settled = settle(drift_from_json(drift_to_json(found.drift())), done, all_seen=True)
+    agreed = settled.agreements[ORDERS]
+    assert agreed is not None
+    assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)
+    decided = {ORDERS: {PRODUCERS: original, TTL: original}}
+    assert decided_values(found.drift(), 500) == {"blue": decided, "green": decided}
+
+
+def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:
+    times = EventTimes()
+    for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
+        times.note(EVENTS, TopicPolicyState(EVENTS, "local", policies, at), at)
+    assert times.spans(EVENTS, Clock(ahead=0, uncertainty=0.5), 0.5) == {
+        "local/maxMessageSize": (UNKNOWN, 2.0),
+        "local/maxProducerPerTopic": (4.0, 6.0),
+    }
+
+
+def test_files_say_what_they_were_exported_from_and_an_export_again_changes_no_byte(tmp_path: Path) -> None:
+    blue = snapshot(
+        "blue",
+        {"maxProducerPerTopic": 3, "subscriptionTypesEnabled": ["Shared", "Exclusive"]},
+        publishMaxMessageRate={"blue": {"publishThrottlingRateInMsg": 5}},
+        properties={"on": "yes", "Ω": "0123"},
+        auth_policies={"namespace_auth": {"writer": ["produce", "consume"]}},
+    )
+    items = items_of(blue, FLEET)
+    assert len(export(items, tmp_path).written) == 2
+    assert load(tmp_path) == items
+    assert export(items, tmp_path).written == ()
+
+
+def test_comments_and_order_are_the_writers(tmp_path: Path) -> None:
+    export(items_of(snapshot("blue", **{PRODUCERS: 5, TTL: 60}), FLEET), tmp_path)
+    file = tmp_path / "acme" / "orders.yaml"
+    text = f"""# owned by billing
+namespace: acme/orders
+policies:
+  {TTL}: 60
+  # more than five break the printer
+  {PRODUCERS}: 5   # sic
+  replication_clusters: [$self]
+"""
+    file.write_text(text)
+    assert export(items_of(snapshot("blue", **{PRODUCERS: 5, TTL: 60}), FLEET), tmp_path).written == ()
+    export(items_of(snapshot("blue", **{PRODUCERS: 4, TTL: 60}), FLEET), tmp_path)
+    assert file.read_text() == text.replace(f"{PRODUCERS}: 5", f"{PRODUCERS}: 4")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("acme/orders.yaml", "namespace: acme/orders\npolicies: {max_producer_per_topic: 5}", "did you mean"),
+        ("acme/orders.yaml", "namespace: acme/orders\npolicies: 7", "7 is not a mapping"),
+        ("acme/orders.yaml", "namespace: acme/orders\npolicies: {backlog_quota_map: 7}", "not the shape"),
+        ("acme/orders.yaml", "namespace: acme/audit", "whose file is acme/audit.yaml"),
+        ("acme/orders.yaml", "[1, 2]", "is not a mapping"),
+        ("acme/orders.yaml", "a: [", "is no YAML"),
+        ("acme.yaml", "tenant: acme\nroles: []", "'roles' is not known"),
+        ("notes.txt", "", "There is no desired state"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_in_one_sentence(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    with pytest.raises(Rejected, match=words):
+        load(tmp_path)
+
+
+def test_a_name_that_leads_out_of_the_folder_is_not_exported(tmp_path: Path) -> None:
+    with pytest.raises(Rejected, match="cannot be the name of a file"):
+        export({(Resource.NAMESPACE, "../orders"): {}}, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "blue", "cluster:", "merge:blue", "file:"])
+def test_an_authority_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(Rejected, match="is none of"):
+        Authority.parse(text)
+
+
+def store(*clusters: str) -> Agreements:
+    return Agreements.of(Ledger.open(), clusters)
+
+
+KEY = ("namespace", "acme/orders")
+AGREED = Agreement(document={TTL: 60}, clusters=("blue", "green"))
+
+
+def test_agreements_are_replaced_and_forgotten_and_a_fleet_that_grows_takes_them_along(records: Path) -> None:
+    store("blue", "green").agree({KEY: Agreement(document={}, clusters=("blue",)), ("tenant", "acme"): AGREED})
+    store("green", "blue").agree({KEY: AGREED, ("tenant", "acme"): None})
+    assert store("blue", "green").agreed() == {KEY: AGREED}
+    grown = store("blue", "green", "red")
+    assert grown.agreed() == {KEY: AGREED}
+    grown.agree({("tenant", "other"): AGREED})
+    assert grown.agreed() == {KEY: AGREED, ("tenant", "other"): AGREED}
+    assert store("teal", "red").agreed() == {}
+
+
+def test_a_look_replaces_what_was_seen_of_the_same_resource_only(records: Path) -> None:
+    seen = store("blue", "green")
+    seen.see("blue", {KEY: Sighting(1.0, {"a": ["x", 0, 1]}), ("tenant", "acme"): Sighting(1.0, {})})
+    seen.see("blue", {KEY: Sighting(2.0, {})})
+    assert seen.sightings("blue") == {KEY: Sighting(2.0, {}), ("tenant", "acme"): Sighting(1.0, {})}
+    assert (seen.last_look("blue"), seen.last_look("green")) == (2.0, None)
+
+
+CONFLICT = RecordedConflict(
+    kind="namespace",
+    name="acme/orders",
+    field=TTL,
+    rule="name of the cluster",
+    winner="blue",
+    sides={name: {"value": value, "not_before": 0, "not_after": 1} for name, value in (("blue", 1), ("green", 2))},
+)
+
+
+def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen_until_that_is_in_force(records: Path) -> None:
+    kept = store("blue", "green")
+    assert [kept.journal("run", [CONFLICT]) for _ in range(2)] == [1, 0]
+    ((conflict_id, found),) = kept.conflicts()
+    assert found == CONFLICT
+    with pytest.raises(Rejected, match="had no part in"):
+        kept.choose(conflict_id, "red")
+    with pytest.raises(Missing, match="had no conflict"):
+        kept.choose("nothing", "green")
+    kept.choose(conflict_id, "green")
+    assert list(kept.choices().values()) == [(KEY, TTL, 2)]
+    kept.settle([conflict_id])
+    assert kept.choices() == {}
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    params = {
+        "selection": [],
+        "mode": "dry_run",
+        "authority": "merge",
+        "tie_break": "smaller",
+        "granularity": "field",
+        "topics": True,
+        "propagate_deletes": False,
+        "skew_seconds": 2.0,
+        "allow_changes": [],
+        "choose": ["1f=green"],
+    }
+    with pytest.raises(Rejected, match="A dry run keeps nothing"):
+        Request.of(params)
+    assert Request.of({**params, "mode": "repair"}).choose == {"1f": "green"}
+    with pytest.raises(Rejected, match="is not a conflict's id"):
+        Request.of({**params, "choose": ["green"]})
+
+
+def test_a_note_about_a_resource_hides_it_and_a_note_about_what_only_superusers_see_hides_nothing() -> None:
+    from pulsar_fleet.cluster.admin.read_problems import Area
+    from pulsar_fleet.policy_sync.merge.scan import Observed
+
+    notes = (
+        Note("acme/orders", Problem.UNREADABLE.value, ""),
+        Note(Area.BROKERS.value, Problem.HIDDEN.value, ""),
+        Note("acme/gone", Problem.VANISHED.value, ""),
+    )
+    seen = Observed(
+        snapshot=replace(snapshot("blue"), notes=notes),
+        clock=Clock(0, 0),
+        began=0,
+        ended=1,
+        calls=0,
+        events={},
+        topics={},
+    )
+    assert seen.unread == {"acme/orders"}

@@ -1,0 +1,125 @@
+"""Rounds of edits on a fleet of which clusters are away, refuse writes and lose a run: nothing else may be lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.ledger.reconciliation_store import Agreement
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.merge.compare import Comparison, Terms, compare
+from pulsar_fleet.policy_sync.merge.provenance import Observation, observe
+from pulsar_fleet.policy_sync.merge.view import Item, View
+from pulsar_fleet.policy_sync.reconcile.agreement import Place, decided_values, settle
+
+CLUSTERS = ("blue", "green", "red")
+FIELDS = ("max_producers_per_topic", "max_consumers_per_topic")
+ITEM: Item = (Resource.NAMESPACE, "acme/orders")
+Write = tuple[str, str]
+"""A cluster and a field."""
+
+
+@dataclass
+class Fleet:
+    """Three clusters with one namespace, and what runs remember of them; `edits` is what a person knows."""
+
+    held: dict[str, dict[str, Json]] = field(default_factory=lambda: {cluster: {} for cluster in CLUSTERS})
+    looks: dict[str, Observation] = field(default_factory=dict)
+    agreed: dict[Item, Agreement] = field(default_factory=dict)
+    edits: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in FIELDS})
+    now: float = 100.0
+    serial: int = 0
+
+    def edit(self, cluster: str, name: str) -> None:
+        """A person sets a value that nobody had before."""
+        self.serial += 1
+        self.held[cluster][name] = self.edits[name][cluster] = self.serial
+
+    def run(self, away: str = "", refused: frozenset[Write] = frozenset(), *, killed: bool = False) -> Comparison:
+        """One run; a killed one has written, and remembers nothing of that."""
+        self.now += 100
+        reached = [cluster for cluster in CLUSTERS if cluster != away]
+        for cluster in reached:
+            self.looks[cluster] = observe(
+                self.looks.get(cluster), self.held[cluster], began=self.now, ended=self.now + 10
+            )
+        views = [
+            View(cluster=cluster, items={ITEM: dict(self.held[cluster])}, seen={ITEM: self.looks[cluster].fields})
+            for cluster in reached
+        ]
+        found = compare(views, self.agreed, Terms())
+        for cluster, decided in decided_values(found.drift(), self.now + 20).items():
+            self.looks[cluster] = self.looks[cluster].awaiting(decided[ITEM])
+        done = {cluster: self._write(found, cluster, refused) for cluster in reached}
+        if not killed:
+            kept = settle(found.compared, done, all_seen=not away).agreements
+            self.agreed |= {item: one for item, one in kept.items() if one}
+        return found
+
+    def _write(self, found: Comparison, cluster: str, refused: frozenset[Write]) -> dict[Place, Json]:
+        done: dict[Place, Json] = {}
+        for one in found.drift():
+            for name, clusters in one.drifting.items():
+                if cluster in clusters and (cluster, name) not in refused:
+                    value = done[Resource.POLICY, ITEM[1], name] = one.merged.values.get(name)
+                    self.held[cluster] = {**self.held[cluster], name: value}
+        return done
+
+
+WRITES = st.tuples(st.sampled_from(CLUSTERS), st.sampled_from(FIELDS))
+ROUNDS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "edits": st.lists(WRITES, max_size=3),
+            "away": st.sampled_from(("", *CLUSTERS)),
+            "refused": st.frozensets(WRITES, max_size=2),
+            "killed": st.booleans(),
+        }
+    ),
+    max_size=5,
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(ROUNDS)
+def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
+    fleet = Fleet()
+    fleet.run()
+    for one in rounds:
+        for cluster, name in one["edits"]:  # type: ignore[attr-defined]
+            fleet.edit(cluster, name)
+        fleet.run(one["away"], one["refused"], killed=one["killed"])  # type: ignore[arg-type]
+    fleet.run()
+    assert fleet.run().drift() == ()
+    assert len({repr(sorted(values.items())) for values in fleet.held.values()}) == 1
+    for name, edits in fleet.edits.items():
+        # The last edit of a cluster may lose to that of another cluster, never to an older value.
+        assert fleet.held["blue"].get(name) in (edits.values() or [None]), name
+
+
+def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that_follows() -> None:
+    fleet = Fleet()
+    fleet.run()
+    fleet.edit("red", FIELDS[0])
+    fleet.run(killed=True)
+    fleet.edit("red", FIELDS[0])
+    found = fleet.run()
+    assert [values[FIELDS[0]] for values in fleet.held.values()] == [2, 2, 2]
+    assert found.compared[0].merged.values == {FIELDS[0]: 2}
+
+
+def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_own_copies() -> None:
+    fleet = Fleet()
+    fleet.run()
+    for _ in range(3):
+        fleet.edit("green", FIELDS[0])
+        (found,) = fleet.run(away="red").compared
+        assert (found.merged.values, found.conflicts) == ({FIELDS[0]: fleet.serial}, ())
+    fleet.edit("blue", FIELDS[0])
+    fleet.edit("green", FIELDS[0])
+    (found,) = fleet.run().compared
+    assert found.conflicts == (FIELDS[0],)
+    assert fleet.run().drift() == ()

@@ -1,0 +1,513 @@
+"""What the checks find in pairs of clusters, and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.snapshots import (
+    CHANGES,
+    EVENTS,
+    HISTORY,
+    LIMITS,
+    ORDERS,
+    PLAIN,
+    Clusters,
+    clean_pair,
+    full_pair,
+    record,
+    with_policies,
+    with_schemas,
+    with_settings,
+    with_topic,
+    without_namespace,
+)
+
+from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.permissions import Right
+from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.preflight.compatibility import check_compatibility
+from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
+from pulsar_fleet.preflight.schema_probe import SchemaAnswer
+from pulsar_fleet.snapshot.model import ClusterDataState, InventoryState, Snapshot, SubscriptionState, TenantState
+
+Spoil = Callable[[Clusters], Clusters]
+Change = Callable[[Snapshot], Snapshot]
+
+
+def check(clusters: Clusters) -> tuple[Finding, ...]:
+    return check_compatibility(clusters.source, clusters.target, clusters.probes)
+
+
+def found(clusters: Clusters) -> set[str]:
+    return {f"{one.severity} {one.id}: {one.resource}" for one in check(clusters)}
+
+
+def source(change: Change) -> Spoil:
+    return lambda clusters: replace(clusters, source=change(clusters.source))
+
+
+def target(change: Change) -> Spoil:
+    return lambda clusters: replace(clusters, target=change(clusters.target))
+
+
+def both(change: Change) -> Spoil:
+    return lambda clusters: source(change)(target(change)(clusters))
+
+
+def steps(*spoils: Spoil) -> Spoil:
+    def spoil(clusters: Clusters) -> Clusters:
+        for one in spoils:
+            clusters = one(clusters)
+        return clusters
+
+    return spoil
+
+
+def settings(broker: int | None = None, **values: str) -> Change:
+    return lambda snapshot: with_settings(snapshot, broker, **values)
+
+
+def policies(**values: Any) -> Change:
+    return lambda snapshot: with_policies(snapshot, **values)
+
+
+def topic(name: str, **changes: Any) -> Change:
+    return lambda snapshot: with_topic(snapshot, name, **changes)
+
+
+def schemas(*texts: str, kind: str = "AVRO", name: str = EVENTS) -> Change:
+    return lambda snapshot: with_schemas(snapshot, name, *texts, kind=kind)
+
+
+def fields(**values: Any) -> Change:
+    return lambda snapshot: replace(snapshot, **values)
+
+
+def measured(**values: Any) -> Spoil:
+    return lambda clusters: replace(
+        clusters, probes=replace(clusters.probes, target=replace(clusters.probes.target, **values))
+    )
+
+
+def probes(**values: Any) -> Spoil:
+    return lambda clusters: replace(clusters, probes=replace(clusters.probes, **values))
+
+
+def versions(*numbers: str) -> Change:
+    def change(snapshot: Snapshot) -> Snapshot:
+        brokers = (replace(one, version=number) for one, number in zip(snapshot.brokers, numbers, strict=True))
+        return replace(snapshot, brokers=tuple(brokers))
+
+    return change
+
+
+def replicating(clusters: Clusters) -> Clusters:
+    """Both know each other, and `acme/orders` replicates between them."""
+    names, sides = ["blue", "green"], []
+    for own, peer in ((clusters.source, "green"), (clusters.target, "blue")):
+        data = {"serviceUrl": f"http://{peer}.example:8080", "brokerServiceUrl": f"pulsar://{peer}.example:6650"}
+        tenants = tuple(TenantState(one.name, one.admin_roles, tuple(names)) for one in own.tenants)
+        known = replace(own, known_clusters=tuple(names), clusters=(ClusterDataState(peer, data),), tenants=tenants)
+        sides.append(with_policies(known, replication_clusters=names))
+    return Clusters(sides[0], sides[1], clusters.probes)
+
+
+def peer_data(**data: str) -> Change:
+    return lambda snapshot: replace(snapshot, clusters=(ClusterDataState("green", data),))
+
+
+def one_store(clusters: Clusters) -> Clusters:
+    """Two clusters as they look when both read one configuration store."""
+    shared = steps(replicating, both(settings(configurationMetadataStoreUrl="zk:global-1:2181,global-2:2181")))(
+        clusters
+    )
+    held = {one.name: one.policies["topicDispatchRate"] for one in (*shared.source.namespaces,)}
+    rates = {**held[ORDERS], "green": held[ORDERS]["blue"]}
+    return both(policies(topicDispatchRate=rates))(shared)
+
+
+def grants(**roles: list[str]) -> dict[str, Any]:
+    return {"namespace_auth": roles, "destination_auth": {}, "subscription_auth_roles": {}}
+
+
+def system_topic(partitions: int) -> Change:
+    return fields(inventory=(InventoryState("system topic", ORDERS, CHANGES, {"partitions": partitions}),))
+
+
+def subscriptions(count: int) -> Change:
+    return fields(subscriptions=tuple(SubscriptionState(PLAIN, PLAIN, f"s{one}", "1:1", False) for one in range(count)))
+
+
+def hidden(area: Area) -> Change:
+    return fields(notes=(Note(area.value, Problem.HIDDEN.value, "green answered 401."),))
+
+
+DISALLOWED = {"allowAutoTopicCreation": False}
+PARTITIONED = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 2}
+NEW_NAMESPACE: Spoil = target(without_namespace)
+GREEN, NUMBER_ID = "cluster green", ("id", "long")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_clean_estate_has_no_findings(seed: int) -> None:
+    assert [one.text() for one in check(clean_pair(seed))] == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_clean_estate_is_clean_in_the_other_direction_too(seed: int) -> None:
+    assert [one.text() for one in check(clean_pair(seed).swapped())] == []
+
+
+def test_two_equal_clusters_have_no_findings() -> None:
+    assert check(full_pair()) == ()
+
+
+# Every case that PIP-433 describes: what it says, how it looks, what is found.
+PIP_433: tuple[tuple[str, Spoil, str], ...] = (
+    (
+        "all topics' partitions that have been created should be the same",
+        target(topic(EVENTS, partitions=2)),
+        f"warning partitions-grow: {EVENTS}",
+    ),
+    (
+        "all topics' partitions that have been created should be the same",
+        source(topic(EVENTS, partitions=2)),
+        f"blocker partitions-differ: {EVENTS}",
+    ),
+    ("including __change_events", target(system_topic(2)), f"blocker system-topic-differs: {CHANGES}"),
+    (
+        "the target topic should be a non-partitioned topic or a partition",
+        target(topic(PLAIN, partitions=4)),
+        f"blocker partitioned-on-one-side: {PLAIN}",
+    ),
+    (
+        "auto-creation policies should be the same, broker-level: allowAutoTopicCreation",
+        target(settings(allowAutoTopicCreation="false")),
+        f"warning auto-creation-differs: {GREEN}",
+    ),
+    (
+        "problem 1: allowAutoTopicCreationType",
+        target(settings(allowAutoTopicCreationType="partitioned")),
+        f"warning auto-creation-differs: {GREEN}",
+    ),
+    (
+        "problem 1: defaultNumPartitions",
+        target(settings(defaultNumPartitions="2")),
+        f"warning auto-creation-differs: {GREEN}",
+    ),
+    (
+        "problem 1, with namespace-level replication enabled",
+        steps(replicating, target(settings(allowAutoTopicCreationType="partitioned", defaultNumPartitions="1"))),
+        f"blocker auto-creation-differs: {GREEN}",
+    ),
+    (
+        "including namespace-level",
+        target(policies(autoTopicCreationOverride=DISALLOWED)),
+        f"warning auto-creation-differs: {ORDERS}",
+    ),
+    (
+        "including namespace-level, with replication enabled",
+        steps(replicating, source(policies(autoTopicCreationOverride=PARTITIONED))),
+        f"blocker auto-creation-differs: {ORDERS}",
+    ),
+    (
+        "problem 2: users do not allow auto update schema for both clusters",
+        both(policies(is_allow_auto_update_schema=False)),
+        f"warning schema-update-off-for-replicator: {ORDERS}",
+    ),
+    (
+        "--enable-for-replicator set to false where the version knows it",
+        steps(
+            both(versions("5.0.0", "5.0.0")),
+            both(
+                policies(is_allow_auto_update_schema=False, is_allow_auto_update_schema_with_replicator=False),
+            ),
+        ),
+        f"warning schema-update-off-for-replicator: {ORDERS}",
+    ),
+    (
+        "it will be stuck once a schema is incompatible to the remote cluster",
+        target(schemas(record(NUMBER_ID))),
+        f"blocker schema-incompatible: {EVENTS}",
+    ),
+    (
+        "isAllowAutoUpdateSchemaEnabled of the brokers",
+        target(settings(isAllowAutoUpdateSchemaEnabled="false")),
+        f"warning schema-default-differs: {GREEN}",
+    ),
+    (
+        "createTopicToRemoteClusterForReplication is false",
+        target(settings(createTopicToRemoteClusterForReplication="false")),
+        f"warning remote-topic-creation-off: {GREEN}",
+    ),
+)
+
+
+@pytest.mark.parametrize(("says", "spoil", "expected"), PIP_433, ids=lambda value: value if type(value) is str else "")
+def test_a_case_of_pip_433_is_found(says: str, spoil: Spoil, expected: str) -> None:
+    assert found(spoil(full_pair())) == {expected}
+
+
+@pytest.mark.parametrize(("says", "spoil", "expected"), PIP_433, ids=lambda value: value if type(value) is str else "")
+def test_a_case_of_pip_433_is_found_from_the_other_side(says: str, spoil: Spoil, expected: str) -> None:
+    assert check(spoil(full_pair()).swapped()) != ()
+
+
+def test_the_replicator_registers_schemas_by_default_where_the_version_knows_the_choice() -> None:
+    """`--enable-for-replicator` is true unless somebody says otherwise."""
+    spoil = steps(both(versions("5.0.0", "5.0.0")), both(policies(is_allow_auto_update_schema=False)))
+    assert check(spoil(full_pair())) == ()
+
+
+FAULTS: tuple[tuple[Spoil, str], ...] = (
+    (
+        source(topic(f"{EVENTS}-partition-9")),
+        f"blocker named-like-a-partition: {EVENTS}-partition-9",
+    ),
+    (
+        target(settings(allowAutoSubscriptionCreation="false")),
+        f"warning auto-subscription-differs: {GREEN}",
+    ),
+    (
+        target(policies(autoSubscriptionCreationOverride={"allowAutoSubscriptionCreation": False})),
+        f"warning auto-subscription-differs: {ORDERS}",
+    ),
+    (
+        source(policies(schema_compatibility_strategy="BACKWARD")),
+        f"warning schema-strategy-differs: {ORDERS}",
+    ),
+    (target(policies(is_allow_auto_update_schema=False)), f"warning schema-strategy-differs: {ORDERS}"),
+    (target(policies(schema_validation_enforced=True)), f"warning schema-strategy-differs: {ORDERS}"),
+    (target(settings(schemaCompatibilityStrategy="BACKWARD")), f"warning schema-default-differs: {GREEN}"),
+    (target(schemas(*HISTORY[:2], kind="PROTOBUF")), f"blocker schema-incompatible: {EVENTS}"),
+    (
+        steps(source(schemas("one", kind="PROTOBUF")), target(schemas("two", kind="PROTOBUF"))),
+        f"warning schema-undecided: {EVENTS}",
+    ),
+    (target(schemas(HISTORY[1])), f"warning schema-history-differs: {EVENTS}"),
+    (source(schemas()), f"warning schema-only-on-target: {EVENTS}"),
+    (
+        steps(source(schemas()), both(policies(schema_validation_enforced=True))),
+        f"blocker schema-only-on-target: {EVENTS}",
+    ),
+    (one_store, f"blocker shared-configuration-store: {GREEN}"),
+    (
+        source(policies(replication_clusters=["blue", "purple"])),
+        "warning cluster-unknown-to-target: cluster purple",
+    ),
+    (
+        steps(
+            replicating,
+            both(fields(tenants=(TenantState("acme", ("owner",), ("green",)),))),
+            both(fields(known_clusters=("blue", "green", "red"))),
+            both(policies(replication_clusters=["blue", "green", "red"])),
+        ),
+        f"blocker cluster-not-allowed: {ORDERS}",
+    ),
+    (
+        steps(replicating, source(peer_data(brokerServiceUrl="pulsar://green.example:6650"))),
+        "blocker peer-address-missing: cluster green",
+    ),
+    (
+        steps(replicating, source(settings(brokerClientTlsEnabled="true"))),
+        "blocker peer-address-missing: cluster green",
+    ),
+    (
+        steps(
+            replicating, source(peer_data(serviceUrl="http://localhost:8080", brokerServiceUrl="pulsar://localhost"))
+        ),
+        "warning peer-address-local: cluster green",
+    ),
+    (
+        steps(replicating, measured(unreachable={"http://blue.example:8080": "no route to host"})),
+        "warning peer-unreachable-from-here: cluster blue",
+    ),
+    (measured(clock=Clock(61.0, 0.6)), f"warning clocks-differ: {GREEN}"),
+    (target(versions("3.3.1", "3.3.1")), f"blocker version-unsupported: {GREEN} + warning target-older: {GREEN}"),
+    (target(versions("4.2.3", "4.2.4")), f"warning versions-mixed: {GREEN}"),
+    (target(versions("4.1.0", "4.1.0")), f"warning target-older: {GREEN}"),
+    (target(settings(topicLevelPoliciesEnabled="false")), f"blocker topic-policies-off: {GREEN}"),
+    (
+        steps(
+            both(fields(subscriptions=(SubscriptionState(PLAIN, PLAIN, "tail", "1:1", True),))),
+            target(settings(enableReplicatedSubscriptions="false")),
+        ),
+        f"warning replicated-subscriptions-off: {GREEN}",
+    ),
+    (
+        steps(
+            both(policies(delayed_delivery_policies={"active": True, "tickTime": 1000})),
+            target(settings(delayedDeliveryEnabled="false")),
+        ),
+        f"warning delayed-delivery-off: {GREEN}",
+    ),
+    (source(settings(transactionCoordinatorEnabled="true")), f"warning transactions-off: {GREEN}"),
+    (
+        steps(both(policies(deduplicationEnabled=True)), both(versions("4.0.3", "4.0.3"))),
+        f"warning dedup-before-fix: cluster blue + warning dedup-before-fix: {GREEN}",
+    ),
+    (target(settings(1, maxTopicsPerNamespace="5000")), f"warning brokers-disagree: {GREEN}"),
+    (target(settings(defaultRetentionTimeInMinutes="60")), f"warning retention-default-differs: {GREEN}"),
+    (target(settings(ttlDurationDefaultInSeconds="60")), f"warning ttl-default-differs: {GREEN}"),
+    (
+        steps(source(settings(maxConsumersPerTopic="0")), target(settings(maxConsumersPerTopic="5"))),
+        "warning behaves-differently: acme/orders",
+    ),
+    (target(settings(brokerDeduplicationEnabled="true")), f"warning dedup-default-differs: {GREEN}"),
+    (
+        steps(
+            target(without_namespace), target(fields(tenants=())), target(settings(maxTenants="7")), measured(tenants=7)
+        ),
+        f"blocker too-many-tenants: {GREEN}",
+    ),
+    (
+        steps(NEW_NAMESPACE, target(settings(maxNamespacesPerTenant="3"))),
+        "blocker too-many-namespaces: tenant acme",
+    ),
+    (
+        steps(NEW_NAMESPACE, target(settings(maxTopicsPerNamespace="3"))),
+        f"blocker too-many-topics: {ORDERS}",
+    ),
+    (
+        steps(NEW_NAMESPACE, source(policies(max_topics_per_namespace=3))),
+        f"blocker too-many-topics: {ORDERS}",
+    ),
+    (
+        steps(NEW_NAMESPACE, target(settings(maxNumPartitionsPerPartitionedTopic="2"))),
+        f"blocker too-many-partitions: {EVENTS}",
+    ),
+    (
+        steps(source(subscriptions(6)), target(settings(maxSubscriptionsPerTopic="5")), target(subscriptions(2))),
+        f"blocker too-many-subscriptions: {PLAIN}",
+    ),
+    (
+        steps(
+            NEW_NAMESPACE,
+            source(policies(persistence={"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2})),
+            target(settings(managedLedgerMaxEnsembleSize="3")),
+        ),
+        f"blocker persistence-too-wide: {ORDERS}",
+    ),
+    (target(settings(maxMessageSize="1000")), f"warning max-message-size-smaller: {GREEN}"),
+    (both(fields(resource_groups=())), f"warning resource-group-missing: {ORDERS}"),
+    (
+        target(lambda one: replace(one, resource_groups=(replace(one.resource_groups[0], limits={**LIMITS, "x": 1}),))),
+        "warning resource-group-differs: resource group gold",
+    ),
+    (
+        steps(NEW_NAMESPACE, source(policies(max_producers_per_topic=-1))),
+        f"blocker policies-invalid: {ORDERS}",
+    ),
+    (target(policies(deleted=True)), f"blocker namespace-deleted: {ORDERS}"),
+    (source(policies(migrated=True)), f"blocker namespace-migrated: {ORDERS}"),
+    (
+        source(policies(offload_policies={"managedLedgerOffloadDriver": "aws-s3"})),
+        f"warning offload-driver: {ORDERS}",
+    ),
+    (
+        source(policies(entryFilters={"entryFilterNames": "jms"})),
+        f"blocker entry-filter-missing: {ORDERS}",
+    ),
+    (
+        steps(both(policies(message_ttl_in_seconds=600)), probes(lag_seconds=3600)),
+        f"warning ttl-shorter-than-lag: {ORDERS}",
+    ),
+    (
+        steps(
+            both(policies(retention_policies={"retentionTimeInMinutes": 10, "retentionSizeInMB": -1})),
+            probes(lag_seconds=3600),
+        ),
+        f"warning retention-shorter-than-lag: {ORDERS}",
+    ),
+    (
+        steps(
+            both(
+                policies(
+                    backlog_quota_map={"message_age": {"limitTime": 60, "policy": "consumer_backlog_eviction"}},
+                )
+            ),
+            probes(lag_seconds=3600),
+        ),
+        f"warning quota-shorter-than-lag: {ORDERS}",
+    ),
+    (source(settings(authorizationEnabled="false")), f"warning security-differs: {GREEN}"),
+    (source(settings(superUserRoles="[admin, broker, ops]")), f"warning superuser-only-on-source: {GREEN}"),
+    (
+        target(fields(tenants=(TenantState("acme", ("owner", "stranger"), ("green",)),))),
+        "warning role-only-on-target: tenant acme",
+    ),
+    (
+        target(policies(auth_policies=grants(app=["produce", "consume"], stranger=["consume"]))),
+        f"warning role-only-on-target: {ORDERS}",
+    ),
+    (
+        source(settings(authenticationProviders="[a.AuthenticationProviderTls, b.AuthenticationProviderToken]")),
+        f"blocker authentication-provider-missing: {GREEN}",
+    ),
+    (source(topic(PLAIN, terminated=True)), f"warning topic-terminated: {PLAIN}"),
+    (target(topic(PLAIN, terminated=True)), f"blocker topic-terminated-on-target: {PLAIN}"),
+    (source(topic(PLAIN, properties={"PULSAR.SHADOW_SOURCE": EVENTS})), f"warning shadow-topic: {PLAIN}"),
+    (
+        source(fields(subscriptions=(SubscriptionState(PLAIN, PLAIN, "tail", "1:1", True),))),
+        f"warning replicated-flag-differs: {PLAIN} tail",
+    ),
+    (target(hidden(Area.RESOURCE_GROUPS)), f"warning not-visible: {Area.RESOURCE_GROUPS} of green"),
+    (
+        measured(rights=(Right(Area.RESOURCE_GROUPS, False, False),)),
+        f"warning not-settable: {Area.RESOURCE_GROUPS} of green",
+    ),
+    (
+        measured(rights=(Right("namespaces of acme", True, False),)),
+        "blocker no-right-to-copy: namespaces of acme on green",
+    ),
+)
+
+
+@pytest.mark.parametrize(("spoil", "expected"), FAULTS, ids=lambda value: value if type(value) is str else "")
+def test_a_seeded_fault_is_found_and_nothing_else(spoil: Spoil, expected: str) -> None:
+    assert found(spoil(full_pair())) == set(expected.split(" + "))
+
+
+def test_one_name_for_two_clusters_is_found() -> None:
+    assert "blocker same-cluster-name: blue" in found(target(fields(cluster="blue"))(full_pair()))
+
+
+def test_a_finding_names_both_values_and_the_exact_call() -> None:
+    (finding,) = check(source(topic(EVENTS, partitions=2))(full_pair()))
+    assert (finding.evidence, finding.source, finding.target) == ("blue 2, green 3", 2, 3)
+    assert finding.call == ("blue: POST /admin/v2/persistent/acme/orders/events/partitions?updateLocalTopicOnly=true 3")
+
+
+def test_the_call_is_shown_wherever_a_finding_is() -> None:
+    (finding,) = check(target(settings(defaultNumPartitions="2"))(full_pair()))
+    assert finding.call == "green: POST /admin/v2/brokers/configuration/defaultNumPartitions/1"
+    assert finding.call in finding.text()
+    assert finding.call in findings_markdown([finding])
+    assert Finding.from_json(finding.to_json()) == finding
+
+
+def test_blockers_come_first() -> None:
+    spoil = steps(target(settings(defaultNumPartitions="2")), target(topic(PLAIN, partitions=4)))
+    assert [one.severity for one in check(spoil(full_pair()))] == [Severity.BLOCKER, Severity.WARNING]
+
+
+def test_the_answer_of_the_broker_counts_more_than_our_rules() -> None:
+    clusters = steps(source(schemas("one", kind="PROTOBUF")), target(schemas("two", kind="PROTOBUF")))(full_pair())
+    answers = probes(schemas=(SchemaAnswer(EVENTS, 0, False, "FULL"),))
+    assert found(answers(clusters)) == {f"blocker schema-incompatible: {EVENTS}"}
+
+
+def test_brokers_that_do_not_tell_their_settings_are_told_and_not_compared() -> None:
+    blind = steps(
+        target(lambda one: replace(one, brokers=tuple(replace(each, configuration={}) for each in one.brokers))),
+        target(hidden(Area.BROKERS)),
+    )
+    assert found(blind(full_pair())) == {f"warning not-visible: {Area.BROKERS} of green"}
+
+
+def test_nothing_measured_finds_nothing() -> None:
+    clusters = full_pair()
+    assert check_compatibility(clusters.source, clusters.target) == ()

@@ -1,0 +1,52 @@
+"""The picture of a migration."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
+
+from pulsar_fleet.ledger.rows import RecordedPhase
+from pulsar_fleet.migration.model import Phase
+from pulsar_fleet.report.migration_timeline import MOST, migration_picture
+from pulsar_fleet.report.page import as_page
+
+BEGAN = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+def phases(count: int, names: int = 1) -> list[RecordedPhase]:
+    return [
+        RecordedPhase(
+            namespace=f"acme/n{name}", phase=phase.value, detail=None, at=BEGAN + timedelta(seconds=10 * step)
+        )
+        for name in range(names)
+        for step, phase in enumerate(list(Phase)[:count])
+    ]
+
+
+def texts(picture: bytes) -> set[str]:
+    return {each.text or "" for each in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
+
+
+def test_phases_and_backlogs_are_drawn_with_their_names() -> None:
+    began = BEGAN.timestamp()
+    picture = migration_picture(phases(9), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+    assert picture is not None
+    assert {"acme/n0", "quiesced", "drained", "entries left on blue", "400"} <= texts(picture)
+    assert picture == migration_picture(phases(9), {"acme/n0": [(began + 50, 400), (began + 60, 100), (began + 70, 0)]})
+
+
+def test_a_run_that_only_checked_has_no_picture() -> None:
+    assert migration_picture(phases(1, names=3), {}) is None
+    assert migration_picture([], {}) is None
+
+
+def test_of_many_namespaces_some_are_drawn() -> None:
+    picture = migration_picture(phases(3, names=MOST + 5), {})
+    assert picture is not None
+    assert len({text for text in texts(picture) if text.startswith("acme/")}) == MOST
+
+
+def test_the_page_holds_the_picture_and_obeys_no_html_of_the_text() -> None:
+    picture = migration_picture(phases(9), {})
+    page = as_page("# Done\n\n<script>x</script>", picture=picture)
+    assert ("<svg" in page, "<script>" in page) == (True, False)

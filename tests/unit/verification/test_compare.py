@@ -1,0 +1,108 @@
+"""Where whole entries are not equal, their messages decide; and which digests a later run may go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.messages.digests import DigestRow, RangeDigester
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.ranges import EngineName, TopicBounds
+from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
+from pulsar_fleet.verification.messages.incremental import continuable
+from pulsar_fleet.verification.messages.order import Placed
+from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
+from pulsar_fleet.verification.request import Address, Pair, VerifyRequest
+
+A, B, C = (f"persistent://acme/orders/{letter}" for letter in "abc")
+SUMS = {"messages": 2, "sums": "0" * 64, "order": "0" * 16}
+EARLIER: JsonObject = {
+    "run": "verify/1",
+    "publish_time": True,
+    "engine": "entry",
+    "bounds": {"source": "2:0–3:9", "target": "2:0–3:9"},
+    "ends": {"source": "3:9", "target": "3:9"},
+    "proof": {"source": SUMS, "target": SUMS},
+}
+SAME, OTHER = b"0123456789abcdef", b"fedcba9876543210"
+
+
+class Held:
+    """Compares what it is given: topics of one entry with one message, alike but for the entries in `unlike`."""
+
+    def __init__(self, *unlike: str) -> None:
+        self._unlike = unlike
+        self.asked: list[list[int]] = []
+
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Sequence[DigestRow]]:
+        self.asked.append(list(pairs))
+        return {side: [row for number in pairs for row in self._rows(request, side, number)] for side in Side}
+
+    def _rows(self, request: VerifyRequest, side: Side, number: int) -> list[DigestRow]:
+        pair, digester = request.pairs[number], RangeDigester(request.buckets)
+        altered = side is Side.TARGET and pair.engine is EngineName.ENTRY and pair.topic in self._unlike
+        digester.add([OTHER if altered else SAME])
+        return digester.rows(number, 0)
+
+    def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
+        raise AssertionError("messages are equal")
+
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        raise AssertionError("messages are in order")
+
+
+def pair(topic: str, engine: EngineName, earlier: JsonObject | None = None) -> Pair:
+    bounds = TopicBounds(topic, Ledgers(((4, 1),)), 0, 1)
+    return Pair(topic, bounds, bounds, publish_time=True, engine=engine, earlier=earlier)
+
+
+PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.CLIENT))
+
+
+def judged(comparer: Held, *pairs: Pair) -> Verification:
+    blue, green = (Address(name, f"http://{name}:8080", f"pulsar://{name}:6650") for name in ("blue", "green"))
+    request = VerifyRequest(source=blue, target=green, namespaces=("acme/orders",), pairs=pairs)
+    return judge(VerifyRequest.from_bytes(request.to_bytes()), comparer)
+
+
+def of(found: Verification, name: str) -> TopicVerdict:
+    (topic,) = (topic for each in found.namespaces for topic in each.topics if topic.topic == name)
+    return topic
+
+
+def test_unequal_entries_with_equal_messages_are_equal_and_say_so() -> None:
+    found = of(judged(Held(B), *PAIRS), B)
+    assert (found.verdict, found.engine) == (Verdict.EQUAL, "client, because whole entries were not equal")
+    assert "do not lie in equal entries" in found.notes[0]
+
+
+def test_a_topic_that_is_read_again_has_the_same_number_whichever_others_are() -> None:
+    """Digests are kept by it: a job that was killed must not find those of another topic, or of the other engine."""
+    one, both = Held(B), Held(A, B)
+    judged(one, *PAIRS)
+    judged(both, *PAIRS)
+    assert (one.asked, both.asked) == ([[0, 1, 2], [4]], [[0, 1, 2], [3, 4]])
+
+
+def test_a_continued_proof_of_entries_is_of_both_parts_and_may_be_continued() -> None:
+    found = judged(Held(), pair(A, EngineName.ENTRY, EARLIER))
+    topic = of(found, A)
+    assert (topic.proof["source"]["messages"], topic.bounds["source"]) == (3, "2:0–4:0")
+    assert list(continuable(found, "blue", "green")) == [A]
+
+
+def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued() -> None:
+    found = judged(Held(A), pair(A, EngineName.ENTRY, EARLIER))
+    topic = of(found, A)
+    assert (topic.verdict, topic.proof["source"]["messages"], topic.proof["after"]) == (Verdict.EQUAL, 1, "verify/1")
+    assert "mode 'full' starts anew" in topic.notes[-1]
+    assert continuable(found, "blue", "green") == {}
+
+
+def test_digests_of_another_encoding_are_not_continued() -> None:
+    found = judged(Held(), *PAIRS)
+    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": 0}}
+    older = found.revised({A: replace(of(found, A), proof=proof)})
+    assert list(continuable(older, "blue", "green")) == [B, C]

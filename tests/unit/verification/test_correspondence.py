@@ -1,0 +1,146 @@
+"""Which messages only one side would deliver, against sets of messages made by brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.verification.messages.verdict import Verdict
+from pulsar_fleet.verification.request import Address, Problem, VerifyRequest
+from pulsar_fleet.verification.subscriptions.correspondence import (
+    ByContent,
+    Discrepancy,
+    Listing,
+    OneToOne,
+    Portion,
+    Unit,
+)
+from pulsar_fleet.verification.subscriptions.evaluate import assemble, judge_subscription, movement, type_note
+from pulsar_fleet.verification.subscriptions.report import subscription_summary
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionState, SubscriptionVerdict, TopicSubscriptions
+
+HERE = Address("blue", "http://blue", "pulsar://blue")
+REQUEST = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=())
+TOPIC = "persistent://acme/orders/events"
+BATCHES = st.lists(st.integers(1, 4), min_size=1, max_size=20)
+UNREAD = st.frozensets(st.integers(0, 19), max_size=20)
+
+
+def intervals(numbers: frozenset[int]) -> Intervals:
+    return Intervals.of((number, number + 1) for number in numbers)
+
+
+def entries_of(batches: list[int], messages: int) -> list[int]:
+    """For each message the number of its entry; batches are used again and again."""
+    numbers = (number for number in range(messages) for _ in range(batches[number % len(batches)]))
+    return [number for number, _ in zip(numbers, range(messages), strict=False)]
+
+
+@given(st.integers(-5, 5), UNREAD, UNREAD)
+def test_entries_that_are_shifted_compare_as_sets(shift: int, source: frozenset[int], target: frozenset[int]) -> None:
+    found = OneToOne(shift).compare(intervals(source), intervals(target), examples=99)
+    moved = {number - shift for number in source}
+    assert (found.unit, found.source_unread, found.target_unread) == (Unit.ENTRIES, len(source), len(target))
+    assert list(found.redelivered.first) == [(number + shift, number) for number in sorted(target - moved)]
+    assert list(found.skipped.first) == [(number + shift, number) for number in sorted(moved - target)]
+
+
+@given(BATCHES, BATCHES, st.lists(st.integers(0, 3), max_size=20), UNREAD, UNREAD)
+def test_messages_in_other_batches_and_with_equal_contents_compare_as_sets(
+    here: list[int], there: list[int], contents: list[int], source: frozenset[int], target: frozenset[int]
+) -> None:
+    held = [bytes([content]) for content in contents]
+    sides = [entries_of(batches, len(held)) for batches in (here, there)]
+    listings = (Listing(held, np.array(entries, dtype=np.int64)) for entries in sides)
+    found = ByContent.of(*listings).compare(intervals(source), intervals(target), examples=99)
+    left = [
+        {at for at, entry in enumerate(entries) if entry in unread}
+        for entries, unread in zip(sides, (source, target), strict=True)
+    ]
+    assert (found.redelivered.count, found.skipped.count) == (len(left[1] - left[0]), len(left[0] - left[1]))
+    assert set(found.skipped.first) == {(sides[0][at], sides[1][at]) for at in left[0] - left[1]}
+
+
+def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_out() -> None:
+    source = Listing([b"lost", b"x"], np.array([7, 8]))
+    target = Listing([b"own", b"x"], np.array([3, 4]))
+    unread = Intervals(((0, 9),))
+    found = ByContent.of(source, target)
+    assert found.alone_in_target(unread) == (3,)
+    assert found.compare(unread, unread, examples=9).redelivered == Portion(1, ((None, 3),))
+    left = found.without([3]).compare(unread, unread, examples=9)
+    assert (left.redelivered, left.skipped) == (Portion(0), Portion(1, ((7, None),)))
+
+
+def state(type_: str = "Shared", replicated: bool = False, **properties: str) -> SubscriptionState:
+    return SubscriptionState(unread=Intervals(), type=type_, replicated=replicated, properties=properties)
+
+
+@pytest.mark.parametrize(
+    ("found", "here", "there", "verdict"),
+    [
+        (Discrepancy(unit=Unit.ENTRIES), state(), state(), Verdict.EQUAL),
+        (Discrepancy(unit=Unit.ENTRIES), state(), state("Failover"), Verdict.EQUAL),
+        (Discrepancy(unit=Unit.ENTRIES, skipped=Portion(1)), state(), state(), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES, redelivered=Portion(1)), state(), state(), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES), state(replicated=True), state(), Verdict.DIFFERENT),
+        (Discrepancy(unit=Unit.ENTRIES), state(team="a"), state(team="b"), Verdict.DIFFERENT),
+    ],
+)
+def test_one_difference_decides(
+    found: Discrepancy, here: SubscriptionState, there: SubscriptionState, verdict: Verdict
+) -> None:
+    assert judge_subscription("s", here, there, found).verdict is verdict
+
+
+@pytest.mark.parametrize(("here", "there", "noted"), [("Shared", "Failover", True), ("None", "Shared", False)])
+def test_a_type_is_noted_only_where_both_are_known(here: str, there: str, noted: bool) -> None:
+    assert (type_note("s", state(here), state(there)) is not None) is noted
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (Intervals(((2, 9),)), ""),
+        (Intervals(((3, 9),)), "1 entry was read"),
+        (Intervals(((0, 8),)), "1 entry was read and 2 entries were set back to unread"),
+        (None, "it was deleted"),
+    ],
+)
+def test_a_movement_says_what_happened(now: Intervals | None, said: str) -> None:
+    assert movement(Intervals(((2, 9),)), now) == said
+
+
+def topic(*verdicts: Verdict, known: Verdict = Verdict.EQUAL) -> TopicSubscriptions:
+    subscriptions = tuple(SubscriptionVerdict(subscription=f"s{at}", verdict=one) for at, one in enumerate(verdicts))
+    return TopicSubscriptions(
+        topic=TOPIC, known=known, reason="" if known is Verdict.EQUAL else "why", subscriptions=subscriptions
+    )
+
+
+@pytest.mark.parametrize(
+    ("topics", "verdict", "summary"),
+    [
+        ([], Verdict.INCONCLUSIVE, "inconclusive: nothing was compared"),
+        ([topic()], Verdict.EQUAL, "equal: 0 subscriptions of 1 topic"),
+        ([topic(Verdict.EQUAL)], Verdict.EQUAL, "equal: 1 subscription of 1 topic"),
+        (
+            [topic(Verdict.EQUAL, Verdict.INCONCLUSIVE)],
+            Verdict.INCONCLUSIVE,
+            "inconclusive: 1 of 2 subscriptions of 1 topic, first 's1': ",
+        ),
+        ([topic(known=Verdict.INCONCLUSIVE)], Verdict.INCONCLUSIVE, f"inconclusive: {TOPIC}: why"),
+    ],
+)
+def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: Verdict, summary: str) -> None:
+    found = assemble(REQUEST, topics)
+    assert (found.verdict, subscription_summary(found.namespaces[0])) == (verdict, summary)
+
+
+def test_what_was_decided_before_reading_decides_here_too() -> None:
+    lost = Problem("acme/orders", f"{TOPIC}-2", True, "green has no such topic")
+    request = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=(), problems=(lost,))
+    assert assemble(request, [topic(Verdict.EQUAL)]).verdict is Verdict.DIFFERENT

@@ -1,0 +1,247 @@
+"""Verdicts: never equal by default, and differences that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+
+import pyarrow.parquet as pq
+import pytest
+
+from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.messages.digests import ALL, DigestRow, Sums, TopicDigest
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.ranges import TopicBounds
+from pulsar_fleet.messages.scan import Sighting
+from pulsar_fleet.verification.messages.causes import Cause
+from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
+from pulsar_fleet.verification.messages.differences import Kind, Mismatch, name_differences, tally
+from pulsar_fleet.verification.messages.order import Placed
+from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables, verification_text
+from pulsar_fleet.verification.messages.verdict import (
+    NamespaceVerdict,
+    TopicVerdict,
+    Verdict,
+    Verification,
+    assemble,
+    judge_topic,
+)
+from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
+
+TOPIC = "persistent://acme/orders/events"
+BOUNDS = TopicBounds(TOPIC, Ledgers(((4, 3),)), 0, 3)
+PAIR = Pair(TOPIC, BOUNDS, BOUNDS)
+BLUE = Address("blue", "http://blue.example:8080", "pulsar://blue.example:6650")
+GREEN = Address("green", "http://green.example:8080", "pulsar://green.example:6650")
+REQUEST = VerifyRequest(source=BLUE, target=GREEN, namespaces=("acme/orders",), pairs=(PAIR,))
+
+
+def topic_digest(lane: int = 5, order: int = 9, problem: str = "") -> TopicDigest:
+    sums = Sums(3, (lane, 0, 0, 0))
+    rows = [DigestRow(0, 0, 1, sums), DigestRow(0, 0, ALL, sums, order), DigestRow(0, 1, ALL, problem=problem)]
+    return TopicDigest.fold(rows)
+
+
+def sighting(entry: int, **changed: object) -> Sighting:
+    plain = Sighting(
+        pair=0,
+        digest=f"{entry}-{changed}",
+        ledger=4,
+        entry=entry,
+        batch=-1,
+        publish_time=1_795_252_442_118 + entry,
+        event_time=0,
+        key="c-9917",
+        ordering_key="",
+        null=False,
+        properties='[["trace", "a81f"]]',
+        payload="0" * 32,
+        size=12,
+        producer="checkout-2",
+    )
+    return replace(plain, **changed)  # type: ignore[arg-type]
+
+
+def only_in_source(at: Sighting) -> Mismatch:
+    return Mismatch(0, 1, 0, at, None)
+
+
+def only_in_target(at: Sighting) -> Mismatch:
+    return Mismatch(0, 0, 1, None, at)
+
+
+def test_equal_digests_are_equal() -> None:
+    assert judge_topic(PAIR, topic_digest(), topic_digest()).verdict is Verdict.EQUAL
+
+
+def test_unequal_buckets_are_a_difference() -> None:
+    assert judge_topic(PAIR, topic_digest(), topic_digest(lane=6)).verdict is Verdict.DIFFERENT
+
+
+def test_another_order_alone_is_called_reordered() -> None:
+    found = judge_topic(PAIR, topic_digest(), topic_digest(order=8))
+    assert (found.verdict, found.reordered) == (Verdict.DIFFERENT, True)
+
+
+@pytest.mark.parametrize("lane", [5, 6])
+def test_a_side_that_could_not_be_read_leaves_it_inconclusive(lane: int) -> None:
+    found = judge_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "not authorized")
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        ([], Verdict.INCONCLUSIVE),
+        ([Verdict.EQUAL], Verdict.EQUAL),
+        ([Verdict.EQUAL, Verdict.INCONCLUSIVE], Verdict.INCONCLUSIVE),
+        ([Verdict.EQUAL, Verdict.INCONCLUSIVE, Verdict.DIFFERENT], Verdict.DIFFERENT),
+    ],
+)
+def test_the_whole_is_equal_only_if_every_part_is(parts: list[Verdict], whole: Verdict) -> None:
+    assert Verdict.over(parts) is whole
+
+
+def test_a_namespace_about_which_nothing_is_known_is_inconclusive() -> None:
+    assert assemble(REQUEST, []).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_problem_found_before_reading_outweighs_equal_topics() -> None:
+    lost = Problem("acme/orders", "persistent://acme/orders/lost", True, "green has no such topic")
+    equal = TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)
+    assert assemble(replace(REQUEST, problems=(lost,)), [equal]).verdict is Verdict.DIFFERENT
+
+
+class Silent:
+    """A reader of which nothing is heard."""
+
+    def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Iterable[DigestRow]]:
+        return {side: [] for side in Side}
+
+    def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
+        return {}
+
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+        return []
+
+
+def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None:
+    ((topic,),) = (each.topics for each in judge(REQUEST, Silent()).namespaces)
+    assert (topic.verdict, topic.reason) == (
+        Verdict.INCONCLUSIVE,
+        "nobody read its entries from 4:0 to 4:2; verify again",
+    )
+
+
+def test_what_came_up_after_reading_takes_equality_away() -> None:
+    found = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
+    unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
+    assert found.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
+
+
+def test_copies_that_cancel_out_are_not_a_difference() -> None:
+    assert tally([sighting(1), sighting(2)], [sighting(2), sighting(1)]) == []
+
+
+def test_a_message_that_green_lacks_is_named_with_its_position_on_blue() -> None:
+    (found,) = name_differences([only_in_source(sighting(2))])
+    assert (found.kind, found.source, found.target) == (Kind.MISSING, "4:2", None)
+
+
+def test_a_repeated_message_is_named_with_its_counts() -> None:
+    (found,) = name_differences([Mismatch(0, 1, 2, sighting(2), sighting(3, digest="same"))])
+    assert (found.kind, found.source, found.target, found.copies) == (Kind.EXTRA, "4:2", "4:3", (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"properties": '[["trace", "a81e"]]'}, ("property 'trace'", "'a81f'", "'a81e'")),
+        ({"key": "c-9918"}, ("key", "'c-9917'", "'c-9918'")),
+        ({"event_time": 5}, ("event time", "0", "5")),
+        ({"payload": "1" * 32, "size": 13}, ("payload", "12 bytes 00000000…", "13 bytes 11111111…")),
+    ],
+    ids=["property", "key", "event time", "payload"],
+)
+def test_an_altered_message_is_one_difference_that_names_the_field(
+    changed: dict[str, object], field: tuple[str, str, str]
+) -> None:
+    (found,) = name_differences([only_in_source(sighting(2)), only_in_target(sighting(2, **changed))])
+    assert (found.kind, found.fields) == (Kind.ALTERED, (field,))
+
+
+def test_messages_that_share_little_are_one_missing_and_one_extra() -> None:
+    other = sighting(7, key="x", payload="1" * 32, event_time=4, producer="else", properties="[]")
+    kinds = [each.kind for each in name_differences([only_in_source(sighting(2)), only_in_target(other)])]
+    assert kinds == [Kind.MISSING, Kind.EXTRA]
+
+
+def different() -> Verification:
+    altered = [only_in_source(sighting(3)), only_in_target(sighting(9, properties='[["trace", "a81e"]]'))]
+    named = name_differences([only_in_source(sighting(2, event_time=3, payload="2" * 32, key="c-1")), *altered])
+    topic = TopicVerdict(
+        topic=TOPIC,
+        verdict=Verdict.DIFFERENT,
+        source_messages=1_204_331,
+        target_messages=1_204_330,
+        differing=2,
+        differences=tuple(named),
+    )
+    return Verification("blue", "green", (NamespaceVerdict("acme/orders", (topic,)),))
+
+
+def test_a_difference_reads_as_what_where_and_how() -> None:
+    assert verification_text(different()).splitlines() == [
+        f"DIFFERENT  {TOPIC}: 2 of 1,204,331 messages",
+        "  missing on green  blue 4:2  key 'c-1'  2026-11-21 09:14:02.120Z  producer 'checkout-2'",
+        "  altered: property  blue 4:3 = green 4:9  property 'trace' 'a81f' → 'a81e'",
+        "Not explained by the bounds stated above. The gate stays shut.",
+    ]
+
+
+def test_a_difference_says_why_where_the_brokers_told() -> None:
+    (namespace,) = different().namespaces
+    (topic,) = namespace.topics
+    lost = replace(topic, differences=(replace(topic.differences[0], cause=Cause.LOST),))
+    told = verification_text(different().revised({TOPIC: lost}))
+    assert "why: the source still holds it, and nothing explains why the target does not" in told
+
+
+def test_an_equality_of_a_part_says_of_which() -> None:
+    equal = NamespaceVerdict("acme/orders", (TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL, source_messages=3),))
+    assert namespace_summary(equal, "in the sample: …") == "equal in the sample: …: 3 messages in 1 topic"
+    told = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
+    assert told.endswith("3 messages in 1 topics on both sides; in the sample: …")
+
+
+def test_the_summary_of_a_namespace_names_its_first_different_topic() -> None:
+    (namespace,) = different().namespaces
+    assert namespace_summary(namespace) == f"different: 1 of 1 topic, first {TOPIC}: 2 of 1,204,331 messages"
+
+
+def test_verdicts_and_requests_survive_json() -> None:
+    assert Verification.from_bytes(different().to_bytes()) == different()
+    assert VerifyRequest.from_bytes(REQUEST.to_bytes()) == REQUEST
+
+
+def test_a_request_of_another_release_is_refused() -> None:
+    altered = REQUEST.to_bytes().replace(b'"schema_version": 3', b'"schema_version": 2')
+    with pytest.raises(Rejected, match="version 2"):
+        VerifyRequest.from_bytes(altered)
+
+
+def test_verdicts_are_tables_too() -> None:
+    found = name_differences([only_in_source(sighting(2))])
+    topic = replace(judge_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(found))
+    tables = verdict_tables(Verification("blue", "green", (NamespaceVerdict("acme/orders", (topic,)),)))
+    topics, differences = (
+        pq.read_table(BytesIO(tables[f"{name}.parquet"])).to_pylist() for name in ("topics", "differences")
+    )
+    assert [(row["namespace"], row["topic"], row["verdict"], row["differing"]) for row in topics] == [
+        ("acme/orders", TOPIC, "different", 1)
+    ]
+    assert [(row["topic"], row["kind"], row["source"], row["key"]) for row in differences] == [
+        (TOPIC, "missing", "4:2", "c-9917")
+    ]
