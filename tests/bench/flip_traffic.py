@@ -18,12 +18,12 @@ from tests.support.replication import know_each_other
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import SWITCHED
+from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS
 from pulsar_fleet.migration.drain.steps import attend_until_done
@@ -33,8 +33,8 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.original_settings import Frozen
 from pulsar_fleet.migration.prepare.target import prepare
-from pulsar_fleet.migration.proof import prove_copy
-from pulsar_fleet.migration.steps import hold_still, release, replication_progress, start_replication, switch_over
+from pulsar_fleet.migration.proof import verify_copy
+from pulsar_fleet.migration.steps import cut_over, hold_still, release, replication_progress, start_replication
 from pulsar_sandbox import Sandbox
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
@@ -116,7 +116,7 @@ async def by_runbook(
     folder: Path,
     strategy: Strategy | None = None,
     *,
-    quiet_seconds: float = QUIET_SECONDS,
+    quiesce_seconds: float = QUIET_SECONDS,
     drain_seconds: float = DRAIN_SECONDS,
     waivers: Sequence[Waiver] = (),
 ) -> Flipped:
@@ -132,14 +132,14 @@ async def by_runbook(
     try:
         await start_replication(sides, run, moves)
         await _copied(sides, moves)
-        await prove_copy(sides, run, moves)
+        await verify_copy(sides, run, moves)
         flipped.began = _now()
-        switching = switch_over(sides, run, moves, before, quiet_seconds=quiet_seconds, proof_max_age_minutes=60)
+        switching = cut_over(sides, run, moves, before, quiesce_seconds=quiesce_seconds, proof_max_age_minutes=60)
         switched = run.artefacts.read_json(await switching)
         await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
     except FleetError as error:
         flipped.complaints.append(str(error))
-        known = run.artefacts.find(run.id, SWITCHED)
+        known = run.artefacts.find(run.id, CUT_OVER)
         switched = run.artefacts.read_json(known) if known else {}
     finally:
         await release(sides, run, before, delete_topics=False)
@@ -153,7 +153,7 @@ async def _copied(sides: Sides, moves: Moves) -> None:
     end = time.monotonic() + COPY_SECONDS
     while not (found := await replication_progress(sides, moves))[0]:
         if time.monotonic() > end:
-            raise Transient(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {found[1]}")
+            raise Unavailable(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {found[1]}")
         await asyncio.sleep(0.2)
 
 

@@ -30,14 +30,14 @@ from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.freeze import known_before
 from pulsar_fleet.migration.prepare.original_settings import Frozen
 from pulsar_fleet.migration.prepare.target import prepare
-from pulsar_fleet.migration.proof import prove, prove_copy, prove_placements
+from pulsar_fleet.migration.proof import prove, prove_placements, verify_copy
 from pulsar_fleet.migration.steps import (
     clean_up,
+    cut_over,
     hold_still,
     release,
     replication_progress,
     start_replication,
-    switch_over,
 )
 from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
 
@@ -104,13 +104,13 @@ async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], to
     await step("plan_placements", _plan_placements(sides, run, moves))
     await step("prepare_green", prepare(sides, run, moves))
     await step("check_again", check_again(sides, run, moves, expected=Expectations()))
-    await step("hold_blue_still", hold_still(sides, run, moves))
+    await step("freeze_blue", hold_still(sides, run, moves))
     before = known_before(run)
     assert before is not None
     await step("start_replication", start_replication(sides, run, moves))
     await step("wait_replicated", _replicated(sides, moves))
-    await step("prove_copy", prove_copy(sides, run, moves))
-    await step("switch_over", switch_over(sides, run, moves, before, proof_max_age_minutes=60))
+    await step("verify_copy", verify_copy(sides, run, moves))
+    await step("cut_over", cut_over(sides, run, moves, before, proof_max_age_minutes=60))
     await step("compare_subscriptions", prove_placements(sides, run, moves))
     told(signal="switched")
     await step("wait_drained", attend_until_done(sides, run, moves, seconds=400, poll_seconds=POLL_SECONDS))

@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -26,7 +26,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState
 
 NAMESPACES = 100
 ROUNDS = 5
-SEAL = Seal(b"a key of the benches")
+SEAL = Redactor(b"a key of the benches")
 ROLES = {f"role-{number}": ["consume", "produce"] for number in range(5)}
 POLICIES: JsonObject = {
     "bundles": {"boundaries": ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"], "numBundles": 4},

@@ -116,9 +116,11 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
             done = [await by_hand(sides, flows, replicated)] * 2
         else:
             # What is copied goes first: the longer it runs, the more there is to prove.
-            copied = by_runbook(sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiet_seconds=quiet)
+            copied = by_runbook(
+                sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiesce_seconds=quiet
+            )
             done = [await copied]
-            done.append(await by_runbook(sides, simple, folder.with_suffix(".simple"), quiet_seconds=quiet))
+            done.append(await by_runbook(sides, simple, folder.with_suffix(".simple"), quiesce_seconds=quiet))
         await asyncio.sleep(AFTER_SECONDS)
         applications.stop()
         await asyncio.sleep(6)

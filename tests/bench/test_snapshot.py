@@ -24,7 +24,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -43,7 +43,7 @@ PROCESSES = 10
 JVMS = 3
 LIBRARY_CALLS = 1_000
 JSON = {"Content-Type": "application/json"}
-SEAL = Seal(b"a key of the bench")
+SEAL = Redactor(b"a key of the bench")
 Fetch = Callable[[str], Awaitable[Json]]
 
 

@@ -54,7 +54,7 @@ def test_the_page_lists_the_steps_of_the_runbook(page: Page) -> None:
         "check_gates",
         "approve_wave",
         "prepare_green",
-        "switch_over",
+        "cut_over",
         "wait_drained",
         "restore_blue",
         "write_report",

@@ -14,7 +14,7 @@ from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_p
 from pulsar_fleet.airflow.params.metadata import VARIABLE, metadata_params, metadata_schedule
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
 
 Play = Callable[..., Any]
@@ -63,5 +63,5 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 def test_the_environment_says_what_scheduled_runs_do() -> None:
     given = {VARIABLE: '{"schedule": null, "topics": false}'}
     assert (metadata_schedule(given), metadata_params(given)["topics"].resolve()) == (None, False)
-    with pytest.raises(Rejected, match="did you mean 'topics'"):
+    with pytest.raises(InvalidRequest, match="did you mean 'topics'"):
         metadata_params({VARIABLE: '{"topic": false}'})

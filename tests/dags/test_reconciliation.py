@@ -13,7 +13,7 @@ from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_na
 from pulsar_fleet.airflow.params.reconciliation import VARIABLE, reconciliation_params, reconciliation_schedule
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 
@@ -134,7 +134,7 @@ def test_the_environment_says_what_scheduled_runs_do() -> None:
     params = reconciliation_params(given)
     assert (reconciliation_schedule(given), params["mode"].resolve()) == ("0 * * * *", "repair")
     assert (reconciliation_schedule({}), reconciliation_params({})["mode"].resolve()) == ("*/5 * * * *", "report")
-    with pytest.raises(Rejected, match="did you mean 'mode'"):
+    with pytest.raises(InvalidRequest, match="did you mean 'mode'"):
         reconciliation_params({VARIABLE: '{"mod": "repair"}'})
-    with pytest.raises(Rejected, match="is no JSON"):
+    with pytest.raises(InvalidRequest, match="is no JSON"):
         reconciliation_schedule({VARIABLE: "{"})

@@ -83,9 +83,9 @@ def test_a_moved_namespace_is_brought_back(
     conf = {"namespaces": [str(topic.namespace)]}
     moved = states(play("migrate_namespaces", **conf, auto_approve=True))
     assert (moved["restore_blue"], moved["plan_next_run"]) == ("success", "skipped")
-    listed = states(play("return_namespaces", **conf))
-    assert (listed["check_interlocks"], listed["open_blue_again"]) == ("failed", "upstream_failed")
-    returned = play("return_namespaces", **conf, allow_removal=True)
+    listed = states(play("fail_back_namespaces", **conf))
+    assert (listed["check_failback"], listed["reopen_blue"]) == ("failed", "upstream_failed")
+    returned = play("fail_back_namespaces", **conf, allow_removal=True)
     assert set(states(returned).values()) == {"success"}
     assert report(returned).startswith("## Migrated 1 namespaces, 1 topics, from green to blue")
     _publish(blue, topic, leave_out=None)
@@ -141,7 +141,7 @@ def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other
         ("migrate_namespaces", {"namespace": ["acme/orders"], "namespaces": ["nobody/nowhere"]}),
         ("migrate_namespaces", {"namespaces": ["nobody/nowhere"]}),
         ("migrate_namespaces", {"namespaces": ["nobody/nowhere"], "green": "pulsar_gren"}),
-        ("return_namespaces", {"namespaces": ["nobody/nowhere"]}),
+        ("fail_back_namespaces", {"namespaces": ["nobody/nowhere"]}),
         ("verify_clusters", {**SIDES, "namespaces": ["nobody/nowhere"]}),
     ],
     ids=lambda value: value if isinstance(value, str) else ",".join(value),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
@@ -118,5 +118,5 @@ def test_a_wrong_configuration_fails_in_the_first_task_with_a_sentence(
 
 
 def test_what_the_form_would_not_take_is_refused_by_the_api_too(airflow: AirflowStack) -> None:
-    with pytest.raises(Refused, match="does not match"):
+    with pytest.raises(PreconditionFailed, match="does not match"):
         airflow.trigger("migrate_namespaces", {"namespaces": ["not a namespace"]})

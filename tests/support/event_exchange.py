@@ -38,7 +38,7 @@ class Exchange:
     def of(cls, tenant: str, *connections: ClusterConnection, **settings: Any) -> Exchange:
         topic = TopicName.parse(f"persistent://{tenant}-events/metadata/events")
         selection = Selection(tenants=frozenset({tenant}))
-        request = Request(selection=selection, event_topic=topic, quiet_seconds=1.0, **settings)
+        request = Request(selection=selection, event_topic=topic, quiesce_seconds=1.0, **settings)
         return cls(connections, request)
 
     async def run(self, **settings: Any) -> JsonObject:

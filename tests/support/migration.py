@@ -21,7 +21,7 @@ from pulsar_fleet.migration.drain.steps import Attended, attend, attend_until_do
 from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
 from pulsar_fleet.migration.prepare.freeze import known_before
 from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.steps import hold_still, release, switch_over
+from pulsar_fleet.migration.steps import cut_over, hold_still, release
 from pulsar_sandbox.workload.live import AUDIT, CONSUMED, EVENTS, EVENTS_PARTITIONS, NumberedMessage
 
 RATE = {"publishThrottlingRateInMsg": 5000, "publishThrottlingRateInByte": -1}
@@ -64,7 +64,7 @@ class Migration:
         await hold_still(self.sides, self.run, self.moves)
 
     async def switch(self) -> None:
-        await switch_over(self.sides, self.run, self.moves, self.before(), quiet_seconds=0.5)
+        await cut_over(self.sides, self.run, self.moves, self.before(), quiesce_seconds=0.5)
 
     async def attend(self) -> Attended:
         return await attend(self.sides, self.run, self.moves)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 
@@ -32,20 +32,22 @@ def refuse_unknown_settings(conf: Mapping[str, Json] | None, known: Iterable[str
         if key not in names:
             meant = difflib.get_close_matches(key, names, n=1)
             hint = f"did you mean {meant[0]!r}?" if meant else f"known are {', '.join(names)}."
-            raise Rejected(f"Unknown setting {key!r} in the run's configuration; {hint}")
+            raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
 
 
 def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
-    """The namespaces of a configuration, in its order, each once; a wrong one is `Rejected`."""
+    """The namespaces of a configuration, in its order, each once; a wrong one is `InvalidRequest`."""
     if not texts:
-        raise Rejected("The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"].")
+        raise InvalidRequest(
+            "The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"]."
+        )
     return tuple(dict.fromkeys(NamespaceName.parse(text) for text in texts))
 
 
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:
     """Refuse two connections that lead to the same cluster (equal cluster names)."""
     if names[0] == names[1]:
-        raise Rejected(
+        raise InvalidRequest(
             f"Connections {source!r} and {target!r} both lead to cluster {names[0]!r}; give two different clusters."
         )
 
@@ -110,7 +112,7 @@ async def require_two_clusters(source: str, target: str, namespaces: Sequence[Na
         refuse_same_cluster(source, target, names)
         for namespace in namespaces:
             if await at_source.namespace(namespace) is None:
-                raise Missing(await _no_such_namespace(at_source, namespace, names[0]))
+                raise NotFound(await _no_such_namespace(at_source, namespace, names[0]))
     return {"source": names[0], "target": names[1]}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
-from pulsar_fleet.cluster.errors import FleetError, Refused, Transient
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.report.progress import progress_lines
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_delay": timedelta(seconds=10),
     "retry_policy": ExceptionRetryPolicy(
         rules=[
-            RetryRule(exception=Transient, action=RetryAction.RETRY, reason="the cluster did not answer"),
+            RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
             RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="trying again cannot help"),
         ]
     ),
@@ -58,7 +58,7 @@ def finish_run(context: Context, failed: tuple[str, ...]) -> None:
     run = current_run(context)
     run.ledger.finish_run(run.id, "failed" if failed else "succeeded")
     if failed:
-        raise Refused(f"The run failed in {', '.join(failed)}; the reason is at the end of that task's log.")
+        raise PreconditionFailed(f"The run failed in {', '.join(failed)}; the reason is at the end of that task's log.")
 
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pulsar_fleet.cli.terminal import Usage
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Denied, Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PermissionDenied, PreconditionFailed
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
@@ -50,7 +50,7 @@ def named_cluster(text: str, side: Side, environment: Mapping[str, str] = os.env
     """
     try:
         return _by_url(text, side, environment) if "://" in text else _by_id(text, environment)
-    except Rejected as error:
+    except InvalidRequest as error:
         raise error if isinstance(error, Usage) else Usage(str(error)) from error
 
 
@@ -82,7 +82,7 @@ def parse_selection(texts: Iterable[str]) -> Selection:
     """Read `--select`; a wrong name is `Usage`."""
     try:
         return Selection.parse(texts)
-    except Rejected as error:
+    except InvalidRequest as error:
         raise Usage(str(error)) from error
 
 
@@ -94,7 +94,7 @@ async def reach(connection: ClusterConnection) -> Reached:
             return Reached(name, connection)
         try:
             data = await admin.cluster_data(name) or {}
-        except Denied:
+        except PermissionDenied:
             # Only reading topic policies needs it, and says so when it is missing.
             data = {}
     key = "brokerServiceUrlTls" if connection.admin_url.startswith("https") else "brokerServiceUrl"
@@ -112,7 +112,7 @@ async def reach_two(source: ClusterConnection, target: ClusterConnection) -> tup
 def require_cluster(reached: Reached, name: str, what: str) -> None:
     """Refuse a cluster that is not the one which `what` is about."""
     if reached.name != name:
-        raise Refused(
+        raise PreconditionFailed(
             f"{what} is about {name!r}, but {reached.connection.name!r} leads to {reached.name!r}; nothing was sent.",
             cluster=reached.name,
         )

@@ -12,7 +12,7 @@ from typing import NoReturn
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cli.text import applied_text, nothing_text, question
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, Refused
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import apply_onboarding
@@ -79,9 +79,11 @@ def _require_agreement(terminal: Terminal, work: Work, *, ask: bool) -> None:
         terminal.note(f"--allow {', '.join(unknown)}: no such change in this plan needs permission.", style="yellow")
     asked = question(work.plan, work.allow)
     if not asked:
-        raise Refused("Every change of this plan needs permission: name them with --allow. Nothing has been changed.")
+        raise PreconditionFailed(
+            "Every change of this plan needs permission: name them with --allow. Nothing has been changed."
+        )
     if ask and not terminal.confirmed(asked):
-        raise Refused("You did not agree. Nothing has been changed.")
+        raise PreconditionFailed("You did not agree. Nothing has been changed.")
 
 
 def _apply(terminal: Terminal, work: Work) -> Ending:

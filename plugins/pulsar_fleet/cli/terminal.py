@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Refused, Rejected
+from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.report.progress import progress_lines
 
@@ -43,7 +43,7 @@ class ExitState(IntEnum):
     """Ctrl-C before anything was changed."""
 
 
-class Usage(Rejected):
+class Usage(InvalidRequest):
     """The command line cannot be meant as it stands."""
 
 
@@ -146,9 +146,11 @@ def is_watched() -> bool:
 def require_consent(what: str, *, yes: bool) -> None:
     """Refuse to change `what` where nobody said yes and nobody can be asked."""
     if not yes and not is_watched():
-        raise Refused(f"This changes {what}, and nobody can be asked here: say --yes. Nothing has been changed.")
+        raise PreconditionFailed(
+            f"This changes {what}, and nobody can be asked here: say --yes. Nothing has been changed."
+        )
 
 
 def _state(error: FleetError) -> ExitState:
-    states = {Usage: ExitState.USAGE, Refused: ExitState.REFUSED, Conflict: ExitState.PARTLY}
+    states = {Usage: ExitState.USAGE, PreconditionFailed: ExitState.REFUSED, Conflict: ExitState.PARTLY}
     return next((state for kind, state in states.items() if isinstance(error, kind)), ExitState.ERROR)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.oauth2 import OAuth2
 
@@ -48,18 +48,18 @@ class ClusterConnection:
     def __post_init__(self) -> None:
         parts = urlsplit(self.admin_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The admin URL {self.admin_url!r} of {self.name!r} is not usable: "
                 "write it as http://host:port or https://host:port."
             )
         if self.service_url and urlsplit(self.service_url).scheme not in ("pulsar", "pulsar+ssl"):
-            raise Rejected(
+            raise InvalidRequest(
                 f"The service URL {self.service_url!r} of {self.name!r} is not usable: "
                 "write it as pulsar://host:port or pulsar+ssl://host:port."
             )
 
     def read_token(self) -> str | None:
-        """The JWT to send, or None; a token file that cannot be read is `Rejected`. See `OAuth2.access_token`."""
+        """The JWT to send, or None; a token file that cannot be read is `InvalidRequest`. See `OAuth2.access_token`."""
         if self.oauth2:
             return self.oauth2.access_token()
         if not self.token_file:
@@ -67,12 +67,14 @@ class ClusterConnection:
         try:
             return Path(self.token_file).read_text().strip()
         except OSError as error:
-            raise Rejected(f"The token file {self.token_file!r} of {self.name!r} cannot be read: {error}.") from error
+            raise InvalidRequest(
+                f"The token file {self.token_file!r} of {self.name!r} cannot be read: {error}."
+            ) from error
 
     def require_service_url(self) -> str:
-        """The broker service URL; its absence is `Rejected` with what to add."""
+        """The broker service URL; its absence is `InvalidRequest` with what to add."""
         if not self.service_url:
-            raise Rejected(
+            raise InvalidRequest(
                 f"{self.name!r} has no broker service URL, which reading or redirecting messages needs: "
                 'add "service_url": "pulsar://host:port" to the extras of the connection '
                 "(of a cluster that is named by its URL: set PULSAR_FLEET_SOURCE_SERVICE_URL or …_TARGET_…)."
@@ -97,7 +99,7 @@ class ConnectionFields:
 
     @classmethod
     def parse(cls, conn_id: str, text: str) -> Self:
-        """Read the two forms that Airflow takes in `AIRFLOW_CONN_…`, JSON and URI; else `Rejected`.
+        """Read the two forms that Airflow takes in `AIRFLOW_CONN_…`, JSON and URI; else `InvalidRequest`.
 
         The text holds secrets, so no message quotes it.
         """
@@ -105,7 +107,7 @@ class ConnectionFields:
             found = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text.strip())
             return cls(conn_id=conn_id, **found)
         except (TypeError, ValueError, AttributeError) as error:
-            raise Rejected(
+            raise InvalidRequest(
                 f"Connection {conn_id!r} cannot be read: write it as JSON, "
                 '{"host": "http://host:port", "password": "<token>", "extra": {…}}, or as one of Airflow\'s URIs.'
             ) from error
@@ -116,9 +118,11 @@ class ConnectionFields:
         return self.password or self.extra.get("token")
 
     def cluster(self) -> ClusterConnection:
-        """The cluster that the fields describe; one that cannot be used is `Rejected`."""
+        """The cluster that the fields describe; one that cannot be used is `InvalidRequest`."""
         if not self.host:
-            raise Rejected(f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port.")
+            raise InvalidRequest(
+                f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port."
+            )
         return ClusterConnection(
             name=self.conn_id,
             admin_url=self._admin_url(self.host.rstrip("/")),
@@ -144,7 +148,9 @@ class ConnectionFields:
         try:
             return float(value)
         except (TypeError, ValueError) as error:
-            raise Rejected(f"Extra {key!r} of connection {self.conn_id!r} must be a number, not {value!r}.") from error
+            raise InvalidRequest(
+                f"Extra {key!r} of connection {self.conn_id!r} must be a number, not {value!r}."
+            ) from error
 
 
 def _from_json(text: str) -> JsonObject:

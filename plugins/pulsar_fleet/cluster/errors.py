@@ -30,27 +30,27 @@ class FleetError(Exception):
         self.status = status
 
 
-class Transient(FleetError):
+class Unavailable(FleetError):
     """The same call may succeed later; it was already retried for as long as the client allows."""
 
 
-class Rejected(FleetError):
+class InvalidRequest(FleetError):
     """The request is wrong as it stands; sending it again cannot help."""
 
 
-class Denied(FleetError):
+class PermissionDenied(FleetError):
     """The broker does not know us, or does not let this role do this."""
 
 
-class Unauthenticated(Denied):
+class Unauthenticated(PermissionDenied):
     """The broker does not know us: the token is missing, expired or signed with another key."""
 
 
-class NotAllowed(Denied):
+class NotAllowed(PermissionDenied):
     """The broker knows us, and our role may not do this: what is there is unknown, never absent."""
 
 
-class BrokerCredentials(Denied):
+class BrokerCredentials(PermissionDenied):
     """The broker knows us, and cannot log in to its own cluster: its `brokerClient…` settings are wrong."""
 
 
@@ -58,11 +58,11 @@ class Conflict(FleetError):
     """What is there is not what the caller expected; read again and plan again."""
 
 
-class Missing(FleetError):
+class NotFound(FleetError):
     """The named resource does not exist on this cluster."""
 
 
-class Refused(FleetError):
+class PreconditionFailed(FleetError):
     """A check of ours forbids it, because data or clients would be harmed."""
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 # Broker rule (NamedEntity.java): word characters and "-=:.", for tenants, namespaces and clusters.
 _ENTITY = re.compile(r"^[\w=:.-]+$")
@@ -23,7 +23,7 @@ BROKERS_TENANT = "pulsar"
 
 def _entity(text: str, what: str) -> str:
     if not _ENTITY.match(text):
-        raise Rejected(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
+        raise InvalidRequest(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
     return text
 
 
@@ -36,10 +36,10 @@ class NamespaceName:
 
     @classmethod
     def parse(cls, text: str) -> NamespaceName:
-        """Read `tenant/namespace`; anything else is `Rejected` with a sentence."""
+        """Read `tenant/namespace`; anything else is `InvalidRequest` with a sentence."""
         parts = text.split("/")
         if len(parts) != 2 or not all(parts):
-            raise Rejected(f"{text!r} is not a namespace: write it as tenant/namespace, for example acme/orders.")
+            raise InvalidRequest(f"{text!r} is not a namespace: write it as tenant/namespace, for example acme/orders.")
         return cls(_entity(parts[0], "tenant"), _entity(parts[1], "namespace"))
 
     def __str__(self) -> str:
@@ -65,11 +65,11 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Read a full topic name; short forms are `Rejected`, since each client expands them its own way."""
+        """Read a full topic name; short forms are `InvalidRequest`, since each client expands them its own way."""
         domain, separator, rest = text.partition("://")
         parts = rest.split("/", 2)
         if not separator or domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
-            raise Rejected(f"{text!r} is not a topic: write it as persistent://tenant/namespace/topic.")
+            raise InvalidRequest(f"{text!r} is not a topic: write it as persistent://tenant/namespace/topic.")
         return cls(NamespaceName.parse(f"{parts[0]}/{parts[1]}"), parts[2], domain == "persistent")
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pulsar_fleet.cluster.errors import Rejected, Transient, Unauthenticated
+from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 
 if TYPE_CHECKING:  # executors need it only where OAuth 2.0 is used
@@ -39,10 +39,10 @@ class OAuth2:
 
     @classmethod
     def given(cls, fields: Mapping[str, str | None], *, whose: str) -> OAuth2 | None:
-        """What the fields of a connection say; None when they say nothing, `Rejected` without a key file."""
+        """What the fields of a connection say; None when they say nothing, `InvalidRequest` without a key file."""
         found = {name: value for name, value in fields.items() if value}
         if found and "key_file" not in found:
-            raise Rejected(
+            raise InvalidRequest(
                 f'{whose!r} asks for OAuth 2.0 without a key: add the extra "oauth2_key_file", a file on the workers.'
             )
         return cls(**found) if found else None
@@ -52,8 +52,8 @@ class OAuth2:
 
         Asks the issuer and waits for it, about once in a token's life.
 
-        :raises FleetError: `Rejected` for a key file that cannot be used, `Unauthenticated` when the issuer does not
-            know us, `Transient` when it cannot be asked. No message holds a secret.
+        :raises FleetError: `InvalidRequest` for a key file that cannot be used, `Unauthenticated` when the issuer
+            does not know us, `Unavailable` when it cannot be asked. No message holds a secret.
         """
         with _ASKING:
             kept = _KEPT.get(self)
@@ -67,7 +67,7 @@ class OAuth2:
         key = self._key()
         issuer = self.issuer_url or key.get("issuer_url")
         if not issuer:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The OAuth 2.0 key file {self.key_file!r} names no issuer_url: add it there, or as the extra "
                 '"oauth2_issuer_url" of the connection.'
             )
@@ -89,7 +89,7 @@ class OAuth2:
                 granted = answer.raise_for_status().json()
                 return _Kept.of(str(granted["access_token"]), granted.get("expires_in"))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
-            raise Transient(f"{issuer} could not be asked for a token: {type(error).__name__}: {error}.") from error
+            raise Unavailable(f"{issuer} could not be asked for a token: {type(error).__name__}: {error}.") from error
 
     def _key(self) -> JsonObject:
         try:
@@ -97,11 +97,11 @@ class OAuth2:
             if key["client_id"] and key["client_secret"]:
                 return dict(key)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The OAuth 2.0 key file {self.key_file!r} cannot be read ({type(error).__name__}): it is a JSON "
                 "object with client_id, client_secret and issuer_url."
             ) from error
-        raise Rejected(f"The OAuth 2.0 key file {self.key_file!r} has no client_id or client_secret.")
+        raise InvalidRequest(f"The OAuth 2.0 key file {self.key_file!r} has no client_id or client_secret.")
 
 
 @dataclass(frozen=True, slots=True)

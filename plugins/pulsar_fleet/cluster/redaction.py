@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 
-SEALED = "sealed:"
+REDACTED = "redacted:"
 _SECRET_KEY = re.compile(
     r"(secret(?!.*(class|provider))|password|passwd|private_?key|authparam|authenticationparameters"
     r"|credential(?!.*id$)|token(?!.*(claim|header|algorithm|prefix))|sslfactorypluginparams)",
@@ -20,7 +20,7 @@ _SECRET_KEY = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class Redactor:
     """Replaces a secret by a keyed fingerprint: equal secrets stay comparable, and cannot be guessed without the key.
 
     :param key: random bytes that the whole installation shares; the same key is needed to compare two snapshots.
@@ -35,7 +35,7 @@ class Seal:
 
     def seal(self, secret: str) -> str:
         """The fingerprint that stands for `secret`; a fingerprint stays as it is."""
-        return secret if secret.startswith(SEALED) else SEALED + self._digest(secret)[:24]
+        return secret if secret.startswith(REDACTED) else REDACTED + self._digest(secret)[:24]
 
     def redact(self, document: Json) -> Json:
         """The document with every secret replaced by its fingerprint."""
@@ -46,7 +46,7 @@ class Seal:
         found: dict[str, str] = {}
 
         def note(key: str, text: str) -> str:
-            if is_secret_key(key) and not text.startswith(SEALED):
+            if is_secret_key(key) and not text.startswith(REDACTED):
                 found[self.seal(text)] = text
             return text
 
@@ -67,7 +67,7 @@ def fingerprints(document: Json) -> frozenset[str]:
     found: set[str] = set()
 
     def note(_key: str, text: str) -> str:
-        if text.startswith(SEALED):
+        if text.startswith(REDACTED):
             found.add(text)
         return text
 
@@ -75,14 +75,16 @@ def fingerprints(document: Json) -> frozenset[str]:
     return frozenset(found)
 
 
-def unseal(document: Json, secrets: Mapping[str, str]) -> Json:
-    """The document with its secrets back; one that is not in `secrets` is `Refused`, since it would be overwritten."""
+def restore_secrets(document: Json, secrets: Mapping[str, str]) -> Json:
+    """The document with its secrets back; one that is not in `secrets` is `PreconditionFailed`, since it would be
+    overwritten.
+    """
 
     def restore(key: str, text: str) -> str:
-        if not text.startswith(SEALED):
+        if not text.startswith(REDACTED):
             return text
         if text not in secrets:
-            raise Refused(
+            raise PreconditionFailed(
                 f"The secret {key!r} ({text}) is not at hand, so it cannot be written: give the connection of the "
                 "cluster that holds it, or set it by hand."
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import SYSTEM_NAMESPACES, NamespaceName
 
 PATTERN = "re:"
@@ -29,7 +29,9 @@ class Selection:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Read names: `tenant`, `tenant/namespace`, or `re:` and a pattern of `tenant/namespace`; else `Rejected`."""
+        """Read names: `tenant`, `tenant/namespace`, or `re:` and a pattern of `tenant/namespace`; else
+        `InvalidRequest`.
+        """
         given = tuple(texts)
         names = [text for text in given if not text.startswith(PATTERN)]
         patterns = frozenset(text.removeprefix(PATTERN) for text in given if text.startswith(PATTERN))
@@ -89,7 +91,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise Rejected(
+        raise InvalidRequest(
             f"The selection {PATTERN + pattern!r} is no regular expression ({error}): it has to match the whole of "
             "tenant/namespace, for example re:acme/.*"
         ) from error

@@ -12,7 +12,7 @@ from typing import Self
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 
 LEDGER_VARIABLE = "PULSAR_FLEET_LEDGER"
@@ -63,13 +63,13 @@ class Artefacts:
 
     @classmethod
     def open(cls, url: str | None = None) -> Self:
-        """Open the store at `url` (default PULSAR_FLEET_ARTEFACTS); an unknown kind of URL is `Rejected`."""
+        """Open the store at `url` (default PULSAR_FLEET_ARTEFACTS); an unknown kind of URL is `InvalidRequest`."""
         chosen = url or artefacts_url()
         try:
             root = UPath(chosen)
             root.mkdir(parents=True, exist_ok=True)
         except (ValueError, ImportError, OSError) as error:
-            raise Rejected(f"{ARTEFACTS_VARIABLE} {chosen!r} cannot be used: {error}.") from error
+            raise InvalidRequest(f"{ARTEFACTS_VARIABLE} {chosen!r} cannot be used: {error}.") from error
         return cls(root)
 
     def folder(self, run_id: str) -> UPath:
@@ -108,14 +108,14 @@ class Artefacts:
         return json.loads(self.read(reference))
 
     def read(self, reference: Reference) -> bytes:
-        """The document, proven to be the one referred to; `Missing` if gone, `Rejected` if altered."""
+        """The document, proven to be the one referred to; `NotFound` if gone, `InvalidRequest` if altered."""
         try:
             content = UPath(reference.uri).read_bytes()
         except OSError as error:
-            raise Missing(f"The artefact {reference.uri} cannot be read: {error}.") from error
+            raise NotFound(f"The artefact {reference.uri} cannot be read: {error}.") from error
         found = hashlib.sha256(content).hexdigest()
         if found != reference.sha256:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The artefact {reference.uri} was altered after it was written "
                 f"(sha256 {found[:12]}…, expected {reference.sha256[:12]}…); run the step that made it again."
             )

@@ -7,15 +7,15 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from pulsar_fleet.cluster.errors import Rejected
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import default_home
 
 KEY_VARIABLE = "PULSAR_FLEET_FINGERPRINT_KEY"
 _SHORTEST = 16
 
 
-def open_seal() -> Seal:
+def open_seal() -> Redactor:
     """The installation's seal: from PULSAR_FLEET_FINGERPRINT_KEY, else from a key file that the first call makes.
 
     Where workers do not share a disk, set the variable: snapshots under different keys cannot be compared.
@@ -23,12 +23,12 @@ def open_seal() -> Seal:
     given = os.environ.get(KEY_VARIABLE)
     if given is not None:
         if len(given) < _SHORTEST:
-            raise Rejected(f"{KEY_VARIABLE} is too short: give at least {_SHORTEST} random characters.")
-        return Seal(given.encode())
+            raise InvalidRequest(f"{KEY_VARIABLE} is too short: give at least {_SHORTEST} random characters.")
+        return Redactor(given.encode())
     path = default_home() / "fingerprint.key"
     if not path.exists():
         _create(path)
-    return Seal(path.read_bytes())
+    return Redactor(path.read_bytes())
 
 
 def _create(path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from pulsar_fleet.cluster.errors import Rejected, Transient
+from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
 NEWEST = "0004"
-MIGRATIONS = ("migrate_namespaces", "return_namespaces")
+MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
 """The procedures that hold namespaces while they run."""
 
 _MIGRATING = sa.and_(runs.c.state == "running", runs.c.procedure.in_(MIGRATIONS))
@@ -38,13 +38,14 @@ class Ledger:
     def open(cls, url: str | None = None) -> Self:
         """Open the ledger at `url` (SQLAlchemy; default PULSAR_FLEET_LEDGER) and bring its tables up to date.
 
-        Opening again changes nothing. An unusable URL is `Rejected`, a database that does not answer `Transient`.
+        Opening again changes nothing. An unusable URL is `InvalidRequest`, a database that does not answer
+        `Unavailable`.
         """
         chosen = url or ledger_url()
         try:
             parsed = sa.make_url(chosen)
         except sa.exc.ArgumentError as error:
-            raise Rejected(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
+            raise InvalidRequest(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
         options: dict[str, Any] = {"poolclass": sa.NullPool}
         if parsed.get_backend_name() == "sqlite" and parsed.database:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
@@ -52,11 +53,13 @@ class Ledger:
         try:
             engine = sa.create_engine(parsed, **options)
         except ImportError as error:
-            raise Rejected(f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed.") from error
+            raise InvalidRequest(
+                f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed."
+            ) from error
         try:
             _migrate(engine)
         except sa.exc.OperationalError as error:
-            raise Transient(f"The ledger ({LEDGER_VARIABLE}) cannot be opened: {error.orig}.") from error
+            raise Unavailable(f"The ledger ({LEDGER_VARIABLE}) cannot be opened: {error.orig}.") from error
         return cls(engine)
 
     @property

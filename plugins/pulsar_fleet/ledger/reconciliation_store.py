@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.tables import agreements, conflicts, observations
@@ -185,10 +185,10 @@ class Agreements:
             mine = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == conflict_id)
             row = connection.execute(sa.select(conflicts).where(mine)).mappings().first()
             if row is None:
-                raise Missing(f"The fleet {self._fleet} had no conflict {conflict_id!r}: its report lists them.")
+                raise NotFound(f"The fleet {self._fleet} had no conflict {conflict_id!r}: its report lists them.")
             if cluster not in row["sides"]:
                 had = ", ".join(sorted(row["sides"]))
-                raise Rejected(f"Cluster {cluster!r} had no part in conflict {conflict_id!r}, but {had}.")
+                raise InvalidRequest(f"Cluster {cluster!r} had no part in conflict {conflict_id!r}, but {had}.")
             connection.execute(conflicts.update().where(mine).values(chosen=cluster, settled_at=None))
             return _conflict({**row, "chosen": cluster})
 

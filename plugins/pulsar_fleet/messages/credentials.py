@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.oauth2 import OAuth2
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
@@ -55,10 +55,10 @@ def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str
 
 
 def digest_key(environment: Mapping[str, str] = os.environ) -> bytes:
-    """The key of keyed digests, 32 bytes made from the secret; `Rejected` where there is none."""
+    """The key of keyed digests, 32 bytes made from the secret; `InvalidRequest` where there is none."""
     secret = environment.get(DIGEST_KEY_VARIABLE)
     if not secret:
-        raise Rejected(
+        raise InvalidRequest(
             f"Keyed digests need a secret: set {DIGEST_KEY_VARIABLE} for worker and executors, or leave them off."
         )
     return hashlib.sha256(secret.encode()).digest()
@@ -96,7 +96,7 @@ def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) 
     if text:
         return ConnectionFields.parse(conn_id, text).cluster()
     known = ", ".join(defined_connections(environment)) or "none"
-    raise Rejected(
+    raise InvalidRequest(
         f"Connection {conn_id!r} does not exist. Defined by environment: {known}. "
         f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."
     )

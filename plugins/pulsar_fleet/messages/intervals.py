@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
 
@@ -107,7 +107,9 @@ def unread_entries(numbers: Ledgers, mark_delete: Position, deleted: str, *, end
 
 def _acknowledged_alone(numbers: Ledgers, text: str) -> Iterator[tuple[int, int]]:
     if not _RANGES.fullmatch(text):
-        raise Rejected(f"individuallyDeletedMessages {text[:200]!r} is not a list of ranges such as [(18:3..18:5]].")
+        raise InvalidRequest(
+            f"individuallyDeletedMessages {text[:200]!r} is not a list of ranges such as [(18:3..18:5]]."
+        )
     for low, ledger, entry, last_ledger, last_entry, high in _ONE_RANGE.findall(text):
         begin = numbers.behind(Position(int(ledger), int(entry) - (low == "[")))
         yield begin, numbers.behind(Position(int(last_ledger), int(last_entry) - (high == ")")))

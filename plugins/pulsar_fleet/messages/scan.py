@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import xxhash
 
-from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.messages.credentials import digest_key
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
 from pulsar_fleet.messages.engines.chunks import reaching_back
@@ -72,7 +72,7 @@ def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
     for last_try in (False, True):
         try:
             return reaching_back(wanted, lambda part: _sums(engine, part, buckets))
-        except Transient as error:
+        except Unavailable as error:
             log.info("%s: %s", "gave up" if last_try else "reading again", error)
             problem = str(error)
         except (FleetError, UnicodeDecodeError) as error:
@@ -110,7 +110,7 @@ def _digests(engine: Engine, wanted: Range) -> Iterator[list[bytes]]:
 
 
 def content_digest(wanted: Range) -> Callable[[Any], bytes]:
-    """How the messages of a range are hashed. `Rejected` where they need a key and the environment has none."""
+    """How the messages of a range are hashed. `InvalidRequest` where they need a key and the environment has none."""
     publish_time = wanted.publish_time
     key = digest_key() if wanted.keyed else None
     return lambda message: digest(message, publish_time=publish_time, key=key)

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.fingerprint_key import open_seal
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import UNDONE
+from pulsar_fleet.migration.artefacts import ABORTED
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.cutover.termination import open_partitions
@@ -69,9 +69,9 @@ async def undo_before_switch(sides: Sides, run: Run, moves: Moves) -> Undone:
         await _drop_reserved(green, run)
         removed, kept = await _take_back(green, run, [move.namespace for move in moves.moves])
     for move in moves.moves:
-        run.ledger.enter_phase(run.id, str(move.namespace), Phase.UNDONE)
+        run.ledger.enter_phase(run.id, str(move.namespace), Phase.ABORTED)
     done = Undone(flags=tuple(flags), replication=tuple(replication), overrides=overrides, removed=removed, kept=kept)
-    run.artefacts.write_json(run.id, UNDONE, done.to_json())
+    run.artefacts.write_json(run.id, ABORTED, done.to_json())
     return done
 
 
@@ -97,9 +97,9 @@ def _deletes(change: Change) -> bool:
 async def _require_open(blue: AdminClient, move: Move) -> None:
     if len(open_ := await open_partitions(blue, move)) != len(move.partitions):
         closed = sorted(str(topic) for topic in move.partitions if topic not in open_)
-        raise Refused(
+        raise PreconditionFailed(
             f"{len(closed)} of {len(move.partitions)} partitions of {move.namespace} are closed for good, {closed[0]} "
-            "among them: nothing was taken back. Finish the migration; return_namespaces leads back after it."
+            "among them: nothing was taken back. Finish the migration; fail_back_namespaces leads back after it."
         )
 
 
@@ -125,7 +125,7 @@ async def _drop_reserved(green: AdminClient, run: Run) -> None:
         for name in names:
             try:
                 await green.delete_subscription(topic, name)
-            except Missing:
+            except NotFound:
                 log.info("subscription %r of %s is gone already", name, topic)
 
 
@@ -134,7 +134,7 @@ async def _take_back(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     try:
         planned = plan_undo(run.ledger, run.id)
-    except Missing:
+    except NotFound:
         return (), ()
     gone = [name for name in namespaces if await green.namespace(name) is None]
     planned = replace(planned, changes=tuple(one for one in planned.changes if one.namespace not in gone))

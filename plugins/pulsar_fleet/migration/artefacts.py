@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-PLACEMENTS = "placements.json"
+PLACEMENTS = "cursor-transfers.json"
 
 WAVE_MOVES = "wave-moves.json"
 WAVE_TEXT = "wave.md"
 
-STATE = "watch.json"
+STATE = "drain-state.json"
 
 PLAN = "plan-green.json"
 
 RESERVED = "reserved.json"
 
-BEFORE = "blue-before.json"
+BEFORE = "original-settings.json"
 
-UNDONE = "undone.json"
+ABORTED = "aborted.json"
 
-SWITCHED = "switched.json"
+CUT_OVER = "cut-over.json"
 
 INTERLOCKS = "checks.json"
 
 REDIRECT = "redirect.json"
 
-BASIS = "basis.json"
+BASIS = "proof-baseline.json"
 
 MOVES = "moves.json"
 FINDINGS = "findings.json"
 WAIVERS = "waivers.json"
-FINDINGS_AGAIN = "findings-before-the-switch.json"
-WAIVERS_AGAIN = "waivers-before-the-switch.json"
+FINDINGS_AGAIN = "findings-before-cut-over.json"
+WAIVERS_AGAIN = "waivers-before-cut-over.json"
 WAVES = "waves.json"

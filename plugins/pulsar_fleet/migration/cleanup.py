@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Refused, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.rows import NewChange
@@ -80,7 +80,7 @@ async def remains_of(blue: AdminClient, move: Move) -> Remains:
 
 
 async def _one(blue: AdminClient, topic: TopicName, stats: JsonObject | FleetError) -> Remains:
-    if isinstance(stats, Conflict | Missing):
+    if isinstance(stats, Conflict | NotFound):
         return await _not_served(blue, topic)
     if isinstance(stats, FleetError):
         raise stats
@@ -92,7 +92,7 @@ async def _one(blue: AdminClient, topic: TopicName, stats: JsonObject | FleetErr
 async def _not_served(blue: AdminClient, topic: TopicName) -> Remains:
     try:
         info = await blue.internal_info(topic, patience=0)
-    except (Missing, Transient):
+    except (NotFound, Unavailable):
         # A broker answers 500 about a topic that is gone, as it does in trouble.
         if topic in await blue.topics(topic.namespace):
             raise
@@ -120,10 +120,10 @@ class Cleaned:
 
 
 def require_verdict(run: Run, move: Move) -> None:
-    """`Refused` unless this run has proven that nothing of the namespace is on blue alone."""
+    """`PreconditionFailed` unless this run has proven that nothing of the namespace is on blue alone."""
     found = {verdict.scope: verdict.verdict for verdict in run.ledger.verdicts(run.id)}
     if found.get(str(move.namespace)) not in PROVEN:
-        raise Refused(
+        raise PreconditionFailed(
             f"{move.namespace} has the verdict {found.get(str(move.namespace))!r} in this run: nothing is removed from "
             "blue before it is proven. Clear the task verify_equal."
         )
@@ -156,7 +156,7 @@ async def finish(
 async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
     try:
         cursor = by_name((await blue.internal_stats(topic))["cursors"]).get(name)
-    except Missing:
+    except NotFound:
         return 0
     except Conflict:
         # Unloaded under the flag, which nothing can change while it is set; it is counted as left.
@@ -174,7 +174,7 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
 async def _remove_topics(blue: AdminClient, move: Move, own: str, run: Run) -> int:
     left = await remains_of(blue, move)
     if not left.nothing_lives:
-        raise Refused(f"No topic of {move.namespace} was removed. {left.text(own)}")
+        raise PreconditionFailed(f"No topic of {move.namespace} was removed. {left.text(own)}")
     held = {TopicName.parse(text).parent for text in left.topics}
     for topic in sorted(held):
         await remove_topic(blue, topic, move.topics[topic])
@@ -191,17 +191,19 @@ async def remove_topic(admin: AdminClient, topic: TopicName, partitions: int, *,
     path = f"/{topic.path}/partitions" if partitions else f"/{topic.path}"
     try:
         await admin.delete(path, force=force)
-    except Missing:
+    except NotFound:
         return
 
 
 async def require_gone(admin: AdminClient, topics: Mapping[TopicName, int], *, seconds: float) -> None:
-    """`Refused` when a removed topic is there again within `seconds`: a client or the replicator created it."""
+    """`PreconditionFailed` when a removed topic is there again within `seconds`: a client or the replicator created
+    it.
+    """
     await asyncio.sleep(seconds)
     names = {topic.namespace for topic in topics}
     listed = [topic for name in names for topic in (*await admin.topics(name), *await admin.partitioned_topics(name))]
     if back := sorted({topic.parent for topic in listed} & topics.keys()):
-        raise Refused(
+        raise PreconditionFailed(
             f"{len(back)} removed topics are on {admin.connection.name} again, {back[0]} among them: somebody creates "
             "them. Switch automatic topic creation off for the namespace there, then run again.",
             cluster=admin.connection.name,

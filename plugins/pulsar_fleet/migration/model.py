@@ -22,13 +22,13 @@ class Phase(StrEnum):
     FROZEN = "frozen"
     REPLICATED = "replicated"
     QUIESCED = "quiesced"
-    SWITCHED = "switched"
+    CUT_OVER = "cut_over"
     DRAINED = "drained"
     VERIFIED = "verified"
     CLEANED = "cleaned"
     """What continues on green was removed from blue, but something still lives there."""
     FINISHED = "finished"
-    UNDONE = "undone"
+    ABORTED = "aborted"
     """Everything that the run had changed was taken back before the first topic was closed."""
 
 
@@ -50,7 +50,7 @@ _BEFORE_TERMINATION = frozenset(
         Phase.FROZEN,
         Phase.REPLICATED,
         Phase.QUIESCED,
-        Phase.UNDONE,
+        Phase.ABORTED,
     }
 )
 
@@ -63,7 +63,7 @@ def is_reversible(phase: Phase) -> bool:
 def still_reversible(phase: Phase) -> str:
     """One sentence for people: what can still be taken back, and how."""
     match phase:
-        case Phase.UNDONE:
+        case Phase.ABORTED:
             return "nothing is left to take back"
         case Phase.CHECKED:
             return "nothing has been changed"
@@ -76,7 +76,7 @@ def still_reversible(phase: Phase) -> str:
         case Phase.QUIESCED:
             return "stop takes everything back as long as no topic is closed; a topic closes within one check period"
         case _:
-            return "topics are closed for good: only a second migration leads back (return_namespaces)"
+            return "topics are closed for good: only a second migration leads back (fail_back_namespaces)"
 
 
 @dataclass(frozen=True, slots=True)

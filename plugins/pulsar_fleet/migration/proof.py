@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
@@ -34,7 +34,7 @@ PREPARED = "prepared"
 COPY = "copy of {}"
 
 
-async def prove_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
+async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """Before the switch: compare what was replicated so far, and keep on what the switch may rely.
 
     Blue is held still first, again if it was let go meanwhile, so that the switch finds it as it is proven. What an
@@ -53,7 +53,9 @@ async def prove_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
             messages = found.messages
             _record_copy(run, found)
             if found.verdict is not Verdict.EQUAL:
-                raise Refused(f"The copy is not proven equal; nothing was flagged.\n{verification_text(found)}")
+                raise PreconditionFailed(
+                    f"The copy is not proven equal; nothing was flagged.\n{verification_text(found)}"
+                )
     for move in moves.moves:
         equal = move.strategy is Strategy.REPLICATE
         keep_basis(run, move, bases[move.namespace], Verdict.EQUAL.value if equal else PREPARED)
@@ -83,7 +85,9 @@ async def prove_placements(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         log.warning("%d carried subscriptions were consumed on green before they were compared: %s", len(moved), moved)
     if wrong:
         listed = "\n".join(f"  {one}" for one in wrong)
-        raise Refused(f"{len(wrong)} of {len(placed)} carried subscriptions do not continue as stated.\n{listed}")
+        raise PreconditionFailed(
+            f"{len(wrong)} of {len(placed)} carried subscriptions do not continue as stated.\n{listed}"
+        )
     return {"subscriptions": len(placed) - len(moved), "consumed": len(moved)}
 
 
@@ -105,7 +109,7 @@ async def prove(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         record(run, found)
         messages = found.messages
         if found.verdict is not Verdict.EQUAL:
-            raise Refused(f"The copy on green is not proven equal.\n{verification_text(found)}")
+            raise PreconditionFailed(f"The copy on green is not proven equal.\n{verification_text(found)}")
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
     return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages}
@@ -135,7 +139,7 @@ def _record_copy(run: Run, found: Verification) -> None:
 
 def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
     if str(move.namespace) not in drained:
-        raise Refused(
+        raise PreconditionFailed(
             f"{move.namespace} has not drained in this run: what is left on blue is nowhere else. Clear wait_drained."
         )
     run.ledger.record_verdict(

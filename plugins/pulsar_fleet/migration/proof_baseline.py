@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused, Transient
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.ledger.run import Run
@@ -53,14 +53,16 @@ def keep_basis(run: Run, move: Move, basis: Basis, verdict: str) -> None:
 
 
 async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: Run, *, max_age_minutes: float) -> None:
-    """`Refused` unless what the switch of this namespace relies on was proven lately and holds; changes nothing."""
+    """`PreconditionFailed` unless what the switch of this namespace relies on was proven lately and holds; changes
+    nothing.
+    """
     known = run.artefacts.find(run.id, BASIS)
     document = (run.artefacts.read_json(known) if known else {}).get(str(move.namespace))
     basis = Basis.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
     growth = await _growth(blue, green, basis, move) if basis and not _takes_clients(run, move) else ()
     if found := stale(basis, now, growth, max_age_minutes=max_age_minutes):
-        raise Refused(refusal_text(found, f"{move.namespace} was not switched, and not flagged."))
+        raise PreconditionFailed(refusal_text(found, f"{move.namespace} was not switched, and not flagged."))
 
 
 async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Basis:
@@ -114,7 +116,7 @@ async def _stored(green: AdminClient, move: Move) -> dict[str, int]:
     """Bytes by partition, up to a minute old; a partition that no broker has loaded takes no messages: 0."""
     listed = await list_loaded(green, {move.namespace: frozenset(move.partitions)}, time.time())
     if listed.silent:
-        raise Transient(f"{listed.silent[0]} of {green.connection.name} did not list its topics.")
+        raise Unavailable(f"{listed.silent[0]} of {green.connection.name} did not list its topics.")
     return {str(topic): listed.states[topic].stored if topic in listed.states else 0 for topic in move.partitions}
 
 

@@ -12,7 +12,7 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
 
-_PROVE_AGAIN = "find out who did it, then prove again: clear the task prove_copy and what follows it."
+_PROVE_AGAIN = "find out who did it, then prove again: clear the task verify_copy and what follows it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def stale(
                 now.namespace,
                 "no proof in this run",
                 "The switch would rely on a copy that nobody compared.",
-                "clear the task prove_copy and what follows it.",
+                "clear the task verify_copy and what follows it.",
             ),
         )
     return (*_age(basis, now, max_age_minutes), *_changes(basis, now), *_writers(growth))
@@ -102,7 +102,7 @@ def _age(basis: Basis, now: Basis, allowed: float) -> Iterator[Finding]:
             now.namespace,
             f"{basis.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
             "What was proven may not hold any more.",
-            "prove again, now that the change window is open: clear the task prove_copy and what follows it.",
+            "prove again, now that the change window is open: clear the task verify_copy and what follows it.",
         )
 
 

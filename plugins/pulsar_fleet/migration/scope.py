@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 
@@ -23,20 +23,22 @@ def parse_scope(texts: Sequence[str]) -> Selection:
     """
     given = tuple(text.strip() for text in texts)
     if not any(given):
-        raise Rejected(
+        raise InvalidRequest(
             'The run\'s configuration names no namespace: set \'namespaces\', for example ["acme/orders"], ["acme"], '
             '["re:acme/.*"] or ["all"].'
         )
     if ALL in given:
         if len(set(given)) > 1:
-            raise Rejected(f"'all' stands beside {next(one for one in given if one != ALL)!r}: give one or the other.")
+            raise InvalidRequest(
+                f"'all' stands beside {next(one for one in given if one != ALL)!r}: give one or the other."
+            )
         return Selection()
     selection = Selection.parse(given)
     for name in sorted(selection.namespaces):
         if is_system(name):
-            raise Rejected(f"Namespace '{name}' belongs to the brokers and is never moved: leave it out.")
+            raise InvalidRequest(f"Namespace '{name}' belongs to the brokers and is never moved: leave it out.")
     if BROKERS_TENANT in selection.tenants:
-        raise Rejected("Tenant 'pulsar' belongs to the brokers and is never moved: leave it out.")
+        raise InvalidRequest("Tenant 'pulsar' belongs to the brokers and is never moved: leave it out.")
     return selection
 
 
@@ -60,11 +62,13 @@ def choose(
         close = difflib.get_close_matches(absent[0], known, n=1)
         meant = f"did you mean {close[0]!r}?" if close else f"its tenants are {', '.join(sorted(existing)) or 'none'}."
         listed = ", ".join(repr(one) for one in absent)
-        raise Missing(f"{cluster} has no {listed}, which 'namespaces' names; {meant}", cluster=cluster)
+        raise NotFound(f"{cluster} has no {listed}, which 'namespaces' names; {meant}", cluster=cluster)
     chosen = tuple(name for name in held if selection.has(name) and not is_system(name))
     if not chosen:
         what = ", ".join(selection.texts()) or ALL
-        raise Rejected(f"{what!r} selects no namespace on {cluster}: correct 'namespaces' in the run's configuration.")
+        raise InvalidRequest(
+            f"{what!r} selects no namespace on {cluster}: correct 'namespaces' in the run's configuration."
+        )
     return chosen
 
 
@@ -91,5 +95,5 @@ async def resolve(blue: AdminClient, texts: Sequence[str]) -> tuple[NamespaceNam
 async def _namespaces(blue: AdminClient, tenant: str) -> tuple[NamespaceName, ...] | None:
     try:
         return await blue.namespaces(tenant)
-    except Missing:
+    except NotFound:
         return None

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import BEFORE, SWITCHED
+from pulsar_fleet.migration.artefacts import BEFORE, CUT_OVER
 from pulsar_fleet.migration.cleanup import finish
 from pulsar_fleet.migration.clusters import Sides, redirect_of
 from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS, Switched, switch
@@ -97,13 +97,13 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     return found.is_near, f"{left:,} entries still to replicate{found.text()}"
 
 
-async def switch_over(
+async def cut_over(
     sides: Sides,
     run: Run,
     moves: Moves,
     before: Frozen,
     *,
-    quiet_seconds: float = QUIET_SECONDS,
+    quiesce_seconds: float = QUIET_SECONDS,
     singles: Singles = Singles.CARRY,
     proof_max_age_minutes: float | None = None,
 ) -> Reference:
@@ -111,14 +111,14 @@ async def switch_over(
 
     Blue is held still first, again if it was let go meanwhile: a try that failed before was cleaned up behind.
 
-    :param quiet_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
+    :param quiesce_seconds: how long writers are held to 1 message/s before the flag; longer only adds silence.
     :param singles: what becomes of messages that were acknowledged one by one in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or does not hold any more; None does not ask.
     """
     redirect = redirect_of(sides, run)
     if redirect.placeholders:
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
-    known = run.artefacts.find(run.id, SWITCHED)
+    known = run.artefacts.find(run.id, CUT_OVER)
     done: dict[str, JsonObject] = run.artefacts.read_json(known) if known else {}
     async with sides.open() as (blue, green):
         await freeze(blue, before, _frozen_settings(moves))
@@ -138,12 +138,12 @@ async def switch_over(
                 before=before,
                 notes=Notes(run, name),
                 open_=open_,
-                quiet_seconds=quiet_seconds,
+                quiesce_seconds=quiesce_seconds,
                 singles=singles,
             )
             done[name] = result.to_json()
             _keep(run, moves, done, result)
-    return run.artefacts.write_json(run.id, SWITCHED, done)
+    return run.artefacts.write_json(run.id, CUT_OVER, done)
 
 
 async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[TopicName, ...]:
@@ -156,8 +156,8 @@ async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[Top
 def _keep(run: Run, moves: Moves, done: dict[str, JsonObject], result: Switched) -> None:
     if result.moved:
         record_moved(run, moves.blue, result.namespace, result.moved)
-    run.artefacts.write_json(run.id, SWITCHED, done)
-    run.ledger.enter_phase(run.id, result.namespace, Phase.SWITCHED, result.to_json())
+    run.artefacts.write_json(run.id, CUT_OVER, done)
+    run.ledger.enter_phase(run.id, result.namespace, Phase.CUT_OVER, result.to_json())
 
 
 async def clean_up(
@@ -183,7 +183,7 @@ async def clean_up(
 
 
 async def release(sides: Sides, run: Run, before: Frozen, *, delete_topics: bool) -> tuple[str, ...]:
-    """Restore what `hold_still` and `switch_over` overrode on blue; returns what had to be restored.
+    """Restore what `hold_still` and `cut_over` overrode on blue; returns what had to be restored.
 
     :param delete_topics: let blue delete inactive topics again even after namespaces were handed over.
     :raises Refused: something is not as it was; everything was tried, the message lists what is left.

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.reachability import addresses, unreachable
-from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.preflight.context import Measured
 from pulsar_fleet.snapshot.model import Snapshot
@@ -55,5 +55,5 @@ def measured_from_json(found: JsonObject) -> Measured:
 async def _namespaces(admin: AdminClient, tenant: str) -> int | None:
     try:
         return len(await admin.namespaces(tenant))
-    except (Missing, NotAllowed):
+    except (NotFound, NotAllowed):
         return None

@@ -12,7 +12,7 @@ from typing import Any
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.permissions import find_rights, rights_markdown
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, Rejected, Transient
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
@@ -50,7 +50,7 @@ async def take_snapshot(
     """Read a cluster and store what it holds.
 
     :param name: of the snapshot in the run's folder, such as `source`; the same name again replaces it.
-    :param must_exist: a selected tenant or namespace that is not there is `Missing`: say so for the source.
+    :param must_exist: a selected tenant or namespace that is not there is `NotFound`: say so for the source.
     :param measured: measure what the checks need beside it: our rights first of all, clock, counts, reachable peers.
     :returns: `{"reference", "cluster", "counts", "complete", "calls", "versions", "measured", "rights"}`; `rights`
         is a table for people, empty where our role may do everything.
@@ -151,7 +151,7 @@ async def apply_onboarding(
     :param source: where the secrets come from that the plan names by fingerprint; nothing is changed there.
     :param allow: ids of the irreversible and destructive changes that the operator allows.
     :returns: `{"result"}` as a reference, `{"plan", "target", "complete", "counts", "problems", "calls"}` as values.
-    :raises FleetError: changes failed, of the kind of the first; `Transient` if any may succeed on a second try.
+    :raises FleetError: changes failed, of the kind of the first; `Unavailable` if any may succeed on a second try.
     """
     whole = read_plan(artefacts, planned)
     plan = _part(whole, batch)
@@ -239,7 +239,7 @@ def _raise_failures(applied: Applied) -> None:
     failed = [one for one in applied.results if one.outcome is Outcome.FAILED]
     if not failed:
         return
-    kind: type[FleetError] = Transient if any(one.passing for one in failed) else Rejected
+    kind: type[FleetError] = Unavailable if any(one.passing for one in failed) else InvalidRequest
     raise kind(
         f"{len(failed)} of {len(applied.results)} changes failed on {applied.target}, the others are recorded; first "
         f"{failed[0].change.label}: {failed[0].detail} Correct it and run this step again."

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
@@ -116,7 +116,7 @@ def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[st
     for snapshot in (source, target):
         require_complete(snapshot, accept)
     if source.key_id != target.key_id:
-        raise Refused(
+        raise PreconditionFailed(
             f"The snapshots of {source.cluster} and {target.cluster} were taken under different fingerprint keys, so "
             "their secrets cannot be compared: set one PULSAR_FLEET_FINGERPRINT_KEY on every worker, take both again."
         )
@@ -127,7 +127,7 @@ def require_complete(snapshot: Snapshot, accept: Collection[str] = frozenset()) 
     unreadable = [note for note in snapshot.unreadable if note.resource not in accept]
     if unreadable:
         first = unreadable[0]
-        raise Refused(
+        raise PreconditionFailed(
             f"The snapshot of {snapshot.cluster} is incomplete: {len(unreadable)} resources could not be "
             f"read, first {first.resource}: {first.detail} Take the snapshot again; a plan from it would be wrong."
         )

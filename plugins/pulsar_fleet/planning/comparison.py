@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Change, LeftAlone
@@ -73,9 +73,9 @@ class Comparison:
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
-        """Read what `to_json` wrote; another version's document is `Rejected`."""
+        """Read what `to_json` wrote; another version's document is `InvalidRequest`."""
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The comparison has version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
                 "use the job and the package of one release."
             )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource
@@ -184,9 +184,9 @@ class Plan:
 
     @classmethod
     def from_json(cls, found: JsonObject) -> Self:
-        """Read what `to_json` wrote; another schema version is `Rejected`."""
+        """Read what `to_json` wrote; another schema version is `InvalidRequest`."""
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"This plan has schema version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
                 "make the plan again."
             )

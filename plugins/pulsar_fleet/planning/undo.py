@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Unset
@@ -120,9 +120,11 @@ def plan_undo(ledger: Ledger, run_id: str) -> Plan:
     intents = ledger.intents(run_id)
     clusters = sorted({intent.cluster for intent in intents})
     if not clusters:
-        raise Missing(f"The ledger has no change of a run {run_id!r} that could be undone: check the run id.")
+        raise NotFound(f"The ledger has no change of a run {run_id!r} that could be undone: check the run id.")
     if len(clusters) > 1:
-        raise Rejected(f"The run {run_id!r} wrote to {', '.join(clusters)}: only one cluster's changes can be undone.")
+        raise InvalidRequest(
+            f"The run {run_id!r} wrote to {', '.join(clusters)}: only one cluster's changes can be undone."
+        )
     return _plan(clusters[0], _steps(intents))
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.client import ADMIN, AdminClient
 from pulsar_fleet.cluster.admin.http import SCHEMA_REFUSED
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
@@ -49,7 +49,7 @@ async def ask_compatibility(admin: AdminClient, schema: SchemaState) -> SchemaAn
             f"{ADMIN}/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/compatibility",
             body={"type": schema.type, "schema": schema.schema, "properties": dict(schema.properties)},
         )
-    except Rejected as error:
+    except InvalidRequest as error:
         # A broker answers 500 instead of "no" to a schema that its checker stumbles over.
         if (strategy := _STRATEGY.search(str(error))) is None:
             raise

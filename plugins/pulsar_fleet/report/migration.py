@@ -11,13 +11,13 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
     BASIS,
     BEFORE,
+    CUT_OVER,
     FINDINGS,
     FINDINGS_AGAIN,
     INTERLOCKS,
     PLACEMENTS,
     REDIRECT,
     STATE,
-    SWITCHED,
     WAIVERS,
     WAVE_MOVES,
     WAVES,
@@ -41,7 +41,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         _headline(moves, phases, verdicts, failed),
         approval_text(approval),
         _phase_table(phases),
-        _switches(_document(run, SWITCHED) or {}),
+        _switches(_document(run, CUT_OVER) or {}),
         _watched(_document(run, STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
@@ -86,7 +86,7 @@ _EVIDENCE = {
     "findings_before_the_switch": FINDINGS_AGAIN,
     "redirect": REDIRECT,
     "blue_before": BEFORE,
-    "switched": SWITCHED,
+    "switched": CUT_OVER,
     "watched": STATE,
     "interlocks": INTERLOCKS,
     "placements": PLACEMENTS,
@@ -203,7 +203,7 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
 
 
 def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
-    if moves is None or not any(entry.phase == Phase.SWITCHED for entry in phases):
+    if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ""
     return (
         f"**Left to do.** {moves.blue} keeps redirecting until the applications' configuration names {moves.green}: "

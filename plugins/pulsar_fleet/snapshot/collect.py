@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import Attempts, in_order
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups
 from pulsar_fleet.snapshot.inventory import read_clients, read_functions, read_packages
@@ -54,7 +54,7 @@ async def collect(
     admin: AdminClient,
     selection: Selection | None = None,
     *,
-    seal: Seal,
+    seal: Redactor,
     must_exist: bool = False,
     load_topics: bool = False,
 ) -> Snapshot:
@@ -69,7 +69,7 @@ async def collect_into(
     admin: AdminClient,
     selection: Selection | None = None,
     *,
-    seal: Seal,
+    seal: Redactor,
     must_exist: bool = False,
     load_topics: bool = False,
 ) -> SnapshotHead:
@@ -79,13 +79,13 @@ async def collect_into(
     superusers alone is noted as hidden when our role is none.
 
     :param seal: replaces secrets by fingerprints before anything leaves this function.
-    :param must_exist: something selected that is not there is `Missing`.
+    :param must_exist: something selected that is not there is `NotFound`.
     :param load_topics: also read the properties of subscriptions, a call for each topic that has one; it loads them.
     :raises Denied: the cluster does not know us, or does not list its tenants for us and none is selected.
     :raises Transient: the cluster no longer answers.
     """
     async with TopicPolicyReader(admin, seal) as policies:
-        attempts = Attempts()
+        attempts = PartialReads()
         reader = NamespaceReader(admin, seal, policies, attempts, load_topics=load_topics)
         collector = _Collector(sink, admin, selection or Selection(), seal, reader, attempts)
         return await collector.run(must_exist=must_exist, load_topics=load_topics)
@@ -97,9 +97,9 @@ class _Collector:
         sink: SnapshotSink,
         admin: AdminClient,
         selection: Selection,
-        seal: Seal,
+        seal: Redactor,
         reader: NamespaceReader,
-        attempts: Attempts,
+        attempts: PartialReads,
     ) -> None:
         self._sink = sink
         self._admin = admin
@@ -113,7 +113,7 @@ class _Collector:
         cluster = await self._admin.cluster_name()
         tenants, namespaces = await self._read_tenants()
         if must_exist and (absent := self._selection.absent((one.name for one in tenants), namespaces)):
-            raise Missing(f"{cluster} has no {', '.join(absent)}: check the selection.", cluster=cluster)
+            raise NotFound(f"{cluster} has no {', '.join(absent)}: check the selection.", cluster=cluster)
         self._hand_on(tenants)
         known = await self._read_cluster(namespaces)
         await self._read_namespaces(namespaces)

@@ -8,18 +8,18 @@ from typing import TypeVar
 from urllib.parse import unquote_plus
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
 
 _OWN_CURSORS = ("pulsar.repl", "pulsar.dedup", "__compaction")
 
 
 async def read_namespace(
-    admin: AdminClient, namespace: NamespaceName, seal: Seal, *, local: bool = True
+    admin: AdminClient, namespace: NamespaceName, seal: Redactor, *, local: bool = True
 ) -> JsonObject | None:
     """The policies document without secrets, the settings outside of it merged in; None without such a namespace.
 
@@ -88,7 +88,7 @@ async def _read_local(admin: AdminClient, namespace: NamespaceName) -> JsonObjec
     for policy in LOCAL_FIELDS:
         try:
             found[policy.field] = await admin.get(f"/namespaces/{namespace.path}/{policy.path}")
-        except Missing:
+        except NotFound:
             return found
         except NotAllowed:
             del found[policy.field]

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import Attempts
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
-from pulsar_fleet.cluster.errors import Conflict, Missing
+from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, BrokerState, InventoryState
@@ -22,7 +22,9 @@ _REPLICATOR = "pulsar.repl"
 _SEPARATORS = re.compile(r"[\s:,]*")
 
 
-async def read_clients(admin: AdminClient, brokers: Sequence[BrokerState], attempts: Attempts) -> list[InventoryState]:
+async def read_clients(
+    admin: AdminClient, brokers: Sequence[BrokerState], attempts: PartialReads
+) -> list[InventoryState]:
     """Versions of the connected clients per namespace, one call per broker, which tells of its loaded topics only.
 
     No topic is loaded by it. The brokers renew the answer once a minute, so a client may be missing, or gone since.
@@ -44,11 +46,11 @@ async def read_clients(admin: AdminClient, brokers: Sequence[BrokerState], attem
 
 
 async def read_functions(
-    admin: AdminClient, namespaces: Iterable[NamespaceName], attempts: Attempts
+    admin: AdminClient, namespaces: Iterable[NamespaceName], attempts: PartialReads
 ) -> list[InventoryState]:
     """Functions, sources and sinks: one call to learn where any are, three for each of these namespaces."""
     # A broker without a functions worker answers 409 to everything about functions.
-    running = await attempts.read("functions", admin.get("/worker/assignments"), not_offered=(Conflict, Missing))
+    running = await attempts.read("functions", admin.get("/worker/assignments"), not_offered=(Conflict, NotFound))
     instances = [one for listed in (running or {}).values() for one in listed]
     used = {"/".join(instance.split("/")[:2]) for instance in instances}
     chosen = [name for name in namespaces if str(name) in used]
@@ -56,7 +58,7 @@ async def read_functions(
 
 
 async def read_packages(
-    admin: AdminClient, brokers: Sequence[BrokerState], namespaces: Iterable[NamespaceName], attempts: Attempts
+    admin: AdminClient, brokers: Sequence[BrokerState], namespaces: Iterable[NamespaceName], attempts: PartialReads
 ) -> list[InventoryState]:
     """Uploaded packages: no call unless a broker offers them, then three for each namespace."""
     if not any(one.configuration.get("enablePackagesManagement") == "true" for one in brokers):
@@ -66,7 +68,7 @@ async def read_packages(
 
 
 async def _listed(
-    admin: AdminClient, namespaces: Iterable[NamespaceName], kinds: Sequence[tuple[str, str]], attempts: Attempts
+    admin: AdminClient, namespaces: Iterable[NamespaceName], kinds: Sequence[tuple[str, str]], attempts: PartialReads
 ) -> list[InventoryState]:
     found = []
     for namespace in namespaces:

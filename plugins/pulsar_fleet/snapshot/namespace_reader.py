@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
-from pulsar_fleet.cluster.admin.partial_reads import Attempts
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.snapshot.documents import cursors_of, is_terminated, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.snapshot.inventory import system_topics
 from pulsar_fleet.snapshot.model import InventoryState, NamespaceState, Row, SubscriptionState, TopicState
@@ -45,7 +45,13 @@ class NamespaceReader:
     """
 
     def __init__(
-        self, admin: AdminClient, seal: Seal, policies: TopicPolicyReader, attempts: Attempts, *, load_topics: bool
+        self,
+        admin: AdminClient,
+        seal: Redactor,
+        policies: TopicPolicyReader,
+        attempts: PartialReads,
+        *,
+        load_topics: bool,
     ) -> None:
         self._admin = admin
         self._seal = seal
@@ -118,6 +124,6 @@ class NamespaceReader:
     async def _is_gone(self, topic: TopicName) -> bool:
         try:
             listed = await self._admin.topics(topic.namespace)
-        except Missing:
+        except NotFound:
             return True
         return not any(topic in (one, one.parent) for one in listed)

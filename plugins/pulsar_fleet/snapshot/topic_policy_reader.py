@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Denied, Transient
+from pulsar_fleet.cluster.errors import PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName
 from pulsar_fleet.cluster.policies.topic_policies import Scope
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.snapshot.model import TopicPolicyState
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class TopicPolicyReader:
     :param seal: replaces secrets by fingerprints; None keeps them in clear, for writing them to another cluster.
     """
 
-    def __init__(self, admin: AdminClient, seal: Seal | None) -> None:
+    def __init__(self, admin: AdminClient, seal: Redactor | None) -> None:
         self._admin = admin
         self._seal = seal
         self._client: pulsar.Client | None = None
@@ -92,7 +92,7 @@ class TopicPolicyReader:
                 reader.close()
         except pulsar.PulsarException as error:
             denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
-            raise (Denied if denied else Transient)(
+            raise (PermissionDenied if denied else Unavailable)(
                 f"{self._admin.connection.name}: the topic policies of {namespace} cannot be read: {error}.",
                 cluster=self._admin.connection.name,
             ) from error

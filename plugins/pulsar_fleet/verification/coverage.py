@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 
 PIECE = 100
@@ -85,16 +85,18 @@ class Coverage:
 
     def __post_init__(self) -> None:
         if (self.mode is Mode.WINDOW) != (self.window is not None):
-            raise Rejected("Mode 'window' needs both of its times, and no other mode takes them.")
+            raise InvalidRequest("Mode 'window' needs both of its times, and no other mode takes them.")
         if (self.mode is Mode.SAMPLE) != (self.sample is not None):
-            raise Rejected("Mode 'sample' needs a sample, and no other mode takes one.")
+            raise InvalidRequest("Mode 'sample' needs a sample, and no other mode takes one.")
 
     @classmethod
     def between(cls, begin: str | None, end: str | None, compaction: Compaction = Compaction.AUTO) -> Self:
-        """A window between two ISO 8601 times; `Rejected` where that is none."""
+        """A window between two ISO 8601 times; `InvalidRequest` where that is none."""
         window = (_milliseconds("from", begin), _milliseconds("to", end))
         if window[0] >= window[1]:
-            raise Rejected(f"The window from {begin!r} to {end!r} is empty; its end must lie behind its beginning.")
+            raise InvalidRequest(
+                f"The window from {begin!r} to {end!r} is empty; its end must lie behind its beginning."
+            )
         return cls(mode=Mode.WINDOW, window=window, compaction=compaction)
 
     @property
@@ -127,13 +129,17 @@ class Coverage:
 
 
 def coverage_of(params: JsonObject) -> Coverage:
-    """The coverage that a DAG's params ask for; a window that is none, or times without its mode, are `Rejected`."""
+    """The coverage that a DAG's params ask for; a window that is none, or times without its mode, are
+    `InvalidRequest`.
+    """
     mode, compaction = Mode(params["mode"]), Compaction(params["compacted"])
     begin, end = params["window_from"], params["window_to"]
     if mode is Mode.WINDOW:
         return Coverage.between(begin, end, compaction)
     if begin or end:
-        raise Rejected(f"window_from and window_to are for mode 'window', not for {mode.value!r}; leave them out.")
+        raise InvalidRequest(
+            f"window_from and window_to are for mode 'window', not for {mode.value!r}; leave them out."
+        )
     if mode is not Mode.SAMPLE:
         return Coverage(mode=mode, compaction=compaction)
     asked = {name: params[f"sample_{name}"] for name in ("one_in", "probability", "seed")}
@@ -144,7 +150,7 @@ def _milliseconds(name: str, text: str | None) -> int:
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError as error:
-        raise Rejected(
+        raise InvalidRequest(
             f"The window's {name!r} is {text!r}, which is no time; write it as 2026-11-21T08:00:00+00:00."
         ) from error
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Self
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import BUCKETS
@@ -166,10 +166,10 @@ class VerifyRequest:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `Rejected`."""
+        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
         found: JsonObject = json.loads(content)
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The verification request has version {found.get('schema_version')!r}, this job reads "
                 f"{SCHEMA_VERSION}: use the job and the package of one release."
             )

@@ -10,7 +10,7 @@ from functools import partial
 from upath import UPath
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
@@ -51,9 +51,9 @@ async def freeze_bounds(
 
     Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty-five calls a topic.
 
-    :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `Rejected`.
+    :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `InvalidRequest`.
     :param engine: who reads, where the mode leaves a choice.
-    :param keyed: hash messages with BLAKE2b and the key in the environment, which `Rejected` misses.
+    :param keyed: hash messages with BLAKE2b and the key in the environment, which `InvalidRequest` misses.
     :param read_from: where the source's messages are read.
     """
     if keyed:
@@ -61,7 +61,7 @@ async def freeze_bounds(
     earlier: EarlierProofs | None = None
     if coverage and coverage.mode is Mode.INCREMENTAL:
         if run is None:
-            raise Rejected("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
+            raise InvalidRequest("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
     freezer = Freezer(
         source,
@@ -109,11 +109,11 @@ async def conclude(
     result_uri: str,
     folder: str = FOLDER,
 ) -> Verification:
-    """Take the result that a Spark job left, check that it still holds, and record it. `Missing` if there is none."""
+    """Take the result that a Spark job left, check that it still holds, and record it. `NotFound` if there is none."""
     try:
         content = UPath(result_uri).read_bytes()
     except OSError as error:
-        raise Missing(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
+        raise NotFound(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
     found = await recheck(source, target, request, Verification.from_bytes(content))
     record(run, found, folder)
     return found

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from pulsar_fleet.cluster.errors import FleetError, Missing
+from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.demo.judgement import Line, judge
 from pulsar_sandbox.demo.stack import AirflowStack
@@ -70,6 +70,6 @@ def _stop(folder: Path, console: Console) -> None:
     try:
         AirflowStack.attach(folder / "airflow").stop()
         Sandbox.down(folder / "sandbox")
-    except Missing:
+    except NotFound:
         return
     console.print(f"stopped what ran in {folder}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
 
 REPOSITORY = Path(__file__).parents[3]
@@ -41,9 +41,13 @@ class AirflowStack:
 
     @classmethod
     def launch(cls, folder: Path, *, settings: Mapping[str, str] | None = None) -> AirflowStack:
-        """Start it without waiting; `wait_ready` waits. `Refused` if the repository's DAG folder is not there."""
+        """Start it without waiting; `wait_ready` waits. `PreconditionFailed` if the repository's DAG folder is not
+        there.
+        """
         if not (REPOSITORY / "dags").is_dir():
-            raise Refused(f"There is no dags/ in {str(REPOSITORY)!r}: run this from a checkout of the repository.")
+            raise PreconditionFailed(
+                f"There is no dags/ in {str(REPOSITORY)!r}: run this from a checkout of the repository."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         port = _free_port()
         stack = cls(folder, f"http://127.0.0.1:{port}")
@@ -55,10 +59,10 @@ class AirflowStack:
 
     @classmethod
     def attach(cls, folder: Path) -> AirflowStack:
-        """Use the one that another process left running in `folder`; `Missing` if there is none."""
+        """Use the one that another process left running in `folder`; `NotFound` if there is none."""
         state = folder / STATE_FILE
         if not state.exists():
-            raise Missing(f"No Airflow was started in {str(folder)!r}.")
+            raise NotFound(f"No Airflow was started in {str(folder)!r}.")
         return cls(folder, json.loads(state.read_text())["url"])
 
     def release(self) -> None:
@@ -77,7 +81,9 @@ class AirflowStack:
         self._process.stop()
 
     def wait_ready(self, *dag_ids: str) -> None:
-        """Wait until the API answers and the DAGs are known; `Refused` with the end of the log if it does not."""
+        """Wait until the API answers and the DAGs are known; `PreconditionFailed` with the end of the log if it does
+        not.
+        """
         self._until(lambda: self._healthy(), "answer")
         self._client.headers["Authorization"] = f"Bearer {self._token()}"
         self._until(lambda: all(self._knows(dag_id) for dag_id in dag_ids), f"know {', '.join(dag_ids)}")
@@ -91,11 +97,13 @@ class AirflowStack:
         answer.raise_for_status()
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        """Start a run; returns its id. A configuration that the form would not take is `Refused`."""
+        """Start a run; returns its id. A configuration that the form would not take is `PreconditionFailed`."""
         self._client.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False}).raise_for_status()
         answer = self._client.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"conf": dict(conf), "logical_date": None})
         if answer.status_code == httpx.codes.BAD_REQUEST:
-            raise Refused(f"Airflow did not take the configuration of {dag_id}: {answer.json().get('detail')}")
+            raise PreconditionFailed(
+                f"Airflow did not take the configuration of {dag_id}: {answer.json().get('detail')}"
+            )
         answer.raise_for_status()
         return str(answer.json()["dag_run_id"])
 
@@ -104,10 +112,10 @@ class AirflowStack:
         return str(self._get(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def last_run(self, dag_id: str) -> str:
-        """Id of the newest run; `Missing` if there is none."""
+        """Id of the newest run; `NotFound` if there is none."""
         runs = self._get(f"/dags/{dag_id}/dagRuns?order_by=-id&limit=1")["dag_runs"]
         if not runs:
-            raise Missing(f"{dag_id} has not run in {str(self.folder)!r}.")
+            raise NotFound(f"{dag_id} has not run in {str(self.folder)!r}.")
         return str(runs[0]["dag_run_id"])
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
@@ -166,7 +174,7 @@ class AirflowStack:
         deadline = time.monotonic() + START_SECONDS
         while not holds():
             if time.monotonic() > deadline or self._process.pid is None:
-                raise Refused(
+                raise PreconditionFailed(
                     f"Airflow in {str(self.folder)!r} did not {verb} within {START_SECONDS} s. "
                     f"The end of its log:\n{self._process.last_words()}"
                 )

@@ -175,7 +175,7 @@ class Demo:
 
 def _window(stack: AirflowStack, outcome: Outcome) -> Counter[str]:
     run = outcome.runs["migrate_namespaces"]
-    reference = Reference.from_json(stack.result(run.dag_id, run.run_id, "switch_over"))
+    reference = Reference.from_json(stack.result(run.dag_id, run.run_id, "cut_over"))
     found = Counter[str]()
     for switched in Artefacts.open(str(outcome.artefacts)).read_json(reference).values():
         for partition, count in switched["window"].items():

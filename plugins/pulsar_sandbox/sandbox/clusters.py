@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from pulsar_fleet.cluster.errors import Missing, Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_sandbox.sandbox import configuration, readiness, security
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
 from pulsar_sandbox.sandbox.java import Java
@@ -20,7 +20,7 @@ READY_SECONDS = 180.0
 POLL_SECONDS = 0.2
 
 
-class PortTaken(Refused):
+class PortTaken(PreconditionFailed):
     """Another process took a port between our choice and the start."""
 
 
@@ -208,7 +208,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise self._failure(process, f"was not ready after {READY_SECONDS:g} s")
             if abandoned.wait(POLL_SECONDS):
-                raise Refused(f"The start of {self.name} was abandoned.")
+                raise PreconditionFailed(f"The start of {self.name} was abandoned.")
 
     def _stolen_port(self) -> int | None:
         """Find a port of ours on which somebody else listens."""
@@ -220,8 +220,8 @@ class Cluster:
     def _listening(self) -> set[int]:
         return set().union(*(process.listening for process in self.processes))
 
-    def _failure(self, process: GuardedProcess, what: str) -> Refused:
-        return Refused(
+    def _failure(self, process: GuardedProcess, what: str) -> PreconditionFailed:
+        return PreconditionFailed(
             f"Process {process.folder.name!r} of {self.name!r} {what}. "
             f"Its log {process.log} ends:\n{process.last_words()}"
         )
@@ -237,12 +237,12 @@ class Cluster:
 
     def _secured(self) -> Path:
         if self._security is None:
-            raise Missing(f"Cluster {self.name!r} has no TLS and no tokens; start the sandbox with secure=True.")
+            raise NotFound(f"Cluster {self.name!r} has no TLS and no tokens; start the sandbox with secure=True.")
         return self._security
 
     def _number(self, broker: int) -> int:
         if broker not in range(len(self._brokers)):
-            raise Rejected(
+            raise InvalidRequest(
                 f"Cluster {self.name!r} has no broker {broker!r}; it has {len(self._brokers)}, counted from 0."
             )
         return broker

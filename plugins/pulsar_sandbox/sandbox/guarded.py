@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from pulsar_fleet.cluster.errors import Refused, Transient
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 
 GUARD = Path(__file__).with_name("guard.py")
 # Long enough for a broker to close its ledgers; what it did not write by then, its journal has.
@@ -112,7 +112,9 @@ class GuardedProcess:
         """Let the guard start the JVM again after it ended; does nothing while it runs."""
         guard = self._guard()
         if guard is None:
-            raise Refused(f"Nothing guards {str(self.folder)!r}: its sandbox is stopped; start the sandbox again.")
+            raise PreconditionFailed(
+                f"Nothing guards {str(self.folder)!r}: its sandbox is stopped; start the sandbox again."
+            )
         if self.pid is None:
             # Absent until the guard has started it: a JVM that ends at once is seen as started and ended.
             self._pid_file.unlink(missing_ok=True)
@@ -129,7 +131,7 @@ class GuardedProcess:
         self._send(signal.SIGTERM)
         try:
             self._until(lambda: self.pid is None, STOP_SECONDS, "end")
-        except Transient:
+        except Unavailable:
             self.kill()
 
     def stop(self) -> None:
@@ -171,7 +173,7 @@ class GuardedProcess:
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
-                raise Transient(f"The process in {str(self.folder)!r} did not {verb} within {seconds:g} s.")
+                raise Unavailable(f"The process in {str(self.folder)!r} did not {verb} within {seconds:g} s.")
             time.sleep(0.02)
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_sandbox.sandbox.folders import jar_cache, locked
 from pulsar_sandbox.sandbox.guarded import guard_command
 from pulsar_sandbox.sandbox.java import find_maven
@@ -33,7 +33,7 @@ def log_progress(message: str) -> None:
 def check_version(version: str) -> None:
     """Reject a version that the sandbox cannot start."""
     if version not in KNOWN_VERSIONS:
-        raise Rejected(
+        raise InvalidRequest(
             f"Pulsar version {version!r} is not one that the sandbox can start; use {' or '.join(KNOWN_VERSIONS)}."
         )
 
@@ -63,7 +63,7 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
     code, last_lines = _run(command, folder.with_name(f"{version}.maven.pid"), progress, f"Pulsar {version}")
     if code != 0:
         shutil.rmtree(partial, ignore_errors=True)
-        raise Refused(
+        raise PreconditionFailed(
             f"Maven could not fetch the jars of Pulsar {version} (exit code {code}); is Maven Central reachable? "
             f"It said:\n{last_lines}"
         )

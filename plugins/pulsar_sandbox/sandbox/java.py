@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 
 MINIMUM = 17
 _INSTALL_JAVA = (
@@ -32,13 +32,15 @@ def find_java() -> Java:
     path = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if path is None:
         where = f"in JAVA_HOME {home!r}" if home else "on PATH"
-        raise Refused(f"No Java {where}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}.")
+        raise PreconditionFailed(f"No Java {where}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}.")
     # macOS has a /usr/bin/java that only says that there is none.
     shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', shown)
     if found is None or int(found[1]) < MINIMUM:
         version = shown.splitlines()[0] if shown else "nothing"
-        raise Refused(f"{path!r} answers {version!r}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}.")
+        raise PreconditionFailed(
+            f"{path!r} answers {version!r}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}."
+        )
     return Java(path, int(found[1]))
 
 
@@ -46,5 +48,5 @@ def find_maven() -> str:
     """Find Maven on PATH. Refuses with the install command."""
     path = shutil.which("mvn")
     if path is None:
-        raise Refused(f"No Maven (mvn) on PATH, and it fetches Pulsar's jars; {_INSTALL_MAVEN}.")
+        raise PreconditionFailed(f"No Maven (mvn) on PATH, and it fetches Pulsar's jars; {_INSTALL_MAVEN}.")
     return path

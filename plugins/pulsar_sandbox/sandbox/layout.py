@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 SCHEMA_VERSION = 1
 
@@ -64,7 +64,7 @@ class SandboxLayout:
         """Read the text of `sandbox.json`."""
         document = json.loads(text)
         if document.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The sandbox was written with schema_version {document.get('schema_version')!r}, this version reads "
                 f"{SCHEMA_VERSION}; delete its folder and start a new one."
             )

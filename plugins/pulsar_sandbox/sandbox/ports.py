@@ -6,7 +6,7 @@ import random
 import socket
 from collections.abc import Collection, Iterator
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 
 # Below the ephemeral ports of Linux (32768) and macOS (49152): no outgoing connection takes one between pick and use.
 CANDIDATES = range(20_000, 32_000)
@@ -40,7 +40,7 @@ def free_ports(*, avoid: Collection[int] = ()) -> Iterator[int]:
     for port in random.sample(CANDIDATES, len(CANDIDATES)):
         if port not in avoid and is_free(port):
             yield port
-    raise Refused(
+    raise PreconditionFailed(
         f"No free port between {CANDIDATES.start} and {CANDIDATES.stop - 1}; stop some of what listens there."
     )
 
@@ -49,6 +49,6 @@ def ports_from(base: int) -> Iterator[int]:
     """Yield `base`, `base + 1`, …; a taken one is refused, because the caller asked for exactly these."""
     for port in range(base, 65_536):
         if not is_free(port):
-            raise Refused(f"Port {port} is taken; choose another port base than {base}, or leave it out.")
+            raise PreconditionFailed(f"Port {port} is taken; choose another port base than {base}, or leave it out.")
         yield port
-    raise Refused(f"Port base {base} leaves too few ports below 65536; choose a lower one.")
+    raise PreconditionFailed(f"Port base {base} leaves too few ports below 65536; choose a lower one.")

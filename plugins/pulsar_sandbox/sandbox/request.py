@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, check_version
 from pulsar_sandbox.sandbox.layout import ClusterLayout, SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import free_ports, is_free, ports_from
@@ -40,14 +40,14 @@ class Request:
     def check(self) -> None:
         """Reject what cannot be, and refuse what this machine cannot do."""
         if not self.clusters or len(set(self.clusters)) != len(self.clusters):
-            raise Rejected(f"The clusters {list(self.clusters)!r} need at least one name, each once.")
+            raise InvalidRequest(f"The clusters {list(self.clusters)!r} need at least one name, each once.")
         for name in self.clusters:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name) or name in RESERVED:
-                raise Rejected(f"{name!r} cannot name a cluster; use letters, digits, '-' and '_'.")
+                raise InvalidRequest(f"{name!r} cannot name a cluster; use letters, digits, '-' and '_'.")
         if not 1 <= self.brokers <= MOST_BROKERS:
-            raise Rejected(f"A cluster of a sandbox has 1 to {MOST_BROKERS} brokers, not {self.brokers!r}.")
+            raise InvalidRequest(f"A cluster of a sandbox has 1 to {MOST_BROKERS} brokers, not {self.brokers!r}.")
         if self.port_base is not None and self.port_base not in range(1, 65_536):
-            raise Rejected(f"The port base {self.port_base!r} is no port; use 1 to 65535, or leave it out.")
+            raise InvalidRequest(f"The port base {self.port_base!r} is no port; use 1 to 65535, or leave it out.")
         self._check_names("version", [] if isinstance(self.version, str) else self.version)
         self._check_names("settings", self.settings)
         for version in self.versions.values():
@@ -58,14 +58,16 @@ class Request:
     def _check_names(self, what: str, given: Sequence[str] | Mapping[str, object]) -> None:
         for name in given:
             if name not in self.clusters:
-                raise Rejected(f"{what} is given for {name!r}, which is none of the clusters {list(self.clusters)!r}.")
+                raise InvalidRequest(
+                    f"{what} is given for {name!r}, which is none of the clusters {list(self.clusters)!r}."
+                )
 
     def check_fits(self, folder: str, recorded: SandboxLayout) -> None:
         """Reject a folder with data of other clusters: another version or metadata store could not read it."""
         held = {one.name: (one.version, len(one.brokers)) for one in recorded.clusters}
         wanted = {name: (version, self.brokers) for name, version in self.versions.items()}
         if held != wanted:
-            raise Rejected(
+            raise InvalidRequest(
                 f"Folder {folder!r} holds data of {_describe(held)}, not of {_describe(wanted)}; ask for those, "
                 f"choose another folder, or delete it."
             )
@@ -94,7 +96,7 @@ def _check_host(host: str) -> None:
         try:
             probe.bind((host, 0))
         except OSError as error:
-            raise Refused(
+            raise PreconditionFailed(
                 f"Several brokers need the address {host}, which this machine does not have; on macOS: "
                 f"sudo ifconfig lo0 alias {host}"
             ) from error
@@ -103,7 +105,7 @@ def _check_host(host: str) -> None:
 def _keep_bookie(fresh: ClusterLayout, before: ClusterLayout) -> ClusterLayout:
     """Keep the bookie's port: a bookie refuses its own data under another one."""
     if not is_free(before.bookie_port):
-        raise Refused(
+        raise PreconditionFailed(
             f"Port {before.bookie_port} is taken, and the data of cluster {before.name!r} is bound to it; stop what "
             f"listens there, or choose another folder."
         )

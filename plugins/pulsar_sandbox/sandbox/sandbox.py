@@ -13,7 +13,7 @@ from threading import Event
 from types import TracebackType
 from typing import TypedDict, Unpack
 
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_sandbox.sandbox import security
 from pulsar_sandbox.sandbox.clusters import Cluster, PortTaken, Runtime
 from pulsar_sandbox.sandbox.folders import locked
@@ -113,7 +113,7 @@ class Sandbox:
         place = Path(folder).expanduser().absolute()
         recorded = _recorded(place)
         if recorded is None:
-            raise Missing(
+            raise NotFound(
                 f"There is no sandbox in {str(folder)!r}; start one with: pulsar-fleet sandbox up --folder {folder}"
             )
         return cls(folder=place, layout=recorded)
@@ -125,7 +125,7 @@ class Sandbox:
 
     def __getitem__(self, name: str) -> Cluster:
         if name not in self._clusters:
-            raise Missing(f"The sandbox has no cluster {name!r}; it has {', '.join(self._clusters)}.")
+            raise NotFound(f"The sandbox has no cluster {name!r}; it has {', '.join(self._clusters)}.")
         return self._clusters[name]
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -233,7 +233,7 @@ def _recorded(folder: Path) -> SandboxLayout | None:
 def _check_not_in_use(folder: Path, recorded: SandboxLayout) -> None:
     if Sandbox(folder=folder, layout=recorded).running:
         by = "detached" if recorded.owner is None else f"of process {recorded.owner}"
-        raise Refused(
+        raise PreconditionFailed(
             f"A sandbox ({by}) runs in {str(folder)!r}; choose another folder, or stop it with: "
             f"pulsar-fleet sandbox down --folder {folder}"
         )
@@ -243,4 +243,6 @@ def _check_no_strangers(folder: Path, names: Sequence[str]) -> None:
     """Refuse to use folders that no sandbox made: a start begins with deleting them."""
     for name in (*names, *RESERVED):
         if (folder / name).exists():
-            raise Refused(f"Folder {str(folder)!r} has a {name!r} that no sandbox made; choose another folder.")
+            raise PreconditionFailed(
+                f"Folder {str(folder)!r} has a {name!r} that no sandbox made; choose another folder."
+            )

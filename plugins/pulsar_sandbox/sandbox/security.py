@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 # `admin` and `broker` are super-users; the others have the rights that a test grants them.
 ROLES = ("admin", "broker", "tenant-admin", "producer", "consumer", "nobody")
@@ -49,7 +49,7 @@ def create(folder: Path) -> None:
 def token(folder: Path, role: str) -> str:
     """Read the token of a role."""
     if role not in ROLES:
-        raise Rejected(f"The sandbox has no role {role!r}; it has {', '.join(ROLES)}.")
+        raise InvalidRequest(f"The sandbox has no role {role!r}; it has {', '.join(ROLES)}.")
     return (folder / f"{role}.jwt").read_text()
 
 

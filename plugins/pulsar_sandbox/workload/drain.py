@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_sandbox.workload.live import Identity
 from pulsar_sandbox.workload.schemas import decode
@@ -14,9 +14,9 @@ def drain_subscription(
     subscription: str,
     *,
     acknowledge: bool = True,
-    quiet_seconds: float = 2.0,
+    quiesce_seconds: float = 2.0,
 ) -> list[Identity]:
-    """Receive everything that an idle subscription holds, until nothing comes for `quiet_seconds`.
+    """Receive everything that an idle subscription holds, until nothing comes for `quiesce_seconds`.
 
     :param topic: a plain topic, a partition, or a partitioned topic with all its partitions.
     :param acknowledge: take the messages off; False leaves the backlog as it is, and a second call gets it again.
@@ -32,13 +32,13 @@ def drain_subscription(
             str(topic), subscription, initial_position=pulsar.InitialPosition.Earliest, consumer_name="drain"
         )
         while True:
-            message = consumer.receive(int(quiet_seconds * 1000))
+            message = consumer.receive(int(quiesce_seconds * 1000))
             received.append(decode(message.data()).identity)
             if acknowledge:
                 consumer.acknowledge(message)
     except pulsar.Timeout:
         return received
     except pulsar.PulsarException as error:
-        raise Transient(f"Subscription {subscription!r} of {topic} cannot be read: {error}.") from error
+        raise Unavailable(f"Subscription {subscription!r} of {topic} cannot be read: {error}.") from error
     finally:
         client.close()

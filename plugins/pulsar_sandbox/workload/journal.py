@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_sandbox.workload.counts import tally
 from pulsar_sandbox.workload.live import Identity, SubscriptionType
@@ -128,7 +128,7 @@ def read_tally(folder: Path) -> Tally:
         elif header:
             producers.append(_producer(header, lines))
     if not producers and not consumers:
-        raise Missing(f"{str(folder)!r} holds no journals: no traffic has started there.")
+        raise NotFound(f"{str(folder)!r} holds no journals: no traffic has started there.")
     return tally(producers, consumers)
 
 

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import TypeVar
 from zlib import crc32
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import CONSUMED, EVENTS_PARTITIONS, IDLE_SUBSCRIPTION, SubscriptionType, live_topics
@@ -50,10 +50,10 @@ class EstateSpec:
         NamespaceName.parse(self.live)
         for name in ("tenants", "namespaces_per_tenant"):
             if getattr(self, name) < 1:
-                raise Rejected(f"EstateSpec.{name} is {getattr(self, name)!r}: give at least 1.")
+                raise InvalidRequest(f"EstateSpec.{name} is {getattr(self, name)!r}: give at least 1.")
         for name in ("topics_per_namespace", "messages_per_topic", "history"):
             if getattr(self, name) < 0:
-                raise Rejected(f"EstateSpec.{name} is {getattr(self, name)!r}: give 0 or more.")
+                raise InvalidRequest(f"EstateSpec.{name} is {getattr(self, name)!r}: give 0 or more.")
 
 
 class Acknowledged(Enum):

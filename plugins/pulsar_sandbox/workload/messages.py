@@ -11,7 +11,7 @@ import _pulsar
 import pulsar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_sandbox.workload.layout import SubscriptionPlan, TopicPlan
 from pulsar_sandbox.workload.live import NumberedMessage
 from pulsar_sandbox.workload.schemas import SchemaKind, decode, definition, encode
@@ -99,7 +99,9 @@ def _publish(client: pulsar.Client, topic: TopicPlan, messages: Iterable[Numbere
     producer.flush()
     producer.close()
     if failures:
-        raise Transient(f"{len(failures)} of the messages for {topic.name} were not stored: {failures[0]}. Try again.")
+        raise Unavailable(
+            f"{len(failures)} of the messages for {topic.name} were not stored: {failures[0]}. Try again."
+        )
 
 
 def _acknowledge(
@@ -121,7 +123,7 @@ def _acknowledge(
                 consumer.acknowledge(received)
                 left.discard(number)
     except pulsar.Timeout as error:
-        raise Transient(
+        raise Unavailable(
             f"{len(left)} of {len(wanted)} messages of {topic.name} did not reach subscription "
             f"{subscription.name!r} within {_RECEIVE_TIMEOUT_MS} ms. Try again."
         ) from error

@@ -68,7 +68,7 @@ class TrafficRun:
         self._received = {
             (str(topic), subscription): Received(names) for topic in (events, audit) for subscription in CONSUMED
         }
-        self._quiet_seconds = patience + _RESTARTED_SECONDS
+        self._quiesce_seconds = patience + _RESTARTED_SECONDS
         self._consumers = [
             ConsumerApplication(
                 service_url,
@@ -134,7 +134,7 @@ class TrafficRun:
         end = time.monotonic() + _DRAIN_SECONDS
         while time.monotonic() < end:
             self.tick()
-            quiet = _LATE_SECONDS if self._caught_up() else self._quiet_seconds
+            quiet = _LATE_SECONDS if self._caught_up() else self._quiesce_seconds
             last = max(application.last_delivery for application in self._consumers)
             if now() - last > quiet * 1_000_000:
                 return

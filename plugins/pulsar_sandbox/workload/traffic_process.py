@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.sandbox.guarded import guard_command
 from pulsar_sandbox.workload.journal import Counters, read_tally
@@ -58,7 +58,9 @@ class Traffic:
         """
         place = Path(folder).absolute()
         if place.exists() and any(place.iterdir()):
-            raise Rejected(f"The traffic's folder {str(place)!r} is not empty: give each run a folder of its own.")
+            raise InvalidRequest(
+                f"The traffic's folder {str(place)!r} is not empty: give each run a folder of its own."
+            )
         place.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", _MODULE, "--service-url", service_url, "--namespace", str(namespace)]
         command += ["--journal", str(place), "--rate", str(rate), "--patience", str(patience)]
@@ -129,7 +131,7 @@ class Traffic:
             if self._guard.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 words = (self.folder / "traffic.log").read_text(errors="replace").strip().splitlines()
-                raise Refused(
+                raise PreconditionFailed(
                     f"The traffic in {str(self.folder)!r} did not connect: {words[-1] if words else 'it wrote nothing'}"
                 )
             time.sleep(_POLL_SECONDS)

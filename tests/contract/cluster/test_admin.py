@@ -24,14 +24,14 @@ from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
     Conflict,
-    Denied,
     FleetError,
-    Missing,
+    InvalidRequest,
     NotAllowed,
-    Refused,
-    Rejected,
-    Transient,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
     Unauthenticated,
+    Unavailable,
 )
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
@@ -132,7 +132,7 @@ async def test_a_broker_says_its_version(on_blue: AdminClient) -> None:
 
 
 async def test_a_broker_that_is_gone_is_named(on_blue: AdminClient) -> None:
-    with pytest.raises(Transient, match="blue: GET /admin/v2/brokers/version at http://localhost:1 "):
+    with pytest.raises(Unavailable, match="blue: GET /admin/v2/brokers/version at http://localhost:1 "):
         async with AdminClient(on_blue.connection, retry_seconds=0) as impatient:
             await impatient.version("localhost:1")
 
@@ -217,7 +217,7 @@ async def test_an_override_that_was_never_set_can_be_removed(on_blue: AdminClien
 
 
 async def test_a_setting_that_is_not_dynamic_is_rejected(on_blue: AdminClient) -> None:
-    with pytest.raises(Rejected, match="blue answered 412 to POST"):
+    with pytest.raises(InvalidRequest, match="blue answered 412 to POST"):
         await on_blue.set_dynamic("clusterName", "violet")
 
 
@@ -237,7 +237,7 @@ async def test_an_absent_tenant_is_none(on_blue: AdminClient) -> None:
 
 
 async def test_a_tenant_for_an_unknown_cluster_is_rejected(on_blue: AdminClient) -> None:
-    with pytest.raises(Rejected, match=r"blue answered 412 .*: Clusters do not exist"):
+    with pytest.raises(InvalidRequest, match=r"blue answered 412 .*: Clusters do not exist"):
         await on_blue.put(f"/tenants/{unknown('tenant')}", {"allowedClusters": [unknown("peer")]})
 
 
@@ -246,7 +246,7 @@ async def test_namespaces_are_listed(on_blue: AdminClient, namespace: NamespaceN
 
 
 async def test_namespaces_of_an_absent_tenant_are_missing(on_blue: AdminClient) -> None:
-    with pytest.raises(Missing, match="blue answered 404 to GET /admin/v2/namespaces/tenant-"):
+    with pytest.raises(NotFound, match="blue answered 404 to GET /admin/v2/namespaces/tenant-"):
         await on_blue.namespaces(unknown("tenant"))
 
 
@@ -311,7 +311,7 @@ async def test_a_partitioned_topic_is_listed_by_its_own_name(on_blue: AdminClien
 
 
 async def test_topics_of_an_absent_namespace_are_missing(on_blue: AdminClient, namespace: NamespaceName) -> None:
-    with pytest.raises(Missing, match="blue answered 404"):
+    with pytest.raises(NotFound, match="blue answered 404"):
         await on_blue.topics(replace(namespace, name="absent"))
 
 
@@ -350,7 +350,7 @@ async def test_a_plain_topic_has_0_partitions(on_blue: AdminClient, topic: Topic
 async def test_asking_for_the_partitions_of_an_absent_topic_creates_none(
     on_blue: AdminClient, namespace: NamespaceName
 ) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         await on_blue.partition_metadata(TopicName(namespace, "absent"))
     assert await on_blue.topics(namespace) == ()
 
@@ -411,14 +411,14 @@ async def test_an_unloaded_topic_shows_its_cursors(on_blue: AdminClient, topic: 
 
 @pytest.mark.parametrize("read", ["partition_metadata", "stats", "internal_stats"])
 async def test_an_absent_topic_is_missing(on_blue: AdminClient, namespace: NamespaceName, read: str) -> None:
-    with pytest.raises(Missing, match=r"blue answered 404 to GET .*/absent/"):
+    with pytest.raises(NotFound, match=r"blue answered 404 to GET .*/absent/"):
         await getattr(on_blue, read)(TopicName(namespace, "absent"))
 
 
 async def test_internal_information_of_an_absent_topic_cannot_be_told_from_a_broker_in_trouble(
     impatient: AdminClient, namespace: NamespaceName
 ) -> None:
-    with pytest.raises(Transient, match=r"blue answered 500 .*: Request failed"):
+    with pytest.raises(Unavailable, match=r"blue answered 500 .*: Request failed"):
         await impatient.internal_info(TopicName(namespace, "absent"))
 
 
@@ -452,7 +452,7 @@ async def test_an_entry_tells_its_properties_without_a_subscription(
 async def test_an_entry_of_a_ledger_that_is_gone_is_missing(
     on_blue: AdminClient, topic: TopicName, written: list[Position]
 ) -> None:
-    with pytest.raises(Missing, match="Message id not found"):
+    with pytest.raises(NotFound, match="Message id not found"):
         await on_blue.entry_properties(topic, Position(10**9, 0))
 
 
@@ -499,7 +499,7 @@ async def test_a_subscription_with_an_awkward_name_can_be_deleted(on_blue: Admin
 
 
 async def test_an_absent_subscription_is_missing(on_blue: AdminClient, topic: TopicName) -> None:
-    with pytest.raises(Missing, match="blue answered 404"):
+    with pytest.raises(NotFound, match="blue answered 404"):
         await on_blue.delete_subscription(topic, "absent")
 
 
@@ -507,7 +507,7 @@ async def test_a_subscription_in_use_is_not_deleted(
     on_blue: AdminClient, topic: TopicName, client: pulsar.Client
 ) -> None:
     client.subscribe(str(topic), "billing")
-    with pytest.raises(Rejected, match="blue answered 412"):
+    with pytest.raises(InvalidRequest, match="blue answered 412"):
         await on_blue.delete_subscription(topic, "billing")
 
 
@@ -545,7 +545,7 @@ async def test_an_incompatible_schema_is_a_conflict(on_blue: AdminClient, topic:
 
 
 async def test_a_schema_that_cannot_be_parsed_is_rejected(on_blue: AdminClient, topic: TopicName) -> None:
-    with pytest.raises(Rejected, match="blue answered 422"):
+    with pytest.raises(InvalidRequest, match="blue answered 422"):
         await on_blue.post_schema(topic, {"type": "AVRO", "schema": "{", "properties": {}})
 
 
@@ -596,13 +596,13 @@ async def test_a_call_with_a_body_is_tried_again_with_its_body(
 async def test_a_broker_that_never_recovers_is_transient(blue: ClusterConnection, proxy: Proxy) -> None:
     proxy.otherwise = answer(503, '{"reason": "still loading"}')
     async with AdminClient(replace(blue, admin_url=proxy.url), retry_seconds=0.5) as admin:
-        with pytest.raises(Transient, match=r"^blue answered 503 to GET /admin/v2/clusters: still loading$"):
+        with pytest.raises(Unavailable, match=r"^blue answered 503 to GET /admin/v2/clusters: still loading$"):
             await admin.clusters()
     assert len(proxy.seen) > 1
 
 
 async def test_a_request_that_is_wrong_is_sent_once(proxy: Proxy, behind: AdminClient) -> None:
-    with pytest.raises(Rejected):
+    with pytest.raises(InvalidRequest):
         await behind.set_dynamic("clusterName", "violet")
     assert len(proxy.seen) == 1
 
@@ -618,7 +618,7 @@ async def test_a_topic_that_has_moved_to_another_cluster_is_a_conflict_at_once(
 
 async def test_a_broker_that_hangs_is_named_with_the_call(proxy: Proxy, impatient: AdminClient) -> None:
     proxy.otherwise = HANG
-    with pytest.raises(Transient) as caught:
+    with pytest.raises(Unavailable) as caught:
         await impatient.clusters()
     assert str(caught.value).startswith(f"blue: GET /admin/v2/clusters at {proxy.url} got no answer: Timeout")
 
@@ -644,33 +644,33 @@ async def test_every_request_is_counted(proxy: Proxy, behind: AdminClient) -> No
 async def test_an_unreachable_cluster_is_one_sentence(blue: ClusterConnection) -> None:
     nobody = f"http://127.0.0.1:{next(free_ports())}"
     async with AdminClient(replace(blue, admin_url=nobody), retry_seconds=0) as admin:
-        with pytest.raises(Transient, match=f"^blue: GET /admin/v2/clusters at {nobody} got no answer: ") as caught:
+        with pytest.raises(Unavailable, match=f"^blue: GET /admin/v2/clusters at {nobody} got no answer: ") as caught:
             await admin.clusters()
     assert ONE_SENTENCE.fullmatch(str(caught.value))
 
 
 async def test_a_port_that_does_not_speak_http_is_told(proxy: Proxy, impatient: AdminClient) -> None:
     proxy.otherwise = raw(b"\x15\x03\x03\x00\x02\x02\x50")
-    with pytest.raises(Rejected, match=r"^blue: .* is not an admin API"):
+    with pytest.raises(InvalidRequest, match=r"^blue: .* is not an admin API"):
         await impatient.clusters()
 
 
 async def test_a_page_that_is_not_of_a_broker_is_told(proxy: Proxy, impatient: AdminClient) -> None:
     proxy.otherwise = answer(200, "<html>Sign in</html>")
-    with pytest.raises(Rejected, match=r"^blue: .* is not an admin API"):
+    with pytest.raises(InvalidRequest, match=r"^blue: .* is not an admin API"):
         await impatient.clusters()
 
 
 async def test_the_message_port_instead_of_the_admin_port_names_the_cluster(blue: ClusterConnection) -> None:
     wrong = replace(blue, admin_url=blue.require_service_url().replace("pulsar:", "http:"))
     async with AdminClient(wrong, retry_seconds=0) as admin:
-        with pytest.raises(Transient, match=r"^blue: .* got no answer: Server disconnected"):
+        with pytest.raises(Unavailable, match=r"^blue: .* got no answer: Server disconnected"):
             await admin.clusters()
 
 
 async def test_redirects_in_a_circle_are_transient(proxy: Proxy, impatient: AdminClient) -> None:
     proxy.otherwise = redirect(f"{proxy.url}/admin/v2/clusters")
-    with pytest.raises(Transient, match="redirected 5 times"):
+    with pytest.raises(Unavailable, match="redirected 5 times"):
         await impatient.clusters()
 
 
@@ -752,7 +752,9 @@ async def test_a_foreign_host_is_refused(safe: Cluster) -> None:
         AdminClient(reach(safe, proxy.url)) as admin,
     ):
         proxy.faults.append(redirect(f"{foreign.url}/admin/v2/clusters"))
-        with pytest.raises(Refused, match=f"^safe redirected a call to {foreign.url}, which is not one of its brokers"):
+        with pytest.raises(
+            PreconditionFailed, match=f"^safe redirected a call to {foreign.url}, which is not one of its brokers"
+        ):
             await admin.clusters()
         assert foreign.seen == []
 
@@ -767,7 +769,7 @@ async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
         AdminClient(reach(safe, proxy.url)) as admin,
     ):
         proxy.faults.append(redirect(f"{unencrypted.url}/admin/v2/clusters"))
-        with pytest.raises(Refused, match="not encrypted; the token was not sent there"):
+        with pytest.raises(PreconditionFailed, match="not encrypted; the token was not sent there"):
             await admin.clusters()
         assert unencrypted.seen == []
 
@@ -775,31 +777,31 @@ async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
 @pytest.mark.parametrize("token", ["not-a-jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmVk"])
 async def test_a_bad_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster, token: str) -> None:
     async with AdminClient(reach(safe, safe.admin_url_tls, token)) as admin:
-        with pytest.raises(Denied, match=r"^safe does not accept our credentials"):
+        with pytest.raises(PermissionDenied, match=r"^safe does not accept our credentials"):
             await admin.clusters()
 
 
 async def test_no_token_is_told_as_credentials_that_are_not_accepted(safe: Cluster) -> None:
     async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None)) as admin:
-        with pytest.raises(Denied, match=r"^safe does not accept our credentials"):
+        with pytest.raises(PermissionDenied, match=r"^safe does not accept our credentials"):
             await admin.clusters()
 
 
 async def test_a_role_without_rights_is_told_with_the_brokers_reason(safe: Cluster) -> None:
     async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
-        with pytest.raises(Denied, match=r"^safe answered 401 to GET /admin/v2/tenants: .*nobody"):
+        with pytest.raises(PermissionDenied, match=r"^safe answered 401 to GET /admin/v2/tenants: .*nobody"):
             await admin.tenants()
 
 
 async def test_a_role_without_rights_to_a_namespace_is_denied(safe: Cluster) -> None:
     async with AdminClient(reach(safe, safe.admin_url_tls, safe.token("nobody"))) as admin:
-        with pytest.raises(Denied, match=r"^safe answered 403 to GET /admin/v2/namespaces/.*: Unauthorized"):
+        with pytest.raises(PermissionDenied, match=r"^safe answered 403 to GET /admin/v2/namespaces/.*: Unauthorized"):
             await admin.namespace(NamespaceName("public", "default"))
 
 
 async def test_a_certificate_of_an_unknown_authority_says_what_to_add(safe: Cluster) -> None:
     async with AdminClient(replace(reach(safe, safe.admin_url_tls), tls_trust_file=None)) as admin:
-        with pytest.raises(Denied, match=r"is not trusted: .*Name its authority in .*tls_trust_file"):
+        with pytest.raises(PermissionDenied, match=r"is not trusted: .*Name its authority in .*tls_trust_file"):
             await admin.clusters()
 
 
@@ -938,11 +940,11 @@ async def test_an_unknown_token_is_unauthenticated_at_once(safe: Cluster, filled
 
 
 async def test_a_broker_whose_certificate_is_not_trusted_is_not_read_from(safe: Cluster, filled: Range) -> None:
-    with pytest.raises(Denied, match=r"is not trusted: .*Name its authority"):
+    with pytest.raises(PermissionDenied, match=r"is not trusted: .*Name its authority"):
         count(on_wire(safe, tls_trust_file=None), filled)
 
 
 async def test_a_plain_port_that_is_taken_for_a_tls_one_is_told(safe: Cluster, filled: Range) -> None:
     plain = safe.service_url.split(",")[0].replace("pulsar:", "pulsar+ssl:")
-    with pytest.raises(Transient, match="cannot be connected to"):
+    with pytest.raises(Unavailable, match="cannot be connected to"):
         count(replace(on_wire(safe), service_url=plain), filled)

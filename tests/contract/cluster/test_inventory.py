@@ -12,14 +12,14 @@ import pytest
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import InventoryState
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 NAME = NamespaceName("acme", "orders")
 SETTINGS = {
     "statsUpdateFrequencyInSecs": "1",

@@ -22,11 +22,11 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, Refused, Unauthenticated
+from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PreconditionFailed, Unauthenticated
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.oauth2 import OAuth2
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -50,7 +50,7 @@ Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 ESTATE = NamespaceName("team", "orders")
 FOREIGN = NamespaceName("strangers", "orders")
 SELECTED = Selection(tenants=frozenset({"team"}))
-SEAL = Seal(b"0123456789abcdef")
+SEAL = Redactor(b"0123456789abcdef")
 SUPERUSERS_ONLY = (
     Area.TENANTS,
     Area.CLUSTERS,
@@ -255,7 +255,7 @@ async def test_brokers_that_a_role_may_not_list_are_named_in_the_connection(esta
         limited = replace(reach(east, "tenant-admin"), admin_url=proxy.url)
         proxy.otherwise = redirect(f"{second.url}/admin/v2/clusters")
         async with AdminClient(limited) as admin:
-            with pytest.raises(Refused, match=r"name it in \"broker_hosts\" of the connection"):
+            with pytest.raises(PreconditionFailed, match=r"name it in \"broker_hosts\" of the connection"):
                 await admin.clusters()
         async with AdminClient(replace(limited, broker_hosts=("127.0.0.9",))) as admin:
             assert await admin.clusters() == ("east",)

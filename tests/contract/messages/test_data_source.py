@@ -18,7 +18,7 @@ from tests.support.spark_submission import submission
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.messages.datasource.options import TopicOptions
@@ -150,9 +150,9 @@ async def test_nothing_is_left_on_the_broker(written: Written, on_blue: AdminCli
 
 
 def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         read(written, topics=f"persistent://{written.namespace}/none")
-    with pytest.raises(Missing, match="matches 'none'; it has 4 topics"):
+    with pytest.raises(NotFound, match="matches 'none'; it has 4 topics"):
         read(written, topics_pattern=f"persistent://{written.namespace}/none")
 
 
@@ -176,7 +176,7 @@ def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
 )
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, str], message: str) -> None:
     given = {"admin_url": "http://h:1", "service_url": "pulsar://h:1", **options}
-    with pytest.raises(Rejected, match=message.replace("(", r"\(")) as refused:
+    with pytest.raises(InvalidRequest, match=message.replace("(", r"\(")) as refused:
         TopicOptions.parse(given)
     assert str(refused.value).count("\n") == 0
 

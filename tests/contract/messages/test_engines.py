@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Transient
+from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.digests import BUCKETS, TopicDigest
@@ -146,7 +146,7 @@ async def test_digests_do_not_depend_on_batches_and_ranges(
 
 def test_a_topic_of_an_unknown_namespace_is_missing(engine: ClientEngine) -> None:
     wanted = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
-    with pytest.raises(Missing, match=r"persistent://nobody/nothing/t does not exist on blue"):
+    with pytest.raises(NotFound, match=r"persistent://nobody/nothing/t does not exist on blue"):
         numbers(engine, wanted)
 
 
@@ -159,7 +159,7 @@ def test_an_unreadable_range_becomes_a_reason_and_not_an_exception(engine: Clien
 def test_a_broker_that_does_not_answer_is_transient() -> None:
     nowhere = ClusterConnection(name="nowhere", admin_url="http://localhost:1", service_url="pulsar://localhost:1")
     wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True)
-    with ClientEngine(nowhere, operation_timeout_seconds=1) as engine, pytest.raises(Transient, match="nowhere"):
+    with ClientEngine(nowhere, operation_timeout_seconds=1) as engine, pytest.raises(Unavailable, match="nowhere"):
         numbers(engine, wanted)
 
 

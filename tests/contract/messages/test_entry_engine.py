@@ -14,7 +14,7 @@ from tests.support.tcp_proxy import CuttingProxy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Missing, Transient
+from pulsar_fleet.cluster.errors import Conflict, NotFound, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.datasource.ranges_source import RangeGroup, RangesReader
@@ -192,7 +192,7 @@ async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_e
     monkeypatch.setattr(client, "FIRST_WAIT_MS", 1)
 
     def counts() -> list[int]:
-        with EntryEngine(blue, quiet_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
+        with EntryEngine(blue, quiesce_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
             found = [sum(entry.messages for one in entries.read(part) for entry in one) for part in parts]
             return [*found, *(sum(len(one) for one in messages.read(part)) for part in parts)]
 
@@ -203,14 +203,17 @@ async def test_a_topic_that_is_not_there_is_missing_and_not_created(
     on_blue: AdminClient, topic: TopicName, engine: EntryEngine
 ) -> None:
     (whole,) = await ranges(on_blue, topic)
-    with pytest.raises(Missing, match="does not exist on blue"):
+    with pytest.raises(NotFound, match="does not exist on blue"):
         places(engine, replace(whole, topic=f"persistent://{topic.namespace}/other"))
     assert list(await on_blue.topics(topic.namespace)) == [topic]
 
 
 def test_a_broker_that_does_not_answer_is_transient() -> None:
     wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True, engine=EngineName.ENTRY)
-    with EntryEngine(NOWHERE, patience_seconds=0.3) as engine, pytest.raises(Transient, match="cannot be connected to"):
+    with (
+        EntryEngine(NOWHERE, patience_seconds=0.3) as engine,
+        pytest.raises(Unavailable, match="cannot be connected to"),
+    ):
         places(engine, wanted)
 
 

@@ -112,7 +112,7 @@ async def test_a_killed_migration_is_finished_by_the_next_try_and_leaves_what_an
     killer = Killer(blue.admin_url, at=dice.randint(1, undisturbed.requests), dice=dice)
     # How often a step looks again is not always the same: the last moments may come after the end.
     assert await run_and_kill(moving, tmp_path, killer) in (-signal.SIGKILL, 0)
-    if moving.run.artefacts.find(moving.run.id, "blue-before.json") is not None:
+    if moving.run.artefacts.find(moving.run.id, "original-settings.json") is not None:
         await moving.release()
     assert await overridden(on_blue, name) == before
     await steps(moving)

@@ -17,7 +17,7 @@ from tests.contract.migration.test_faults import CutAfter
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused, Transient
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -31,11 +31,11 @@ from pulsar_fleet.migration.proof import prove as prove_messages
 from pulsar_fleet.migration.proof import prove_placements
 from pulsar_fleet.migration.steps import (
     clean_up,
+    cut_over,
     hold_still,
     release,
     replication_progress,
     start_replication,
-    switch_over,
 )
 from pulsar_fleet.migration.subscriptions.cursors import Singles
 from pulsar_fleet.migration.subscriptions.transfer import Placement
@@ -97,7 +97,7 @@ class Carried:
 
     @property
     def before(self) -> Frozen:
-        return Frozen.from_json(self.document("blue-before.json"))
+        return Frozen.from_json(self.document("original-settings.json"))
 
     def document(self, name: str) -> Any:
         reference = self.run.artefacts.find(self.run.id, name)
@@ -111,8 +111,8 @@ class Carried:
             await asyncio.sleep(0.2)
 
     async def switch(self, singles: Singles) -> list[dict[str, Any]]:
-        await switch_over(self.sides, self.run, self.moves, self.before, quiet_seconds=0.5, singles=singles)
-        found = self.document("switched.json")[str(self.moves.moves[0].namespace)]
+        await cut_over(self.sides, self.run, self.moves, self.before, quiesce_seconds=0.5, singles=singles)
+        found = self.document("cut-over.json")[str(self.moves.moves[0].namespace)]
         assert found["window"] == {}
         placed: list[dict[str, Any]] = found["placed"]
         return placed
@@ -247,7 +247,7 @@ async def test_every_subscription_continues_on_green_where_it_was(
     await on_green.create_subscription(topic, "end", "latest")
     async with CutAfter(green.admin_url, "/resetcursor") as cut:  # a try that dies with a subscription half placed
         dying = replace(carried, sides=Sides(blue, replace(green, admin_url=cut.url), 1.0))
-        with pytest.raises(Transient):
+        with pytest.raises(Unavailable):
             await dying.switch(Singles.CARRY)
     stated = {one["subscription"]: one for one in await carried.switch(Singles.CARRY)}
     assert {name: (one["unread"], one["carried"], one["redelivered"]) for name, one in stated.items()} == {
@@ -280,7 +280,7 @@ async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_a
     got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
     assert got - messages_in(reader.unread(entries)) == messages_in(reader.alone)
 
-    with pytest.raises(Refused, match="nothing is removed"):
+    with pytest.raises(PreconditionFailed, match="nothing is removed"):
         await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
     left = (await on_blue.stats(topic))["subscriptions"].keys()
     assert left == placed.keys() - {"end"}  # the broker itself removes one that has read everything

@@ -16,7 +16,7 @@ from tests.support.migration import LATE, Migration, make, migration, overridden
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -25,20 +25,20 @@ from pulsar_fleet.migration.abort import undo_before_switch
 from pulsar_fleet.migration.artefacts import STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import attend_until_done
-from pulsar_fleet.migration.failback.steps import check_interlocks, reopen
+from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Clients, Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.run import check, check_again
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.original_settings import Frozen
 from pulsar_fleet.migration.prepare.target import prepare
-from pulsar_fleet.migration.proof import prove, prove_copy, prove_placements
+from pulsar_fleet.migration.proof import prove, prove_placements, verify_copy
 from pulsar_fleet.migration.steps import (
     clean_up,
+    cut_over,
     hold_still,
     release,
     replication_progress,
     start_replication,
-    switch_over,
 )
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import NumberedMessage
@@ -64,7 +64,7 @@ class Way:
 
     @property
     def before(self) -> Frozen:
-        return Frozen.from_json(self.document("blue-before.json"))
+        return Frozen.from_json(self.document("original-settings.json"))
 
     async def travel(self) -> None:
         """From the freeze to the teardown."""
@@ -73,8 +73,8 @@ class Way:
         await start_replication(sides, run, moves)
         while not (await replication_progress(sides, moves))[0]:
             await asyncio.sleep(0.2)
-        await prove_copy(sides, run, moves)
-        await switch_over(sides, run, moves, self.before, quiet_seconds=0.5, proof_max_age_minutes=5)
+        await verify_copy(sides, run, moves)
+        await cut_over(sides, run, moves, self.before, quiesce_seconds=0.5, proof_max_age_minutes=5)
         await prove_placements(sides, run, moves)
 
     async def arrive(self) -> None:
@@ -119,10 +119,10 @@ async def back(way: Way) -> Way:
     """The way back of what went forth, as far as the interlocks and blue's new topics."""
     names = [move.namespace for move in way.moves.moves]
     run = replace(way.run, id="returned")
-    run.ledger.start_run(run.id, "return_namespaces", {})
-    with pytest.raises(Refused, match="removal-not-allowed"):
-        await check_interlocks(way.sides, run, names, None, allow_removal=False)
-    await check_interlocks(way.sides, run, names, None, allow_removal=True)
+    run.ledger.start_run(run.id, "fail_back_namespaces", {})
+    with pytest.raises(PreconditionFailed, match="removal-not-allowed"):
+        await check_failback(way.sides, run, names, None, allow_removal=False)
+    await check_failback(way.sides, run, names, None, allow_removal=True)
     await reopen(way.sides, run, names)
     assert all(not each["removed"] for each in (await reopen(way.sides, run, names)).values())
     swapped = Sides(way.sides.green, way.sides.blue, way.sides.retry_seconds)
@@ -146,8 +146,8 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     with applications(blue, name, tmp_path / "traffic") as traffic:
         await there.travel()
         names, early = [move.namespace for move in there.moves.moves], replace(there.run, id="early")
-        with pytest.raises(Refused, match="still-draining"):
-            await check_interlocks(there.sides, early, names, None, allow_removal=True)
+        with pytest.raises(PreconditionFailed, match="still-draining"):
+            await check_failback(there.sides, early, names, None, allow_removal=True)
         await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)
         await there.arrive()
         entries = await leave_an_archive(green, archive)
@@ -203,14 +203,16 @@ async def test_a_stop_before_the_switch_takes_everything_back(
     assert again["changes"] == 0, way.document("plan-green.json")["changes"]
     while not (await replication_progress(sides, way.moves))[0]:
         await asyncio.sleep(0.2)
-    with pytest.raises(Refused, match="never-proven"):
-        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    with pytest.raises(PreconditionFailed, match="never-proven"):
+        await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
     await release(sides, run, way.before, delete_topics=True)  # as behind a try that failed
-    await prove_copy(sides, run, way.moves)
+    await verify_copy(sides, run, way.moves)
     publish(green, archive, [NumberedMessage("stranger", "key", number, 1) for number in range(KEPT)])
     await on_blue.post(f"/namespaces/{archive.namespace.path}/messageTTL", 3600)
-    with pytest.raises(Refused, match=r"settings-changed +\S+ +message_ttl_in_seconds on blue[\s\S]*green-written-to"):
-        await switch_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
+    with pytest.raises(
+        PreconditionFailed, match=r"settings-changed +\S+ +message_ttl_in_seconds on blue[\s\S]*green-written-to"
+    ):
+        await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
     await on_blue.delete(f"/namespaces/{archive.namespace.path}/messageTTL")
 
     undone = await undo_before_switch(sides, run, way.moves)

@@ -12,7 +12,7 @@ from tests.support.proxy import CUT, Proxy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.prepare.original_settings import quiet_rate
 from pulsar_sandbox import Sandbox
@@ -84,11 +84,11 @@ async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_n
 ) -> None:
     await moving.hold_still()
     async with CutAfter(blue.admin_url, "/migration") as cut:
-        with pytest.raises(Transient):
+        with pytest.raises(Unavailable):
             await moving.through(blue=cut.url).impatient().switch()
         left = await overridden(on_blue, moving.namespace)
         assert left["namespace publishRate"] == quiet_rate(RATE)
-        with pytest.raises(Transient, match="could not be put back"):
+        with pytest.raises(Unavailable, match="could not be put back"):
             await moving.through(blue=cut.url).impatient().release()
     assert f"publish rate of {moving.topic(EVENTS)}" in await moving.release()
     await moving.switch()
@@ -103,7 +103,7 @@ async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
     before = await overridden(on_blue, moving.namespace)
     clusters["green"].kill()
     try:
-        with pytest.raises(Transient, match="green"):
+        with pytest.raises(Unavailable, match="green"):
             await moving.impatient().switch()
     finally:
         await asyncio.to_thread(clusters["green"].restart)

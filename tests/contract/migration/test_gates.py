@@ -16,9 +16,9 @@ from tests.support.snapshots import record
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.protocol import frames
@@ -38,7 +38,7 @@ from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java
 from pulsar_sandbox.workload import EstateSpec, build_estate
 
-SEAL = Seal(b"0123456789abcdef")
+SEAL = Redactor(b"0123456789abcdef")
 STRICT = Expectations(prepares_green=False)
 OFF = {"clusterMigrationCheckDurationSeconds": "0", "clusterMigrationAutoResourceCreation": "true"}
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
@@ -239,7 +239,7 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
         await transact(wide, faults.topic("paid"))
         async with clients(faults, monkeypatch):
             before = await asyncio.gather(held(on_wide, names), held(on_green, names))
-            with pytest.raises(Refused, match="Nothing has been changed"):
+            with pytest.raises(PreconditionFailed, match="Nothing has been changed"):
                 await check(sides, run, names, Strategy.REDIRECT, expected=STRICT)
             after = await asyncio.gather(held(on_wide, names), held(on_green, names))
     said = {f"{one.severity} {one.id} {one.resource}".replace(faults.tenant, "T") for one in findings(run)}
@@ -259,7 +259,7 @@ async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_to
     run = Run.open("migrate_namespaces/role")
     limited = replace(reach(wide, "tenant-admin"), cluster_name="wide")
     sides = Sides(limited, replace(on_green.connection, service_url="pulsar://localhost:1"))
-    with pytest.raises(Refused):
+    with pytest.raises(PreconditionFailed):
         await check(sides, run, [name], None)
     found = {f"{one.id} {one.resource}" for one in findings(run)}
     assert {"superuser-needed cluster wide", "redirect-unreachable brokerServiceUrl pulsar://localhost:1"} <= found

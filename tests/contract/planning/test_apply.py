@@ -10,11 +10,11 @@ import pytest
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -27,7 +27,7 @@ from pulsar_fleet.planning.hazards.model import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.snapshot.collect import collect
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 SECRET = "very-hush-hush"
@@ -278,7 +278,7 @@ async def test_a_plan_for_another_cluster_is_refused(
     on_blue: AdminClient, on_green: AdminClient, both: NamespaceName
 ) -> None:
     planned = await plan(on_blue, on_green, both)
-    with pytest.raises(Refused, match="is for 'green'"):
+    with pytest.raises(PreconditionFailed, match="is for 'green'"):
         await apply(planned, on_blue)
 
 

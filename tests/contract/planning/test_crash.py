@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -31,7 +31,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 # More points by environment; each number is another moment.
 FIRST = int(os.environ.get("PULSAR_FLEET_CRASH_FIRST", "0"))
 POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_CRASH_POINTS", "8")))

@@ -31,7 +31,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, known_at
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope, topic_comparable
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -46,7 +46,7 @@ from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 from pulsar_sandbox import Cluster, Sandbox
 
 VERSION = os.environ.get("PULSAR_FLEET_TEST_VERSION", "4.2.4")
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 NEW, EXISTING, BARE, LISTED = (NamespaceName("acme", name) for name in ("new", "existing", "bare", "listed"))
 EVENTS = "events"
 

@@ -23,13 +23,13 @@ import pytest
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Rejected, Transient
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, setting_order
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -39,7 +39,7 @@ from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_sandbox import Sandbox
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "12"))
 SEED = int(os.environ.get("PULSAR_FLEET_FUZZ_SEED", "1"))
 # Brokers look for expired messages and subscriptions once a minute at best, so that takes more than 60 seconds.
@@ -189,7 +189,7 @@ async def make(admin: AdminClient, client: pulsar.Client, namespace: NamespaceNa
         calls += policy_calls(BY_FIELD[field], namespace, None, wanted.policies[field])
     for call in calls:
         # Values that the broker does not take together are not in the state.
-        with suppress(Rejected, Missing):
+        with suppress(InvalidRequest, NotFound):
             await admin.send(call)
 
 
@@ -205,7 +205,7 @@ async def load(admin: AdminClient, namespace: NamespaceName) -> dict[str, Stored
     """What every topic and partition of the namespace holds."""
     found = {}
     for topic in await admin.topics(namespace):
-        with suppress(Missing, Transient):
+        with suppress(NotFound, Unavailable):
             stats = await admin.internal_stats(topic)
             read = {name: one["messagesConsumedCounter"] for name, one in stats["cursors"].items()}
             # Where compaction stands is the broker's own affair.

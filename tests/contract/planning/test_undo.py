@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -33,7 +33,7 @@ from pulsar_fleet.snapshot.model import (
     TenantState,
 )
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 
@@ -126,7 +126,7 @@ async def test_partitions_stay_and_are_named(
 
 
 def test_a_run_that_nobody_knows_cannot_be_undone(records: Path) -> None:
-    with pytest.raises(Missing, match="check the run id"):
+    with pytest.raises(NotFound, match="check the run id"):
         plan_undo(Ledger.open(), "never")
 
 
@@ -134,7 +134,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
     """What the target holds of the kinds that belong to a cluster, as far as they are called `name`."""
     own = await admin.cluster_name()
     isolation: JsonObject = {}
-    with suppress(Missing):  # so a cluster answers that never had one
+    with suppress(NotFound):  # so a cluster answers that never had one
         isolation = await admin.get(f"/clusters/{own}/namespaceIsolationPolicies")
     domains = await admin.get(f"/clusters/{own}/failureDomains")
     groups = await admin.get("/resourcegroups")

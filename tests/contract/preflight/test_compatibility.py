@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import body_for_creation, translate
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, take_snapshot
@@ -27,7 +27,7 @@ from pulsar_sandbox.workload import EstateSpec, build_estate
 from pulsar_sandbox.workload.live import live_topics
 
 NewNamespace = Callable[[], NamespaceName]
-SEAL = Seal(b"0123456789abcdef")
+SEAL = Redactor(b"0123456789abcdef")
 
 
 @dataclass(frozen=True)

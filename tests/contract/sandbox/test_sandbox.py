@@ -19,7 +19,7 @@ import psutil
 import pulsar
 import pytest
 
-from pulsar_fleet.cluster.errors import Missing, Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_sandbox import Cluster, Sandbox
 from pulsar_sandbox.sandbox.ports import free_ports, is_free
@@ -138,34 +138,34 @@ def test_an_attached_sandbox_is_left_running(pair: Sandbox, fresh: Cluster) -> N
 
 
 def test_a_folder_in_use_is_refused(pair: Sandbox) -> None:
-    with pytest.raises(Refused, match=f"of process {os.getpid()}\\) runs in .*choose another folder"):
+    with pytest.raises(PreconditionFailed, match=f"of process {os.getpid()}\\) runs in .*choose another folder"):
         Sandbox.start(pair.folder)
 
 
 def test_a_cluster_that_is_not_there_is_named(pair: Sandbox) -> None:
-    with pytest.raises(Missing, match="no cluster 'red'; it has blue, green"):
+    with pytest.raises(NotFound, match="no cluster 'red'; it has blue, green"):
         pair["red"]
 
 
 def test_a_broker_that_is_not_there_is_named(pair: Sandbox) -> None:
-    with pytest.raises(Rejected, match="no broker 1; it has 1"):
+    with pytest.raises(InvalidRequest, match="no broker 1; it has 1"):
         pair["blue"].kill(broker=1)
 
 
 def test_a_plain_cluster_says_how_to_get_tokens(pair: Sandbox) -> None:
-    with pytest.raises(Missing, match="start the sandbox with secure=True"):
+    with pytest.raises(NotFound, match="start the sandbox with secure=True"):
         pair["blue"].token("admin")
 
 
 def test_a_folder_without_sandbox_cannot_be_attached(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="pulsar-fleet sandbox up"):
+    with pytest.raises(NotFound, match="pulsar-fleet sandbox up"):
         Sandbox.attach(tmp_path)
 
 
 def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "blue").mkdir()
     (tmp_path / "blue" / "precious").touch()
-    with pytest.raises(Refused, match="has a 'blue' that no sandbox made"):
+    with pytest.raises(PreconditionFailed, match="has a 'blue' that no sandbox made"):
         Sandbox.start(tmp_path)
     assert (tmp_path / "blue" / "precious").exists()
 
@@ -197,7 +197,7 @@ def test_a_start_that_is_cut_leaves_no_process(tmp_path: Path, ending: signal.Si
 def test_a_cluster_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
     settings = {"one": {"managedLedgerDefaultEnsembleSize": "many"}}
     with pytest.raises(
-        Refused, match=r"of 'one' ended before it was ready. Its log .*pulsar\.log ends:\n(.+\n)+.*many"
+        PreconditionFailed, match=r"of 'one' ended before it was ready. Its log .*pulsar\.log ends:\n(.+\n)+.*many"
     ):
         Sandbox.start(tmp_path, clusters=("one",), settings=settings)
     assert jvms_in(tmp_path) == []
@@ -252,7 +252,7 @@ def test_keys_and_tokens_are_for_their_owner_only(secure: Sandbox) -> None:
 
 
 def test_a_role_that_is_not_there_is_named(secure: Sandbox) -> None:
-    with pytest.raises(Rejected, match="no role 'root'; it has admin, broker"):
+    with pytest.raises(InvalidRequest, match="no role 'root'; it has admin, broker"):
         secure["safe"].token("root")
 
 

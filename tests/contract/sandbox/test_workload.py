@@ -16,7 +16,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Counters, Counts, EstateSpec, Traffic, build_estate, drain_subscription
@@ -85,7 +85,7 @@ async def test_an_estate_holds_the_backlog_that_it_states(
         for subscription in topic.subscriptions:
             place = (str(topic.name), subscription.name)
             stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
-            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, quiet_seconds=0.5)
+            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, quiesce_seconds=0.5)
             found[place] = {number for _, _, number in left}
     assert found == stated
 
@@ -123,7 +123,7 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
         until(lambda: published(traffic) >= 50, "50 messages")
         result = traffic.stop()
     left = [drain_subscription(url, topic, "archive") for topic in live_topics(live)]
-    after = [drain_subscription(url, topic, "archive", quiet_seconds=0.5) for topic in live_topics(live)]
+    after = [drain_subscription(url, topic, "archive", quiesce_seconds=0.5) for topic in live_topics(live)]
     assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
     assert sum(map(len, left)) == 2 * HISTORY + result.published
     assert after == [[], []]
@@ -165,13 +165,13 @@ async def test_traffic_that_is_killed_leaves_what_it_knew_a_moment_before(
 async def test_traffic_that_cannot_connect_says_why(
     blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
-    with pytest.raises(Refused, match=r"did not connect: .*(TopicNotFound|AuthorizationError)"):
+    with pytest.raises(PreconditionFailed, match=r"did not connect: .*(TopicNotFound|AuthorizationError)"):
         Traffic.start(service_url=blue.require_service_url(), namespace=new_namespace(), folder=tmp_path / "run")
 
 
 async def test_a_folder_of_an_earlier_run_is_refused(blue: ClusterConnection, tmp_path: Path) -> None:
     (tmp_path / "old.journal").touch()
-    with pytest.raises(Rejected, match="is not empty"):
+    with pytest.raises(InvalidRequest, match="is not empty"):
         Traffic.start(service_url=blue.require_service_url(), namespace="acme/orders", folder=tmp_path)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.versions import version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -27,7 +27,7 @@ from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 ODD_NAMES = {"a+b", "a b", "50%", "a/b", "ü"}
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
@@ -153,7 +153,7 @@ async def test_a_snapshot_of_a_cluster_comes_back_from_its_files(
 
 
 async def test_a_selected_namespace_that_is_not_there_is_named(on_blue: AdminClient) -> None:
-    with pytest.raises(Missing, match="blue has no nobody/nothing"):
+    with pytest.raises(NotFound, match="blue has no nobody/nothing"):
         await read(on_blue, NamespaceName.parse("nobody/nothing"))
 
 

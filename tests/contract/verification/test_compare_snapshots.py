@@ -13,9 +13,9 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.run import Run
@@ -33,7 +33,7 @@ from pulsar_fleet.verification.snapshots.compare import (
 )
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "compare_snapshots.py"
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 
 
@@ -98,11 +98,11 @@ def test_an_incomplete_snapshot_is_not_compared_unless_that_is_accepted(records:
     whole = Snapshot(cluster="blue", began="", ended="", key_id="k")
     unreadable = replace(whole, notes=(Note("clusters", Problem.UNREADABLE.value, "not for this role."),))
     request = stored(records, "incomplete", unreadable, whole)
-    with pytest.raises(Refused, match="incomplete: 1 resources could not be read, first clusters"):
+    with pytest.raises(PreconditionFailed, match="incomplete: 1 resources could not be read, first clusters"):
         compare_snapshots(request, compare_here)
     assert compare_snapshots(replace(request, accept_incomplete=("clusters",)), compare_here).equal
 
 
 def test_a_job_that_left_no_result_is_not_taken_for_equal(records: Path) -> None:
-    with pytest.raises(Missing, match="left no result"):
+    with pytest.raises(NotFound, match="left no result"):
         read_result(str(records / "none.json"))

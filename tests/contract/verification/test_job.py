@@ -16,7 +16,7 @@ from tests.support.spark_submission import submit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
@@ -481,7 +481,7 @@ async def test_a_namespace_without_topics_is_inconclusive(
 
 
 async def test_no_namespace_at_all_is_refused(on_blue: AdminClient, on_green: AdminClient) -> None:
-    with pytest.raises(Rejected, match="No namespace was given"):
+    with pytest.raises(InvalidRequest, match="No namespace was given"):
         await freeze_bounds(on_blue, on_green, [])
 
 
@@ -510,7 +510,7 @@ def test_the_verdict_of_each_namespace_is_kept_in_the_ledger(damaged: Damaged, r
 async def test_a_job_that_left_no_result_is_not_taken_for_one(
     on_blue: AdminClient, on_green: AdminClient, damaged: Damaged, records: Path
 ) -> None:
-    with pytest.raises(Missing, match="left no result"):
+    with pytest.raises(NotFound, match="left no result"):
         await conclude(Run.open("verify/3"), on_blue, on_green, damaged.request, str(records / "none.json"))
 
 

@@ -23,7 +23,7 @@ from tests.support.replication import FOREVER, make_alone, make_replicated
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
@@ -315,7 +315,7 @@ async def test_a_proof_continues_the_last_one_and_is_that_of_both(
     run = partial(prove, on_blue, on_green, replicated.namespace)
     since = Coverage(mode=Mode.INCREMENTAL)
     send(writers[0], replicated, numbered(10))
-    with pytest.raises(Rejected, match="run mode 'full' first"):
+    with pytest.raises(InvalidRequest, match="run mode 'full' first"):
         await run(1, since)
     await run(2)
     send(writers[0], replicated, numbered(7))
@@ -382,7 +382,7 @@ async def test_keyed_digests_depend_on_the_key_and_find_the_same(
     for client, payloads in zip(writers, (numbered(30), [*numbered(29), b"other"]), strict=True):
         send(client, TopicName(namespace, "equal"), numbered(30))
         send(client, TopicName(namespace, "altered"), payloads)
-    with pytest.raises(Rejected, match="set PULSAR_FLEET_DIGEST_SECRET"):
+    with pytest.raises(InvalidRequest, match="set PULSAR_FLEET_DIGEST_SECRET"):
         await verify(on_blue, on_green, namespace, keyed=True)
     proofs = []
     for secret in ("one", "two"):

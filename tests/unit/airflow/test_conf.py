@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pulsar_fleet.airflow.conf import parse_namespaces, refuse_same_cluster, refuse_unknown_settings
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
 
 KNOWN = ("blue", "green", "namespaces")
 
 
 def test_a_misspelt_setting_is_refused_and_the_right_one_proposed() -> None:
-    with pytest.raises(Rejected, match=r"Unknown setting 'namespace' .*did you mean 'namespaces'"):
+    with pytest.raises(InvalidRequest, match=r"Unknown setting 'namespace' .*did you mean 'namespaces'"):
         refuse_unknown_settings({"namespace": []}, KNOWN)
 
 
 def test_a_setting_like_none_other_lists_what_there_is() -> None:
-    with pytest.raises(Rejected, match="known are blue, green, namespaces"):
+    with pytest.raises(InvalidRequest, match="known are blue, green, namespaces"):
         refuse_unknown_settings({"zzz": 1}, KNOWN)
 
 
@@ -27,7 +27,7 @@ def test_known_settings_pass(conf: dict[str, str] | None) -> None:
 
 
 def test_no_namespace_at_all_is_refused() -> None:
-    with pytest.raises(Rejected, match="names no namespace"):
+    with pytest.raises(InvalidRequest, match="names no namespace"):
         parse_namespaces([])
 
 
@@ -36,5 +36,5 @@ def test_a_namespace_named_twice_is_moved_once() -> None:
 
 
 def test_one_cluster_under_two_connections_is_refused() -> None:
-    with pytest.raises(Rejected, match="both lead to cluster 'east'"):
+    with pytest.raises(InvalidRequest, match="both lead to cluster 'east'"):
         refuse_same_cluster("pulsar_blue", "pulsar_green", ("east", "east"))

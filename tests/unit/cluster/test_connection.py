@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 
 def test_a_token_is_never_shown() -> None:
@@ -16,17 +16,17 @@ def test_a_token_is_never_shown() -> None:
 
 @pytest.mark.parametrize("url", ["blue:8080", "pulsar://blue:6650", "", "http://"])
 def test_an_unusable_admin_url_is_refused(url: str) -> None:
-    with pytest.raises(Rejected, match="http://host:port"):
+    with pytest.raises(InvalidRequest, match="http://host:port"):
         ClusterConnection(name="blue", admin_url=url)
 
 
 def test_an_unusable_service_url_is_refused() -> None:
-    with pytest.raises(Rejected, match="pulsar://host:port"):
+    with pytest.raises(InvalidRequest, match="pulsar://host:port"):
         ClusterConnection(name="blue", admin_url="http://blue:8080", service_url="http://blue:6650")
 
 
 def test_a_missing_service_url_says_what_to_add() -> None:
-    with pytest.raises(Rejected, match='add "service_url"'):
+    with pytest.raises(InvalidRequest, match='add "service_url"'):
         ClusterConnection(name="blue", admin_url="http://blue:8080").require_service_url()
 
 
@@ -41,5 +41,5 @@ def test_a_rotated_token_file_is_seen(tmp_path: Path) -> None:
 
 def test_a_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
     connection = ClusterConnection(name="blue", admin_url="http://blue:8080", token_file=str(tmp_path / "gone"))
-    with pytest.raises(Rejected, match="gone"):
+    with pytest.raises(InvalidRequest, match="gone"):
         connection.read_token()

@@ -10,7 +10,7 @@ from airflow.sdk import Connection
 
 from pulsar_fleet.airflow.hooks.pulsar import from_airflow
 from pulsar_fleet.cluster.connection import ConnectionFields
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.messages.credentials import named_connection
 
 EXTRA = {"token": "s3/cret+", "service_url": "pulsar://blue:6650", "timeout_seconds": 5, "max_connections": "4"}
@@ -55,13 +55,15 @@ def test_json_means_what_it_means_to_airflow(extra: object) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused_without_showing_it(text: str) -> None:
-    with pytest.raises(Rejected, match="Connection 'blue' cannot be read") as caught:
+    with pytest.raises(InvalidRequest, match="Connection 'blue' cannot be read") as caught:
         ConnectionFields.parse("blue", text)
     assert "s3cret" not in str(caught.value)
 
 
 def test_a_connection_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(Rejected, match=r"'pulsar_gren' does not exist. Defined by environment: pulsar_green\. Set"):
+    with pytest.raises(
+        InvalidRequest, match=r"'pulsar_gren' does not exist. Defined by environment: pulsar_green\. Set"
+    ):
         named_connection("pulsar_gren", {"AIRFLOW_CONN_PULSAR_GREEN": "pulsar://green:8080"})
 
 

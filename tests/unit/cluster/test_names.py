@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 ORDERS = NamespaceName("acme", "orders")
@@ -16,7 +16,7 @@ def test_a_namespace_reads_back_as_written() -> None:
 
 @pytest.mark.parametrize("text", ["acme", "acme/", "/orders", "acme/orders/events", "", "ac me/orders"])
 def test_what_is_no_namespace_is_refused_with_its_value(text: str) -> None:
-    with pytest.raises(Rejected, match=r"namespace|name") as caught:
+    with pytest.raises(InvalidRequest, match=r"namespace|name") as caught:
         NamespaceName.parse(text)
     assert repr(text) in str(caught.value) or "ac me" in str(caught.value)
 
@@ -27,7 +27,7 @@ def test_a_topic_reads_back_as_written() -> None:
 
 @pytest.mark.parametrize("text", ["events", "acme/orders/events", "persistent://acme/orders", "http://acme/orders/x"])
 def test_short_forms_of_topics_are_refused(text: str) -> None:
-    with pytest.raises(Rejected, match="persistent://tenant/namespace/topic"):
+    with pytest.raises(InvalidRequest, match="persistent://tenant/namespace/topic"):
         TopicName.parse(text)
 
 

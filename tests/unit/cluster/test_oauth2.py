@@ -11,7 +11,7 @@ import pytest
 from tests.support.issuer import Issuer, issuing
 
 from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
-from pulsar_fleet.cluster.errors import Rejected, Transient, Unauthenticated
+from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.messages.credentials import (
     Side,
@@ -54,12 +54,12 @@ def test_a_secret_that_the_issuer_does_not_know_is_said_without_showing_it(issue
 def test_a_key_file_that_cannot_be_used_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     path.write_text(text)
-    with pytest.raises(Rejected, match=r"The OAuth 2\.0 key file .*client_secret"):
+    with pytest.raises(InvalidRequest, match=r"The OAuth 2\.0 key file .*client_secret"):
         OAuth2(key_file=str(path)).access_token()
 
 
 def test_an_issuer_that_does_not_answer_may_answer_later(issuer: Issuer, tmp_path: Path) -> None:
-    with pytest.raises(Transient, match="could not be asked for a token"):
+    with pytest.raises(Unavailable, match="could not be asked for a token"):
         OAuth2(key_file=issuer.key_file(tmp_path), issuer_url="http://localhost:1").access_token()
 
 
@@ -71,7 +71,7 @@ def test_a_connection_names_key_file_and_issuer_in_its_extras() -> None:
 
 def test_an_audience_without_a_key_is_refused() -> None:
     fields = ConnectionFields(conn_id="blue", host="http://blue:8080", extra={"oauth2_audience": "urn:pulsar"})
-    with pytest.raises(Rejected, match=r"'blue' asks for OAuth 2\.0 without a key"):
+    with pytest.raises(InvalidRequest, match=r"'blue' asks for OAuth 2\.0 without a key"):
         fields.cluster()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.event_store import Kept, MarkStore
 from pulsar_fleet.ledger.ledger import Ledger
@@ -72,7 +72,7 @@ def test_of_two_processes_that_read_the_same_marks_only_the_faster_keeps_what_it
 
 
 def test_an_unusable_ledger_url_is_refused() -> None:
-    with pytest.raises(Rejected, match="PULSAR_FLEET_LEDGER"):
+    with pytest.raises(InvalidRequest, match="PULSAR_FLEET_LEDGER"):
         Ledger.open("no url at all")
 
 
@@ -96,7 +96,7 @@ def test_an_altered_artefact_is_refused(records: Path) -> None:
     store = Artefacts.open()
     reference = store.write("run", "plan.json", b"{}")
     Path(reference.uri).write_bytes(b"[]")
-    with pytest.raises(Rejected, match="was altered"):
+    with pytest.raises(InvalidRequest, match="was altered"):
         store.read(reference)
 
 
@@ -104,12 +104,12 @@ def test_an_artefact_that_is_gone_is_missing(records: Path) -> None:
     store = Artefacts.open()
     reference = store.write("run", "plan.json", b"{}")
     Path(reference.uri).unlink()
-    with pytest.raises(Missing, match="cannot be read"):
+    with pytest.raises(NotFound, match="cannot be read"):
         store.read(reference)
 
 
 def test_an_unknown_kind_of_artefact_store_is_refused() -> None:
-    with pytest.raises(Rejected, match="PULSAR_FLEET_ARTEFACTS 'nosuch://bucket'"):
+    with pytest.raises(InvalidRequest, match="PULSAR_FLEET_ARTEFACTS 'nosuch://bucket'"):
         Artefacts.open("nosuch://bucket")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.intervals import Intervals, unread_entries
 from pulsar_fleet.messages.positions import Ledgers
@@ -91,5 +91,5 @@ def test_every_form_of_ranges_is_read(text: str, unread: list[int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "[(1:3..1:4]", "[(1:3..1:4],…]", "1:3", "[(1:3-1:4]]"])
 def test_ranges_that_cannot_be_read_are_never_taken_for_none(text: str) -> None:
-    with pytest.raises(Rejected, match="individuallyDeletedMessages"):
+    with pytest.raises(InvalidRequest, match="individuallyDeletedMessages"):
         unread_entries(Ledgers(((1, 5),)), Position(1, 2), text, end=5)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.engines.stored_entry import Corrupt, StoredEntry, read_entry
 from pulsar_fleet.messages.protocol import frames as wire
@@ -151,5 +151,5 @@ def test_addresses_of_brokers_are_read_with_and_without_port() -> None:
 
 @pytest.mark.parametrize("url", ["http://one:1", "pulsar://", "pulsar://one:port", "one:6650"])
 def test_what_is_no_address_of_a_broker_is_refused(url: str) -> None:
-    with pytest.raises(Rejected, match="it must be pulsar://host:port"):
+    with pytest.raises(InvalidRequest, match="it must be pulsar://host:port"):
         BrokerAddress.parse(url)

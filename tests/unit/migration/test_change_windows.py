@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.migration.waves.change_windows import Calendar, Window
 
 NIGHTS = "Mon-Fri 22:00-04:00 Europe/Berlin"
@@ -107,12 +107,12 @@ def test_what_opens_is_open_then(now: datetime) -> None:
     ],
 )
 def test_what_is_no_window_is_refused_with_an_example(text: str, words: str) -> None:
-    with pytest.raises(Rejected) as error:
+    with pytest.raises(InvalidRequest) as error:
         Window.parse(text)
     assert words in str(error.value)
     assert "write 'Mon-Fri 22:00-04:00 Europe/Berlin'" in str(error.value)
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(Rejected):
+    with pytest.raises(InvalidRequest):
         Calendar().permission(datetime(2026, 1, 1), "Wave 1")

@@ -74,7 +74,7 @@ def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
 def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:
     (found,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
     assert found.evidence == "equal 120 minutes ago, 60 are allowed"
-    assert "window is open: clear the task prove_copy" in found.remedy
+    assert "window is open: clear the task verify_copy" in found.remedy
 
 
 def test_without_a_proof_nothing_is_switched() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.cluster.errors import FleetError, Missing, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.scope import choose, parse_scope
 
@@ -39,20 +39,20 @@ def test_namespaces_are_chosen(texts: list[str], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("texts", "kind", "words"),
     [
-        ([], Rejected, "names no namespace"),
-        (["  "], Rejected, "names no namespace"),
-        (["all", "acme"], Rejected, "'all' stands beside 'acme'"),
-        (["acme/order"], Missing, "did you mean 'acme/orders'?"),
-        (["nobody/nowhere"], Missing, "blue has no 'nobody/nowhere'"),
-        (["acme/orders", "zzz"], Missing, "blue has no 'zzz'"),
-        (["re:acm"], Missing, "blue has no 're:acm'"),
-        (["re:("], Rejected, "no regular expression"),
-        (["a/b/c"], Rejected, "not a namespace"),
-        (["pulsar/system"], Rejected, "belongs to the brokers"),
-        (["public/functions"], Rejected, "belongs to the brokers"),
-        (["pulsar"], Rejected, "belongs to the brokers"),
-        (["re:pulsar/.*"], Rejected, "selects no namespace on blue"),
-        (["empty"], Rejected, "selects no namespace on blue"),
+        ([], InvalidRequest, "names no namespace"),
+        (["  "], InvalidRequest, "names no namespace"),
+        (["all", "acme"], InvalidRequest, "'all' stands beside 'acme'"),
+        (["acme/order"], NotFound, "did you mean 'acme/orders'?"),
+        (["nobody/nowhere"], NotFound, "blue has no 'nobody/nowhere'"),
+        (["acme/orders", "zzz"], NotFound, "blue has no 'zzz'"),
+        (["re:acm"], NotFound, "blue has no 're:acm'"),
+        (["re:("], InvalidRequest, "no regular expression"),
+        (["a/b/c"], InvalidRequest, "not a namespace"),
+        (["pulsar/system"], InvalidRequest, "belongs to the brokers"),
+        (["public/functions"], InvalidRequest, "belongs to the brokers"),
+        (["pulsar"], InvalidRequest, "belongs to the brokers"),
+        (["re:pulsar/.*"], InvalidRequest, "selects no namespace on blue"),
+        (["empty"], InvalidRequest, "selects no namespace on blue"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(texts: list[str], kind: type[FleetError], words: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.migration_view import TOPIC, partition, subscription, view, with_blue, with_facts
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.migration.preflight.gates import check
 from pulsar_fleet.migration.preflight.waivers import Waiver, judge
@@ -57,7 +57,7 @@ def test_a_waived_blocker_no_longer_stops_and_stays_in_the_evidence(resource: st
     ],
 )
 def test_a_waiver_that_meets_no_blocker_is_refused(given: Waiver, words: str) -> None:
-    with pytest.raises(Rejected) as error:
+    with pytest.raises(InvalidRequest) as error:
         stopping(given)
     assert words in str(error.value)
 
@@ -68,10 +68,10 @@ def test_a_waiver_for_another_part_of_the_run_is_let_be() -> None:
 
 def test_what_loses_data_for_certain_is_never_waived() -> None:
     found = check(with_blue(view(), redirect={"migrated": True}))
-    with pytest.raises(Refused) as error:
+    with pytest.raises(PreconditionFailed) as error:
         stopping(waiver("blue-is-migrated"), found=found)
     assert "is never waived: namespaces that green does not have would be closed too." in str(error.value)
-    with pytest.raises(Refused):
+    with pytest.raises(PreconditionFailed):
         stopping(waiver("partitions-differ"))
 
 
@@ -85,6 +85,6 @@ def test_what_loses_data_for_certain_is_never_waived() -> None:
     ],
 )
 def test_a_waiver_says_all_and_nothing_else(given: Json, words: str) -> None:
-    with pytest.raises(Rejected) as error:
+    with pytest.raises(InvalidRequest) as error:
         Waiver.parse(given)
     assert words in str(error.value)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.migration_view import partition, subscription, view, with_facts
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.model import Strategy, plan_move
 from pulsar_fleet.migration.preflight.gates import EVALUATED, check
@@ -106,7 +106,7 @@ def test_a_thousand_namespaces_that_hang_together_are_planned() -> None:
 
 
 def test_a_wave_of_nothing_is_refused() -> None:
-    with pytest.raises(Rejected):
+    with pytest.raises(InvalidRequest):
         Limits(namespaces=0)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.planning.diff_entry import Resource
@@ -31,7 +31,7 @@ LISTS = [
 @pytest.mark.parametrize("call", LISTS)
 @given(names=st.lists(st.sampled_from(["blue", "third", "Green", "green2"])))
 def test_a_list_without_the_serving_cluster_is_refused(call: Any, names: list[str]) -> None:
-    with pytest.raises(Refused, match="without 'green' itself"):
+    with pytest.raises(PreconditionFailed, match="without 'green' itself"):
         guard_cluster_lists(call(names), "green")
 
 
@@ -42,7 +42,7 @@ def test_a_list_with_the_serving_cluster_passes(call: Any, names: list[str]) -> 
 
 
 def test_a_global_list_of_a_topic_is_refused_whatever_it_names() -> None:
-    with pytest.raises(Refused, match="every cluster that it leaves out"):
+    with pytest.raises(PreconditionFailed, match="every cluster that it leaves out"):
         guard_cluster_lists(with_body("POST", f"{TOPIC}/replication", ["green", "blue"], isGlobal="true"), "green")
 
 
@@ -76,7 +76,7 @@ def test_a_call_has_a_hazard_whatever_the_plan_says(call: Any, hazard: Hazard) -
 @pytest.mark.parametrize("field", ["deleted", "migrated"])
 def test_a_namespace_is_never_born_deleted_or_migrated(field: str) -> None:
     call = with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], field: True})
-    with pytest.raises(Refused, match=f"born {field}"):
+    with pytest.raises(PreconditionFailed, match=f"born {field}"):
         guard_call(call, "green")
 
 

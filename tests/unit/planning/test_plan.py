@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.admin.read_problems import Note
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.planning.build import plan_changes
@@ -190,7 +190,7 @@ def test_subscriptions_are_not_created_when_they_are_not_wanted() -> None:
 
 def test_an_incomplete_snapshot_is_refused() -> None:
     source = replace(holding("blue", {}), notes=(Note(EVENTS, "unreadable", "blue answered 500."),))
-    with pytest.raises(Refused, match="is incomplete: 1 resources could not be read"):
+    with pytest.raises(PreconditionFailed, match="is incomplete: 1 resources could not be read"):
         plan_changes(source, holding("green", {}))
 
 
@@ -200,7 +200,7 @@ def test_a_vanished_topic_does_not_make_a_snapshot_incomplete() -> None:
 
 
 def test_snapshots_under_different_keys_are_refused() -> None:
-    with pytest.raises(Refused, match="different fingerprint keys"):
+    with pytest.raises(PreconditionFailed, match="different fingerprint keys"):
         plan_changes(holding("blue", {}), replace(holding("green", {}), key_id="other"))
 
 
@@ -210,7 +210,7 @@ def test_a_plan_survives_json() -> None:
 
 
 def test_a_plan_of_another_schema_version_is_rejected() -> None:
-    with pytest.raises(Rejected, match="schema version 99"):
+    with pytest.raises(InvalidRequest, match="schema version 99"):
         Plan.from_json({"schema_version": 99})
 
 
@@ -308,7 +308,7 @@ def test_a_peer_that_a_list_names_is_made_known_before_the_list() -> None:
 
 
 def test_a_peer_whose_data_holds_secrets_is_left_alone_and_in_no_list() -> None:
-    data = {**PEER.data, "authenticationParameters": "sealed:abc"}
+    data = {**PEER.data, "authenticationParameters": "redacted:abc"}
     source = replace(holding("blue", BOTH), clusters=(ClusterDataState("third", data),))
     plan = plan_changes(source, snapshot("green"))
     assert plan.changes[1].after["replication_clusters"] == ["green"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.hazards.model import Hazard
@@ -100,5 +100,5 @@ def test_what_cannot_be_taken_back_is_left_alone(
 
 def test_a_run_that_wrote_to_two_clusters_is_rejected(records: Path) -> None:
     undo(("tenant", "a", "", None, {}), cluster="green")
-    with pytest.raises(Rejected, match="blue, green"):
+    with pytest.raises(InvalidRequest, match="blue, green"):
         undo(("tenant", "b", "", None, {}), cluster="blue")

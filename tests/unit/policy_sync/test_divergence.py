@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
@@ -95,7 +95,7 @@ def test_in_files_and_in_parts_the_same_is_apart_as_in_memory(run: Run, first: J
 def test_a_comparison_that_left_no_result_is_not_taken_for_equal_and_one_of_another_release_is_refused(
     records: Path,
 ) -> None:
-    with pytest.raises(Missing, match="left no result"):
+    with pytest.raises(NotFound, match="left no result"):
         divergence.take_over(Run.open("reconcile/none"), str(records / "none.json"))
-    with pytest.raises(Rejected, match="use the job and the package of one release"):
+    with pytest.raises(InvalidRequest, match="use the job and the package of one release"):
         divergence.ApartRequest.from_bytes(b'{"kind": "fleet", "schema_version": 7}')

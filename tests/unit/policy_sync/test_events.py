@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
@@ -307,14 +307,14 @@ def test_an_event_survives_its_message(data: Json) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"{}", b"\xff" * 40, event().encode()[:-9]])
 def test_what_is_no_event_is_refused_in_one_sentence(content: bytes) -> None:
-    with pytest.raises(Rejected, match="no MetadataChangeEvent"):
+    with pytest.raises(InvalidRequest, match="no MetadataChangeEvent"):
         MetadataChangeEvent.decode(content)
 
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60))
 def test_no_bytes_make_more_than_a_refusal(content: bytes) -> None:
-    with suppress(Rejected):
+    with suppress(InvalidRequest):
         reason_to_refuse(MetadataChangeEvent.decode(content))
 
 

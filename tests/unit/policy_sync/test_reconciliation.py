@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.clock_skew import Clock
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import Agreement, Agreements, RecordedConflict, Sighting
 from pulsar_fleet.planning.apply.outcome import Applied, Outcome, Result
@@ -289,18 +289,18 @@ def test_a_file_that_cannot_be_meant_is_refused_in_one_sentence(
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(text)
-    with pytest.raises(Rejected, match=words):
+    with pytest.raises(InvalidRequest, match=words):
         load(tmp_path)
 
 
 def test_a_name_that_leads_out_of_the_folder_is_not_exported(tmp_path: Path) -> None:
-    with pytest.raises(Rejected, match="cannot be the name of a file"):
+    with pytest.raises(InvalidRequest, match="cannot be the name of a file"):
         export({(Resource.NAMESPACE, "../orders"): {}}, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "blue", "cluster:", "merge:blue", "file:"])
 def test_an_authority_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(Rejected, match="is none of"):
+    with pytest.raises(InvalidRequest, match="is none of"):
         Authority.parse(text)
 
 
@@ -346,9 +346,9 @@ def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen_until_that_is_
     assert [kept.journal("run", [CONFLICT]) for _ in range(2)] == [1, 0]
     ((conflict_id, found),) = kept.conflicts()
     assert found == CONFLICT
-    with pytest.raises(Rejected, match="had no part in"):
+    with pytest.raises(InvalidRequest, match="had no part in"):
         kept.choose(conflict_id, "red")
-    with pytest.raises(Missing, match="had no conflict"):
+    with pytest.raises(NotFound, match="had no conflict"):
         kept.choose("nothing", "green")
     kept.choose(conflict_id, "green")
     assert list(kept.choices().values()) == [(KEY, TTL, 2)]
@@ -369,10 +369,10 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         "allow_changes": [],
         "choose": ["1f=green"],
     }
-    with pytest.raises(Rejected, match="A dry run keeps nothing"):
+    with pytest.raises(InvalidRequest, match="A dry run keeps nothing"):
         Request.of(params)
     assert Request.of({**params, "mode": "repair"}).choose == {"1f": "green"}
-    with pytest.raises(Rejected, match="is not a conflict's id"):
+    with pytest.raises(InvalidRequest, match="is not a conflict's id"):
         Request.of({**params, "choose": ["green"]})
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_sandbox.workload.layout import EstateSpec, TopicPlan, plan_estate
 from pulsar_sandbox.workload.live import NumberedMessage, SubscriptionType
 from pulsar_sandbox.workload.schemas import SchemaKind, decode, definition, encode
@@ -74,7 +74,7 @@ def test_a_plain_topic_always_has_a_subscription_that_keeps_it() -> None:
 
 
 def test_an_estate_without_a_tenant_is_refused() -> None:
-    with pytest.raises(Rejected, match=r"EstateSpec\.tenants is 0"):
+    with pytest.raises(InvalidRequest, match=r"EstateSpec\.tenants is 0"):
         EstateSpec(tenants=0)
 
 

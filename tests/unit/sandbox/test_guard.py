@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_sandbox.sandbox.guarded import GuardedProcess, guard_command
 
 SLEEP = ["sleep", "300"]
@@ -104,7 +104,7 @@ def test_a_stopped_process_leaves_neither_guard_nor_child(process: GuardedProces
 def test_a_process_without_guard_cannot_be_started_again(process: GuardedProcess) -> None:
     process.start(SLEEP)
     process.stop()
-    with pytest.raises(Refused, match="its sandbox is stopped"):
+    with pytest.raises(PreconditionFailed, match="its sandbox is stopped"):
         process.start_again()
 
 

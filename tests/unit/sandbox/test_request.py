@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsar_fleet.cluster.errors import FleetError, Refused, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PreconditionFailed
 from pulsar_sandbox.sandbox.configuration import broker_settings
 from pulsar_sandbox.sandbox.layout import SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import CANDIDATES, free_ports, is_free
@@ -40,7 +40,7 @@ def listener() -> Iterator[socket.socket]:
     ],
 )
 def test_a_request_that_cannot_be_is_rejected_in_one_line(request_: Request, message: str) -> None:
-    with pytest.raises(Rejected, match=message) as caught:
+    with pytest.raises(InvalidRequest, match=message) as caught:
         request_.check()
     assert "\n" not in str(caught.value)
 
@@ -63,7 +63,7 @@ def test_a_layout_survives_its_file() -> None:
 
 def test_a_file_of_another_schema_version_is_rejected() -> None:
     text = PAIR.lay_out(None).to_json().replace('"schema_version": 1', '"schema_version": 99')
-    with pytest.raises(Rejected, match="schema_version 99"):
+    with pytest.raises(InvalidRequest, match="schema_version 99"):
         SandboxLayout.from_json(text)
 
 
@@ -86,7 +86,7 @@ def test_a_later_start_is_refused_if_the_port_of_the_bookie_is_taken(listener: s
     earlier = PAIR.lay_out(None)
     blue, green = earlier.clusters
     taken = replace(blue, bookie_port=listener.getsockname()[1])
-    with pytest.raises(Refused, match="the data of cluster 'blue' is bound to it"):
+    with pytest.raises(PreconditionFailed, match="the data of cluster 'blue' is bound to it"):
         PAIR.lay_out(replace(earlier, clusters=(taken, green)))
 
 
@@ -100,7 +100,7 @@ def test_a_later_start_is_refused_if_the_port_of_the_bookie_is_taken(listener: s
 )
 def test_a_request_that_does_not_fit_the_data_is_rejected(other: Request) -> None:
     with pytest.raises(
-        Rejected, match=r"holds data of blue 4\.2\.4 with 1 broker, green 4\.2\.4 with 1 broker, not of"
+        InvalidRequest, match=r"holds data of blue 4\.2\.4 with 1 broker, green 4\.2\.4 with 1 broker, not of"
     ):
         other.check_fits("folder", PAIR.lay_out(None))
 
@@ -113,7 +113,7 @@ def test_ports_that_the_caller_wants_are_used_in_order() -> None:
 
 def test_a_port_that_the_caller_wants_and_that_is_taken_is_refused(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
-    with pytest.raises(Refused, match=f"Port {port} is taken; choose another port base"):
+    with pytest.raises(PreconditionFailed, match=f"Port {port} is taken; choose another port base"):
         replace(PAIR, port_base=port).lay_out(None)
 
 

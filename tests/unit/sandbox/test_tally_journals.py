@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_sandbox.workload.journal import Counters, JournalWriter, Line, read_tally
 
 TOPIC = "persistent://acme/orders/audit"
@@ -58,7 +58,7 @@ def test_unflushed_lines_reach_the_file_at_the_next_flush(tmp_path: Path) -> Non
 
 
 def test_a_folder_without_journals_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="holds no journals"):
+    with pytest.raises(NotFound, match="holds no journals"):
         read_tally(tmp_path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java, find_maven
 
@@ -35,20 +35,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_java_the_message_says_how_to_install_it(only: Path) -> None:
-    with pytest.raises(Refused, match=r"No Java on PATH.*apt-get install openjdk-17.*brew install openjdk@17"):
+    with pytest.raises(
+        PreconditionFailed, match=r"No Java on PATH.*apt-get install openjdk-17.*brew install openjdk@17"
+    ):
         find_java()
 
 
 def test_a_wrong_java_home_is_named(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(Refused, match="No Java in JAVA_HOME '/nowhere'"):
+    with pytest.raises(PreconditionFailed, match="No Java in JAVA_HOME '/nowhere'"):
         find_java()
 
 
 @pytest.mark.parametrize("answer", ['openjdk version "11.0.2" 2019-01-15', 'java version "1.8.0_402"', "no runtime"])
 def test_a_java_that_is_too_old_is_refused_with_its_version(only: Path, answer: str) -> None:
     script(only, "java", f"echo '{answer}' >&2")
-    with pytest.raises(Refused, match="needs Java 17 or later") as caught:
+    with pytest.raises(PreconditionFailed, match="needs Java 17 or later") as caught:
         find_java()
     assert answer in str(caught.value)
 
@@ -60,12 +62,12 @@ def test_a_java_from_17_on_is_taken(only: Path, answer: str, major: int) -> None
 
 
 def test_without_maven_the_message_says_how_to_install_it(only: Path) -> None:
-    with pytest.raises(Refused, match=r"No Maven .*apt-get install maven.*brew install maven"):
+    with pytest.raises(PreconditionFailed, match=r"No Maven .*apt-get install maven.*brew install maven"):
         find_maven()
 
 
 def test_an_unknown_version_is_rejected_before_anything_is_fetched(cache: Path) -> None:
-    with pytest.raises(Rejected, match=r"'9\.9\.9' is not one that the sandbox can start"):
+    with pytest.raises(InvalidRequest, match=r"'9\.9\.9' is not one that the sandbox can start"):
         jars_for("9.9.9")
     assert not cache.exists()
 
@@ -84,7 +86,9 @@ def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_cut_download_leaves_nothing_that_counts_as_complete(cache: Path, maven: Path) -> None:
     script(maven, "mvn", f'{TARGET}; mkdir "$target"; touch "$target/half.jar"; echo "[ERROR] cut"; exit 1')
-    with pytest.raises(Refused, match=r"could not fetch the jars of Pulsar 4\.2\.4 \(exit code 1\).*\n\[ERROR\] cut"):
+    with pytest.raises(
+        PreconditionFailed, match=r"could not fetch the jars of Pulsar 4\.2\.4 \(exit code 1\).*\n\[ERROR\] cut"
+    ):
         jars_for("4.2.4")
     assert not (cache / "4.2.4").exists()
 

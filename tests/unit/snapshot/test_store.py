@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.admin.read_problems import Note
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -35,7 +35,7 @@ def test_an_empty_selection_takes_all_but_the_brokers_own() -> None:
 
 
 def test_a_selection_that_is_no_name_is_rejected() -> None:
-    with pytest.raises(Rejected, match="write it as tenant/namespace"):
+    with pytest.raises(InvalidRequest, match="write it as tenant/namespace"):
         Selection.parse(["acme/orders/events"])
 
 
@@ -50,7 +50,7 @@ def test_a_pattern_that_matches_everything_leaves_the_brokers_own_namespaces_out
 
 
 def test_a_pattern_that_is_no_regular_expression_is_rejected() -> None:
-    with pytest.raises(Rejected, match=r"'re:acme/\[' is no regular expression .* for example re:acme/\.\*"):
+    with pytest.raises(InvalidRequest, match=r"'re:acme/\[' is no regular expression .* for example re:acme/\.\*"):
         Selection.parse(["re:acme/["])
 
 
@@ -117,7 +117,7 @@ def test_a_snapshot_that_was_not_finished_cannot_be_loaded(tmp_path: Path) -> No
     reference = store_snapshot(artefacts, "run", Snapshot(cluster="b", began="", ended="", key_id="k"), name="source")
     with SnapshotWriter(artefacts, "run", name="source") as writer:
         writer.add([TopicState(str(EVENTS), 3, {})])
-    with pytest.raises(Missing, match=r"manifest\.json cannot be read"):
+    with pytest.raises(NotFound, match=r"manifest\.json cannot be read"):
         load_snapshot(artefacts, reference)
 
 
@@ -148,7 +148,7 @@ def test_an_altered_table_is_not_loaded(tmp_path: Path) -> None:
     snapshot = Snapshot(cluster="blue", began="", ended="", key_id="k")
     reference = store_snapshot(artefacts, "run", snapshot, name="source")
     (tmp_path / "run" / "source" / "topics.parquet").write_bytes(b"else")
-    with pytest.raises(Rejected, match="was altered"):
+    with pytest.raises(InvalidRequest, match="was altered"):
         load_snapshot(artefacts, reference)
 
 
@@ -160,7 +160,7 @@ def test_the_key_of_an_installation_stays(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_short_key_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "short")
-    with pytest.raises(Rejected, match="at least 16"):
+    with pytest.raises(InvalidRequest, match="at least 16"):
         open_seal()
 
 

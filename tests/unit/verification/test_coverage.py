@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.verification.coverage import Coverage, Mode, Sample, coverage_of
 
 PARAMS = {
@@ -81,7 +81,7 @@ def test_a_window_is_given_by_two_times() -> None:
         "window_from": "2026-11-21T08:00:00Z",
         "window_to": "2026-11-21T09:00:00+01:00",
     }
-    with pytest.raises(Rejected, match="is empty"):
+    with pytest.raises(InvalidRequest, match="is empty"):
         coverage_of(params)
     later = coverage_of({**params, "window_to": "2026-11-21T08:00:01Z"})
     assert later.window == (1_795_248_000_000, 1_795_248_001_000)
@@ -96,7 +96,7 @@ def test_a_window_is_given_by_two_times() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(changed: dict[str, object], said: str) -> None:
-    with pytest.raises(Rejected, match=said):
+    with pytest.raises(InvalidRequest, match=said):
         coverage_of({**PARAMS, **changed})
 
 

@@ -9,7 +9,7 @@ from io import BytesIO
 import pyarrow.parquet as pq
 import pytest
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, Sums, TopicDigest
 from pulsar_fleet.messages.positions import Ledgers
@@ -228,7 +228,7 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 def test_a_request_of_another_release_is_refused() -> None:
     altered = REQUEST.to_bytes().replace(b'"schema_version": 3', b'"schema_version": 2')
-    with pytest.raises(Rejected, match="version 2"):
+    with pytest.raises(InvalidRequest, match="version 2"):
         VerifyRequest.from_bytes(altered)
 
 

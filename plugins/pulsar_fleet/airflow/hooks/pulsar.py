@@ -12,7 +12,7 @@ from airflow.sdk.log import mask_secret
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
-from pulsar_fleet.cluster.errors import FleetError, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.messages.credentials import defined_connections
 
 if TYPE_CHECKING:
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 def cluster_connection(conn_id: str) -> ClusterConnection:
     """Read connection `conn_id`, of any type: host = admin URL, password or extra `token` = JWT, the rest in extras.
 
-    A connection that does not exist or cannot be used is `Rejected` with what to do; secrets are masked in every log.
+    A connection that does not exist or cannot be used is `InvalidRequest` with what to do; secrets are masked in
+    every log.
     """
     try:
         found = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        raise Rejected(_missing(conn_id)) from error
+        raise InvalidRequest(_missing(conn_id)) from error
     return from_airflow(found)
 
 
 def from_airflow(found: Connection) -> ClusterConnection:
-    """The cluster that an Airflow connection describes; a field that cannot be used is `Rejected`."""
+    """The cluster that an Airflow connection describes; a field that cannot be used is `InvalidRequest`."""
     fields = ConnectionFields(
         conn_id=found.conn_id,
         host=found.host,

@@ -42,7 +42,7 @@ class PlanApprovalOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Decide at once where no person is needed, else ask."""
-        from pulsar_fleet.cluster.errors import Refused
+        from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.onboarding.steps import stopping_text
 
         params, headline = context["params"], self.planned["headline"]
@@ -50,7 +50,7 @@ class PlanApprovalOperator(ApprovalOperator):
         if params["dry_run"]:
             raise AirflowSkipException(f"Dry run: {headline} Nothing is changed.")
         if self.planned["blockers"]:
-            raise Refused(stopping_text(run.artefacts, self.planned))
+            raise PreconditionFailed(stopping_text(run.artefacts, self.planned))
         if params["auto_approve"] or not self.planned["changes"]:
             return self._keep(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)

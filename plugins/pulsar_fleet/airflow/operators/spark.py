@@ -12,7 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 
 
 class FleetJobOperator(SparkSubmitOperator):
@@ -40,7 +40,7 @@ class FleetJobOperator(SparkSubmitOperator):
         try:
             master = BaseHook.get_connection(self.spark_conn_id)
         except AirflowNotFoundException as error:
-            raise Refused(
+            raise PreconditionFailed(
                 f"Spark connection {self.spark_conn_id!r} does not exist, and Airflow would silently submit to YARN. "
                 'Create it: type spark, host "local[*]" or spark://host:7077.'
             ) from error

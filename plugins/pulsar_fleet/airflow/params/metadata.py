@@ -79,7 +79,9 @@ _PARAMS = {
 
 
 def metadata_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults that PULSAR_FLEET_SYNC_METADATA gives; one that cannot be meant is `Rejected`."""
+    """The form, with the defaults that PULSAR_FLEET_SYNC_METADATA gives; one that cannot be meant is
+    `InvalidRequest`.
+    """
     return defaults_from(VARIABLE, _PARAMS, environment)
 
 

@@ -1,4 +1,4 @@
-"""The settings of `migrate_namespaces` and `return_namespaces`."""
+"""The settings of `migrate_namespaces` and `fail_back_namespaces`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIVERS = {
     ),
 }
 QUIET = {
-    "quiet_seconds": Param(
+    "quiesce_seconds": Param(
         0.2,
         type="number",
         minimum=0.2,
@@ -110,7 +110,7 @@ PARAMS = {
     **WAIVERS,
     **approval_params("a wave"),
     **QUIET,
-    "acknowledged_singly": Param(
+    "individually_acknowledged": Param(
         "carry",
         type="string",
         enum=["carry", "redeliver"],

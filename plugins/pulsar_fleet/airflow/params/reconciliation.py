@@ -87,7 +87,7 @@ _PARAMS = {
 
 
 def reconciliation_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults that PULSAR_FLEET_RECONCILE gives; one that cannot be meant is `Rejected`."""
+    """The form, with the defaults that PULSAR_FLEET_RECONCILE gives; one that cannot be meant is `InvalidRequest`."""
     return defaults_from(VARIABLE, _PARAMS, environment)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from airflow.sdk import Param
 
 from pulsar_fleet.airflow.conf import refuse_unknown_settings
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 
 def defaults_from(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Param]:
-    """The form, with the defaults that the variable gives; one that cannot be meant is `Rejected`."""
+    """The form, with the defaults that the variable gives; one that cannot be meant is `InvalidRequest`."""
     given = {key: value for key, value in _given(variable, params, environment).items() if key != "schedule"}
     return {
         name: Param(given[name], description=param.description, **param.schema) if name in given else param
@@ -36,8 +36,8 @@ def _given(variable: str, params: Mapping[str, Param], environment: Mapping[str,
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise Rejected(f"{variable} is no JSON: {error}.") from error
+        raise InvalidRequest(f"{variable} is no JSON: {error}.") from error
     if not isinstance(found, dict):
-        raise Rejected(f'{variable} is no JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
+        raise InvalidRequest(f'{variable} is no JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
     refuse_unknown_settings(found, [*params, "schedule"])
     return found

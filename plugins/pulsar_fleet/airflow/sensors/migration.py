@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator, Context
 from pulsar_fleet.airflow.conf import moves_of
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.triggers.migration import Awaited, MigrationTrigger, Status
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 
 POLL_SECONDS = 5.0
@@ -50,12 +50,12 @@ class MigrationSensor(BaseOperator):
         """Take the trigger's answer: end, treat what goes wrong and wait on, or fail with what is missing."""
         status = Status(event["status"])
         if status is Status.TIMEOUT:
-            raise Refused(
+            raise PreconditionFailed(
                 f"After {self.timeout_minutes} minutes it has not {self.awaited.value}: {event['message']}. "
                 "Clear this task to wait on, or look at what it waits for."
             )
         if status is Status.ERROR:
-            raise Refused(str(event["message"]))
+            raise PreconditionFailed(str(event["message"]))
         return self._attend(context, end)
 
     def _attend(self, context: Context, end: float) -> str:
@@ -97,7 +97,7 @@ class ChangeWindowSensor(BaseOperator):
         if found.granted:
             return found.sentence
         if found.opens is None:
-            raise Refused(found.sentence)
+            raise PreconditionFailed(found.sentence)
         self.defer(trigger=DateTimeTrigger(moment=found.opens), method_name="execute")
 
 

@@ -1,4 +1,4 @@
-"""The tasks of `return_namespaces`: interlocks, blue opened again, then a migration from green to blue.
+"""The tasks of `fail_back_namespaces`: interlocks, blue opened again, then a migration from green to blue.
 
 The form names blue and green as the migration did; in the steps of the migration back, green is the side that is left.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.migration.clusters import Sides
 
-PROCEDURE = "return_namespaces"
+PROCEDURE = "fail_back_namespaces"
 
 
 @task
@@ -38,9 +38,9 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 
 @task
-def check_interlocks(params: dict[str, Any], request: JsonObject) -> str:
+def check_failback(params: dict[str, Any], request: JsonObject) -> str:
     """Evaluate every interlock and every gate at once; go on only without a blocker. Nothing has been changed."""
-    from pulsar_fleet.migration.failback.steps import check_interlocks as check
+    from pulsar_fleet.migration.failback.steps import check_failback as check
     from pulsar_fleet.preflight.findings import count_line
 
     run, names = current_run(get_current_context()), _names(request)
@@ -57,7 +57,7 @@ def check_interlocks(params: dict[str, Any], request: JsonObject) -> str:
 
 
 @task
-def open_blue_again(params: dict[str, Any], request: JsonObject) -> JsonObject:
+def reopen_blue(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Clear blue's flags and make its closed topics anew; from here on, applications that start anew stay on blue."""
     from pulsar_fleet.migration.failback.steps import reopen
 
@@ -94,7 +94,7 @@ def prepare_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 
 @task
-def hold_green_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+def freeze_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Stop what could unload or delete a topic on green; remembers how it was."""
     from pulsar_fleet.migration.steps import hold_still
 
@@ -111,24 +111,24 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 
 
 @task
-def prove_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare what was copied, message by message, and keep on what the switch may rely."""
-    from pulsar_fleet.migration.proof import prove_copy as prove
+    from pulsar_fleet.migration.proof import verify_copy as prove
 
     return asyncio.run(prove(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
-def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiet the writers for a moment, place the subscriptions, redirect the clients to blue. No way back from here."""
-    from pulsar_fleet.migration.steps import switch_over as switch
+    from pulsar_fleet.migration.steps import cut_over as switch
 
     switching = switch(
         _back(params),
         current_run(get_current_context()),
         moves_of(checked["moves"]),
         frozen_of(before),
-        quiet_seconds=float(params["quiet_seconds"]),
+        quiesce_seconds=float(params["quiesce_seconds"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
     return asyncio.run(switching).to_json()

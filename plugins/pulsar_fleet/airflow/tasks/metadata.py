@@ -51,7 +51,7 @@ def carry_changes(params: dict[str, Any]) -> JsonObject:
 @task(trigger_rule="all_done")
 def write_report() -> str:
     """Say what was carried and what was put away; fail where an event could not be applied or a cluster is behind."""
-    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
     from pulsar_fleet.report.page import keep_report
 
@@ -72,6 +72,6 @@ def write_report() -> str:
         keep_report(run, report)
     if reason and not failed:
         run.ledger.finish_run(run.id, "failed")
-        raise Refused(reason)
+        raise PreconditionFailed(reason)
     finish_run(context, failed)
     return report

@@ -46,7 +46,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]:
     """The namespaces of the wave that is continued, or of the selection without what was moved before."""
-    from pulsar_fleet.cluster.errors import Rejected
+    from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.scope import resolve
     from pulsar_fleet.migration.waves.steps import moved_before, read_plan, wave_of
@@ -54,12 +54,14 @@ async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]
     if params["continues"]:
         return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
     if params["wave"] != 1:
-        raise Rejected(f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1.")
+        raise InvalidRequest(
+            f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1."
+        )
     async with sides_of(params).open() as (blue, _green):
         names = await resolve(blue, params["namespaces"])
         moved = await moved_before(blue, names, run.ledger)
     if len(moved) == len(names):
-        raise Rejected(
+        raise InvalidRequest(
             f"All {len(names)} namespaces of the selection were moved by earlier runs: nothing is left to do."
         )
     for name in moved:
@@ -119,7 +121,7 @@ def check_again(params: dict[str, Any], checked: JsonObject) -> str:
 
 
 @task
-def hold_blue_still(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+def freeze_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Stop what could unload or delete a topic on blue; remembers how it was."""
     from pulsar_fleet.migration.steps import hold_still
 
@@ -136,28 +138,28 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 
 
 @task
-def prove_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare what was copied, message by message, and keep on what the switch may rely."""
-    from pulsar_fleet.migration.proof import prove_copy as prove
+    from pulsar_fleet.migration.proof import verify_copy as prove
 
     return asyncio.run(prove(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
-def switch_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
+def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiet the writers for a moment, place the subscriptions, redirect the clients. The point of no return."""
-    from pulsar_fleet.migration.steps import switch_over as switch
+    from pulsar_fleet.migration.steps import cut_over as switch
     from pulsar_fleet.migration.subscriptions.cursors import Singles
 
     run = current_run(get_current_context())
-    moves, quiet = moves_of(checked["moves"]), float(params["quiet_seconds"])
+    moves, quiet = moves_of(checked["moves"]), float(params["quiesce_seconds"])
     switching = switch(
         sides_of(params),
         run,
         moves,
         frozen_of(before),
-        quiet_seconds=quiet,
-        singles=Singles(params["acknowledged_singly"]),
+        quiesce_seconds=quiet,
+        singles=Singles(params["individually_acknowledged"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
     return asyncio.run(switching).to_json()
@@ -241,5 +243,5 @@ async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> st
     from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
 
     async with sides_of(params).open() as (blue, _green):
-        kept = await plan_placements(blue, run, moves, Singles(params["acknowledged_singly"]))
+        kept = await plan_placements(blue, run, moves, Singles(params["individually_acknowledged"]))
     return str(run.artefacts.read_json(kept)["text"])

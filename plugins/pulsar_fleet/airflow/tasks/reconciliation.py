@@ -57,7 +57,7 @@ def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
 @task(trigger_rule="all_done")
 def write_report(params: dict[str, Any]) -> str:
     """Say what differs and what was written; fail where a cluster is away, a write failed, or drift is not wanted."""
-    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.ledger.reconciliation_store import Agreements
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.report.page import keep_report
@@ -80,6 +80,6 @@ def write_report(params: dict[str, Any]) -> str:
         keep_report(run, report)
     if not failed and (reason := failure(found, repaired, fail_on_drift=params["fail_on_drift"])):
         run.ledger.finish_run(run.id, "failed")
-        raise Refused(reason)
+        raise PreconditionFailed(reason)
     finish_run(context, failed)
     return report

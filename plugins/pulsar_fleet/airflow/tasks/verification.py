@@ -88,7 +88,7 @@ def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) 
 
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.admin.client import AdminClient
-    from pulsar_fleet.cluster.errors import Refused
+    from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.verification.messages.report import verification_text
     from pulsar_fleet.verification.messages.verdict import Verdict, Verification
     from pulsar_fleet.verification.request import VerifyRequest
@@ -113,7 +113,7 @@ def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) 
         compared = subscriptions.subscriptions
     verdict = Verdict.over(verdicts)
     if verdict is not Verdict.EQUAL:
-        raise Refused("\n".join(["Not proven equal.", *texts]))
+        raise PreconditionFailed("\n".join(["Not proven equal.", *texts]))
     for each in found.namespaces:
         _announce(each.namespace, found.source, found.target, run.id)
     return {"verdict": verdict.value, "messages": found.messages, "subscriptions": compared}

@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class MigrationTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_seconds)
             try:
                 status, line = await look(Awaited(self.awaited), sides, run, moves)
-            except Transient as error:
+            except Unavailable as error:
                 # A broker that restarts is not a verdict: keep looking until time is up.
                 status, line = Status.WAITING, str(error)
             if status is not Status.WAITING:

@@ -16,7 +16,7 @@ from pulsar_fleet.cli.commands.reconciliation import Topics, reach_all
 from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
@@ -64,7 +64,7 @@ def sync_metadata(
         sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
         require_consent("clusters", yes=yes)
         if not yes and not terminal.confirmed(f"Write on {', '.join(side.name for side in sides)}?"):
-            raise Refused("You did not agree. Nothing has been changed.")
+            raise PreconditionFailed("You did not agree. Nothing has been changed.")
         with recorded(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
             found = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
         terminal.finish({"run": run.id, **found}, _state(found))
@@ -99,5 +99,5 @@ def _state(found: JsonObject) -> ExitState:
 def _request(conf: JsonObject) -> Request:
     try:
         return Request.of(conf)
-    except Rejected as error:
+    except InvalidRequest as error:
         raise Usage(str(error)) from error

@@ -14,7 +14,7 @@ from pulsar_fleet.cli.commands.onboard import AsJson, Select
 from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage, require_consent
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused, Rejected, Transient
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
@@ -104,7 +104,7 @@ def _run(
     repaired: JsonObject | None = None
     if request.mode is Mode.REPAIR and found["drift"]:
         if ask and not terminal.confirmed("Write this?"):
-            raise Refused("You did not agree. Nothing has been changed.")
+            raise PreconditionFailed("You did not agree. Nothing has been changed.")
         with terminal.working(f"Changing {', '.join(plans) or 'nothing'}"):
             repaired = asyncio.run(repair(connections, found, request, run))
         terminal.say("\n".join([headline(found, repaired), *(f"  ! {one}" for one in repaired["problems"])]))
@@ -124,7 +124,7 @@ def _state(found: JsonObject, repaired: JsonObject | None) -> ExitState:
 def _request(conf: JsonObject) -> Request:
     try:
         return Request.of(conf)
-    except Rejected as error:
+    except InvalidRequest as error:
         raise Usage(str(error)) from error
 
 
@@ -136,6 +136,6 @@ async def reach_all(sides: Sequence[ClusterConnection]) -> list[ClusterConnectio
 async def _reached(side: ClusterConnection) -> ClusterConnection:
     try:
         return (await reach(side)).connection
-    except Transient:
+    except Unavailable:
         # One that does not answer is named by the run, and the others go on.
         return side

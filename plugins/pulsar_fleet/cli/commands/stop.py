@@ -10,7 +10,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.commands.onboard import AsJson
 from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage, is_watched
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.abort import Undone, undo_before_switch
@@ -32,7 +32,9 @@ def stop(
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         if not yes and not is_watched():
-            raise Refused("This changes two clusters, and nobody can be asked here: say --yes. Nothing was changed.")
+            raise PreconditionFailed(
+                "This changes two clusters, and nobody can be asked here: say --yes. Nothing was changed."
+            )
         records = Run.open(run)
         moves = _moves(records)
         known = records.ledger.run(run)
@@ -49,7 +51,7 @@ def stop(
 def _moves(run: Run) -> Moves:
     moves = known_moves(run)
     if moves is None:
-        raise Missing(f"There is no migration {run.id!r} with a plan in the records: nothing was changed by it.")
+        raise NotFound(f"There is no migration {run.id!r} with a plan in the records: nothing was changed by it.")
     return moves
 
 

@@ -15,7 +15,7 @@ from pulsar_fleet.cli.runs import new_run_id, recorded
 from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
@@ -99,7 +99,7 @@ def verify(
 def _namespaces(texts: list[str]) -> list[NamespaceName]:
     try:
         return [NamespaceName.parse(text) for text in texts]
-    except Rejected as error:
+    except InvalidRequest as error:
         raise Usage(str(error)) from error
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, NotAllowed
+from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 
@@ -32,7 +32,8 @@ class AdminClient:
     """Typed calls to one cluster; use it with `async with`.
 
     Reads return the broker's documents as they are, so that unknown fields are never lost. Every failure is a
-    `FleetError`. Calls are bounded by the connection's `max_connections` and retried while the failure is `Transient`.
+    `FleetError`. Calls are bounded by the connection's `max_connections` and retried while the failure is
+    `Unavailable`.
 
     :param calls_per_second: how many calls begin in a second at most; 0 is no bound.
     """
@@ -59,7 +60,7 @@ class AdminClient:
 
     async def turn(self) -> None:
         """Wait until one more request may begin: for those that go to the cluster by another protocol."""
-        await self.http.pace.turn()
+        await self.http.rate_limiter.acquire()
 
     # The plain verbs, for callers that derive paths from a catalogue.
 
@@ -223,7 +224,7 @@ class AdminClient:
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:
-        """Partition count and, for a partitioned topic, its properties; no topic is `Missing`."""
+        """Partition count and, for a partitioned topic, its properties; no topic is `NotFound`."""
         found = await self.get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
         return PartitionMetadata(int(found["partitions"]), dict(found.get("properties") or {}))
 
@@ -295,5 +296,5 @@ class AdminClient:
     async def _or_none(self, path: str) -> JsonObject | None:
         try:
             return dict(await self.get(path))
-        except Missing:
+        except NotFound:
             return None

@@ -6,7 +6,7 @@ import html
 import re
 
 from pulsar_fleet.cluster.admin.transport import Answer
-from pulsar_fleet.cluster.errors import BrokerCredentials, Denied, NotAllowed, Unauthenticated
+from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PermissionDenied, Unauthenticated
 
 # What a broker answers (401, or 500 around it) when its own call, to itself or to another broker, was not let in.
 _BROKER_WAS_REFUSED = re.compile(r"HTTP 401\b|Failed to authenticat")
@@ -25,7 +25,7 @@ def read_reason(answer: Answer) -> tuple[str, bool]:
     return " ".join(message.partition("Stacktrace")[0].split())[:400], True
 
 
-def denial(cluster: str, status: int, text: str, reason: str, *, knew_us: bool) -> Denied | None:
+def denial(cluster: str, status: int, text: str, reason: str, *, knew_us: bool) -> PermissionDenied | None:
     """The error for a call that was not let in, None if it failed for another reason.
 
     :param text: who answered what, the reason included.

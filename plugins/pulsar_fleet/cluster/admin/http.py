@@ -17,11 +17,19 @@ import tenacity
 from pulsar_fleet.cluster.admin.error_map import denial, read_reason
 from pulsar_fleet.cluster.admin.transport import Answer, Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Refused, Rejected, Transient
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    FleetError,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    Unavailable,
+)
 from pulsar_fleet.cluster.json import Json
 
 
-class Pace:
+class RateLimiter:
     """Lets calls begin evenly, one after the other.
 
     :param per_second: how many of them; 0 lets each begin at once.
@@ -31,7 +39,7 @@ class Pace:
         self._gap = 1.0 / per_second if per_second else 0.0
         self._next = 0.0
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Wait for the caller's turn."""
         if not self._gap:
             return
@@ -48,14 +56,19 @@ MAX_REDIRECTS = 5
 RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 ALREADY_MIGRATED = "already migrated"
 SCHEMA_REFUSED = "Error during schema compatibility check"
-_BY_STATUS: Mapping[int, type[FleetError]] = {401: Denied, 403: Denied, 404: Missing, 409: Conflict}
+_BY_STATUS: Mapping[int, type[FleetError]] = {
+    401: PermissionDenied,
+    403: PermissionDenied,
+    404: NotFound,
+    409: Conflict,
+}
 
 
 class BrokerHttp:
     """Calls to `/admin/v2` and `/lookup/v2` of one cluster.
 
     :param connection: where and who; its `max_connections` bounds the calls in flight.
-    :param retry_seconds: for how long a `Transient` failure is tried again before it is raised.
+    :param retry_seconds: for how long a `Unavailable` failure is tried again before it is raised.
     :param calls_per_second: how many calls begin in a second at most, retries and redirects apart; 0 is no bound.
 
     HTTP libraries follow a 307 to another broker without the credentials (another port is another origin), so redirects
@@ -67,7 +80,7 @@ class BrokerHttp:
     ) -> None:
         self.connection = connection
         self.retry_seconds = retry_seconds
-        self.pace = Pace(calls_per_second)
+        self.rate_limiter = RateLimiter(calls_per_second)
         self.calls = 0
         self._own_hosts = {urlsplit(connection.admin_url).hostname, *connection.broker_hosts}
         self._transport = Transport(connection)
@@ -104,14 +117,14 @@ class BrokerHttp:
         :param patience: seconds for which an answered failure is tried again, where that is less than for others.
         :raises FleetError: by who must act; the message holds the broker's own reason.
         """
-        await self.pace.turn()
+        await self.rate_limiter.acquire()
         url = (base or self.connection.admin_url).rstrip("/") + path
         content = json.dumps(body).encode() if has_body or body is not None else None
         query = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (params or {}).items()
         }
         retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Transient),
+            retry=tenacity.retry_if_exception_type(Unavailable),
             stop=_stop_after(self.retry_seconds, patience),
             wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=3.0, jitter=0.3),
             before_sleep=_log_retry,
@@ -121,7 +134,9 @@ class BrokerHttp:
         return answer
 
     def document(self, answer: Answer) -> Json:
-        """The JSON of an answer, None for an empty one; `Rejected` where something else than a broker answered."""
+        """The JSON of an answer, None for an empty one; `InvalidRequest` where something else than a broker
+        answered.
+        """
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -137,7 +152,7 @@ class BrokerHttp:
                 return self._checked(method, target, answer)
             target = urljoin(target, answer.headers["Location"])
             await self._learn_brokers(target)
-        raise Transient(
+        raise Unavailable(
             f"{self.connection.name}: {method} {urlsplit(url).path} was redirected {MAX_REDIRECTS} times; "
             "the topic's owner is moving.",
             cluster=self.connection.name,
@@ -158,7 +173,7 @@ class BrokerHttp:
         try:
             return await self._transport.send(method, url, headers, content)
         except aiohttp.ClientConnectorCertificateError as error:
-            raise Denied(
+            raise PermissionDenied(
                 f"{self.connection.name}: the certificate of {_origin(url)} is not trusted: {error}. "
                 'Name its authority in the connection ("tls_trust_file").',
                 cluster=self.connection.name,
@@ -166,14 +181,14 @@ class BrokerHttp:
         except aiohttp.ClientResponseError as error:
             raise self._no_broker(method, url, "HTTP") from error
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Transient(
+            raise Unavailable(
                 f"{self.connection.name}: {method} {urlsplit(url).path} at {_origin(url)} got no answer: "
                 f"{str(error) or type(error).__name__}.",
                 cluster=self.connection.name,
             ) from error
 
-    def _no_broker(self, method: str, url: str, expected: str) -> Rejected:
-        return Rejected(
+    def _no_broker(self, method: str, url: str, expected: str) -> InvalidRequest:
+        return InvalidRequest(
             f"{self.connection.name}: {_origin(url)} is not an admin API: {method} {urlsplit(url).path} "
             f"was not answered with {expected}. Check the admin URL of this connection.",
             cluster=self.connection.name,
@@ -186,7 +201,7 @@ class BrokerHttp:
         parts = urlsplit(url)
         downgrade = self.connection.admin_url.startswith("https:") and parts.scheme != "https"
         if parts.hostname not in self._own_hosts or downgrade:
-            raise Refused(
+            raise PreconditionFailed(
                 f"{self.connection.name} redirected a call to {_origin(url)}, which is not one of its brokers "
                 'or not encrypted; the token was not sent there. If it is one, name it in "broker_hosts" of the '
                 "connection, since only a superuser may list them.",
@@ -205,10 +220,10 @@ class BrokerHttp:
         if status == 500 and ALREADY_MIGRATED in reason:
             raise Conflict(text, cluster=self.connection.name, status=status)
         if status == 500 and SCHEMA_REFUSED in reason:
-            raise Rejected(text, cluster=self.connection.name, status=status)
+            raise InvalidRequest(text, cluster=self.connection.name, status=status)
         if status in RETRY_STATUSES:
-            raise Transient(text, cluster=self.connection.name, status=status)
-        raise _BY_STATUS.get(status, Rejected)(text, cluster=self.connection.name, status=status)
+            raise Unavailable(text, cluster=self.connection.name, status=status)
+        raise _BY_STATUS.get(status, InvalidRequest)(text, cluster=self.connection.name, status=status)
 
 
 def _origin(url: str) -> str:

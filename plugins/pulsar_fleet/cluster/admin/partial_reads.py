@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import TypeVar
 
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
-from pulsar_fleet.cluster.errors import FleetError, Missing, NotAllowed, Transient
+from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, Unavailable
 
 Read = TypeVar("Read")
 
@@ -16,7 +16,7 @@ _UNANSWERED = 16
 """After so many calls in a row without any answer the cluster is gone, and not its resources."""
 
 
-class Attempts:
+class PartialReads:
     """Awaits calls and keeps a note of each that gave nothing."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Attempts:
         except not_offered as error:
             self.note(resource, Problem.NOT_OFFERED, str(error))
             return None
-        except Missing as error:
+        except NotFound as error:
             self.note(resource, Problem.VANISHED, str(error))
             return None
         except FleetError as error:
@@ -53,7 +53,7 @@ class Attempts:
                 self.hide(area, str(error))
                 return None
             self._count(error)
-            gone = isinstance(error, Transient) and is_gone is not None and await is_gone()
+            gone = isinstance(error, Unavailable) and is_gone is not None and await is_gone()
             self.note(resource, Problem.VANISHED if gone else Problem.UNREADABLE, str(error))
             return None
         self._unanswered = 0
@@ -77,7 +77,7 @@ class Attempts:
         return sorted(taken, key=lambda one: (one.resource, one.detail))
 
     def _count(self, error: FleetError) -> None:
-        if not isinstance(error, Transient) or error.status is not None:
+        if not isinstance(error, Unavailable) or error.status is not None:
             self._unanswered = 0
             return
         self._unanswered += 1

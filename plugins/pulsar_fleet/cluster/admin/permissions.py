@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.errors import Conflict, Missing, NotAllowed, Rejected, Transient
+from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotAllowed, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 
@@ -113,8 +113,8 @@ async def _may(admin: AdminClient, call: Call) -> bool | None:
         await admin.send(call)
     except NotAllowed:
         return False
-    except (Missing, Rejected, Conflict):
+    except (NotFound, InvalidRequest, Conflict):
         return True
-    except Transient:
+    except Unavailable:
         return None
     return True

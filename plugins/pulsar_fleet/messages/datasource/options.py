@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.ranges import ENTRIES_PER_RANGE
@@ -69,17 +69,21 @@ class TopicOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read Spark's options, whose names have no case. `Rejected` with one sentence for what cannot be meant."""
+        """Read Spark's options, whose names have no case. `InvalidRequest` with one sentence for what cannot be
+        meant.
+        """
         given = {name.lower(): value for name, value in options.items()}
         if unknown := sorted(given.keys() - set(_KNOWN) - {"path"}):
-            raise Rejected(f"Option {unknown[0]!r} is unknown to format 'pulsar': it takes {', '.join(_KNOWN)}.")
+            raise InvalidRequest(f"Option {unknown[0]!r} is unknown to format 'pulsar': it takes {', '.join(_KNOWN)}.")
         topics, within, pattern = _wanted(given)
         start, end = _bound(given, "start", "earliest"), _bound(given, "end", "latest")
         if _is_before(end, start):
-            raise Rejected(f"The option end={given['end']!r} lies before start={given['start']!r}: exchange them.")
+            raise InvalidRequest(
+                f"The option end={given['end']!r} lies before start={given['start']!r}: exchange them."
+            )
         out, by_entry = Out(_one_of(given, "out", tuple(Out))), _one_of(given, "engine", ("client", "entry")) == "entry"
         if by_entry and (out is Out.ROWS or isinstance(start, int) or isinstance(end, int)):
-            raise Rejected("engine='entry' reads whole entries, so it gives digests alone, between message ids.")
+            raise InvalidRequest("engine='entry' reads whole entries, so it gives digests alone, between message ids.")
         return cls(
             admin_url=_required(given, "admin_url", "http://host:8080"),
             service_url=_required(given, "service_url", "pulsar://host:6650"),
@@ -110,7 +114,7 @@ class TopicOptions:
 def _wanted(given: Mapping[str, str]) -> tuple[tuple[TopicName, ...], NamespaceName | None, str]:
     listed, pattern = given.get("topics") or given.get("path") or "", given.get("topics_pattern", "")
     if bool(listed) == bool(pattern):
-        raise Rejected(
+        raise InvalidRequest(
             "Name what to read by one option of topics (persistent://acme/orders/events, several with commas) and "
             "topics_pattern (persistent://acme/orders/events-.*)."
         )
@@ -120,14 +124,14 @@ def _wanted(given: Mapping[str, str]) -> tuple[tuple[TopicName, ...], NamespaceN
     domain, _, rest = pattern.partition("://")
     parts = rest.split("/", 2)
     if domain != "persistent" or len(parts) != 3:
-        raise Rejected(
+        raise InvalidRequest(
             f"The option topics_pattern={pattern!r} is not usable: write it as persistent://tenant/namespace/ and a "
             "regular expression for the topic's own name."
         )
     try:
         re.compile(parts[2])
     except re.error as error:
-        raise Rejected(f"The option topics_pattern={pattern!r} is no regular expression: {error}.") from error
+        raise InvalidRequest(f"The option topics_pattern={pattern!r} is no regular expression: {error}.") from error
     return (), NamespaceName.parse(f"{parts[0]}/{parts[1]}"), parts[2]
 
 
@@ -142,7 +146,7 @@ def _bound(given: Mapping[str, str], name: str, open_end: str) -> Bound | None:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise Rejected(
+        raise InvalidRequest(
             f"The option {name}={text!r} is neither {open_end!r}, a message id such as 123:4, nor a time with its zone "
             "such as 2026-11-21T08:00:00+00:00."
         )
@@ -158,14 +162,14 @@ def _is_before(end: Bound | None, start: Bound | None) -> bool:
 
 def _required(given: Mapping[str, str], name: str, example: str) -> str:
     if not given.get(name):
-        raise Rejected(f"Option {name} is missing: give it as {example}.")
+        raise InvalidRequest(f"Option {name} is missing: give it as {example}.")
     return given[name]
 
 
 def _one_of(given: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
     found = given.get(name, known[0])
     if found not in known:
-        raise Rejected(f"The option {name}={found!r} is unknown: it takes {' or '.join(map(str, known))}.")
+        raise InvalidRequest(f"The option {name}={found!r} is unknown: it takes {' or '.join(map(str, known))}.")
     return found
 
 
@@ -173,5 +177,5 @@ def _number(given: Mapping[str, str], name: str, default: int | None) -> int | N
     if name not in given:
         return default
     if not given[name].isdigit() or int(given[name]) < 1:
-        raise Rejected(f"The option {name}={given[name]!r} is not usable: give a whole number from 1 on.")
+        raise InvalidRequest(f"The option {name}={given[name]!r} is not usable: give a whole number from 1 on.")
     return int(given[name])

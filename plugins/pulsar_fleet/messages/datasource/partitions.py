@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.datasource.options import Bound, TopicOptions
 from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before
@@ -21,7 +21,7 @@ TOPICS_AT_ONCE = 16
 async def plan(connection: ClusterConnection, options: TopicOptions) -> list[list[Range]]:
     """The ranges of each task, with the ends as they are now; loads the topics.
 
-    :raises FleetError: `Missing` for a topic that is not there, and what else the broker says.
+    :raises FleetError: `NotFound` for a topic that is not there, and what else the broker says.
     """
     async with AdminClient(connection) as admin:
         topics = await _topics(admin, options)
@@ -51,7 +51,7 @@ async def _topics(admin: AdminClient, options: TopicOptions) -> Sequence[TopicNa
     listed = [topic for topic in await admin.topics(options.within) if topic.persistent and not topic.is_system]
     chosen = [topic for topic in listed if wanted.fullmatch(topic.parent.local)]
     if not chosen:
-        raise Missing(f"No topic of {options.within} matches {options.pattern!r}; it has {len(listed)} topics.")
+        raise NotFound(f"No topic of {options.within} matches {options.pattern!r}; it has {len(listed)} topics.")
     return chosen
 
 

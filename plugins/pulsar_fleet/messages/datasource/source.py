@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.messages.credentials import connection_from_environment
 from pulsar_fleet.messages.datasource.columns import MESSAGE_COLUMNS, message_row, spark_schema
 from pulsar_fleet.messages.datasource.options import Out, TopicOptions
@@ -120,7 +120,7 @@ class PulsarReader(DataSourceReader):
         for wanted in ranges:
             for row in sum_up(engine, wanted, self._options.buckets):
                 if row.problem:
-                    raise Transient(
+                    raise Unavailable(
                         f"{wanted.topic} cannot be read from {wanted.first} to {wanted.last}: {row.problem}"
                     )
                 found = flat_row(row, "")

@@ -18,7 +18,7 @@ from typing import Any
 import pulsar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Missing, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.message_client import (
     OPERATION_TIMEOUT_SECONDS,
     Orphans,
@@ -45,10 +45,10 @@ QUEUE = 1000
 LEAST_QUEUE = 100
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
-    (pulsar.TopicNotFound, Missing, "does not exist"),
-    (pulsar.AuthorizationError, Denied, "may not be read by this role: grant it consume"),
-    (pulsar.AuthenticationError, Denied, "cannot be read, because the token is not accepted"),
-    (pulsar.Timeout, Transient, "was not answered in time (to this client a refused token looks the same)"),
+    (pulsar.TopicNotFound, NotFound, "does not exist"),
+    (pulsar.AuthorizationError, PermissionDenied, "may not be read by this role: grant it consume"),
+    (pulsar.AuthenticationError, PermissionDenied, "cannot be read, because the token is not accepted"),
+    (pulsar.Timeout, Unavailable, "was not answered in time (to this client a refused token looks the same)"),
 )
 
 
@@ -92,7 +92,8 @@ class ClientEngine(Closing):
 
         A message in chunks lies where its last chunk lies. An encrypted batch comes as one message, as it is stored.
 
-        :raises FleetError: `Missing`, `Denied` or `Transient` by what the broker said; `Conflict` for a message that
+        :raises FleetError: `NotFound`, `PermissionDenied` or `Unavailable` by what the broker said; `Conflict` for a
+            message that
             cannot be of this range, because then the reader was sent to another cluster; `BegunBefore` for a chunk
             whose message began before the reading.
         """
@@ -183,7 +184,7 @@ class ClientEngine(Closing):
                 asked = True
                 if ends_in_a_chunk(self.connection, wanted):
                     return None
-        raise Transient(
+        raise Unavailable(
             f"{self.connection.name} says that {wanted.topic} has more messages, but delivered none for "
             f"{self._stall_seconds:.0f} s.",
             cluster=self.connection.name,
@@ -224,7 +225,7 @@ def _meaning(error: pulsar.PulsarException) -> tuple[type[FleetError], str]:
     for kind, raised, reason in _BY_EXCEPTION:
         if isinstance(error, kind):
             return raised, reason
-    return Transient, "could not be read"
+    return Unavailable, "could not be read"
 
 
 def _inside(wanted: Range, batch: list[Any]) -> list[Any]:

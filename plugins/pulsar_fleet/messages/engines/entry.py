@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, Transient
+from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.engines.base import Closing
 from pulsar_fleet.messages.engines.stored_entry import StoredEntry
@@ -34,7 +34,7 @@ class EntryEngine(Closing):
 
     Not for several threads at once. Close it, or let the process end.
 
-    :param quiet_seconds: silence after which the broker is asked whether anything follows.
+    :param quiesce_seconds: silence after which the broker is asked whether anything follows.
     :param stall_seconds: how long a broker may deliver nothing although it says that there is more.
     :param patience_seconds: how long it is tried to go on after a failure that may pass.
     """
@@ -43,13 +43,13 @@ class EntryEngine(Closing):
         self,
         connection: ClusterConnection,
         *,
-        quiet_seconds: float = QUIET_SECONDS,
+        quiesce_seconds: float = QUIET_SECONDS,
         stall_seconds: float = STALL_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.connection = connection
-        self._waits = Waits(quiet_seconds, stall_seconds)
+        self._waits = Waits(quiesce_seconds, stall_seconds)
         self._patience_seconds = patience_seconds
         self._timeout_seconds = timeout_seconds
         self._brokers: Brokers | None = None
@@ -66,8 +66,8 @@ class EntryEngine(Closing):
     def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
         """Every entry that lies within the range, in order and each once, in lists of up to 64 and about 1 MiB.
 
-        :raises FleetError: `Missing`, `Denied` or `Conflict` by what the broker said; `Transient` when no entry could
-            be read for `patience_seconds`.
+        :raises FleetError: `NotFound`, `PermissionDenied` or `Conflict` by what the broker said; `Unavailable` when
+            no entry could be read for `patience_seconds`.
         """
         after = Position(wanted.first.ledger, wanted.first.entry - 1)
         tried, deadline = 0, time.monotonic() + self._patience_seconds
@@ -77,7 +77,7 @@ class EntryEngine(Closing):
                     after = Position(entries[-1].ledger, entries[-1].entry)
                     yield entries
                     tried, deadline = 0, time.monotonic() + self._patience_seconds
-            except Transient as error:
+            except Unavailable as error:
                 self.close()
                 pause = _PAUSES[min(tried, len(_PAUSES) - 1)]
                 if time.monotonic() + pause > deadline:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Denied, FleetError, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.messages.engines.stored_entry import Bytes
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused, tls_context
@@ -27,7 +27,7 @@ LARGEST_FRAME_BYTES = 256 << 20
 _SIZES = struct.Struct(">II").unpack_from
 
 
-class ConnectionLost(Transient):
+class ConnectionLost(Unavailable):
     """The connection broke, or the broker no longer answers on it."""
 
 
@@ -49,8 +49,8 @@ class WireConnection:
 
     :param broker_url: the broker behind a proxy that is meant, None when it is connected to itself.
     :param timeout_seconds: for connecting, and for each answer.
-    :raises FleetError: `ConnectionLost`; `Denied` for a certificate that is not trusted, or when we are not known;
-        `Rejected` for credentials that cannot be read.
+    :raises FleetError: `ConnectionLost`; `PermissionDenied` for a certificate that is not trusted, or when we are not
+        known; `InvalidRequest` for credentials that cannot be read.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class WireConnection:
         try:
             self._socket = self._open()
         except ssl.SSLCertVerificationError as error:
-            raise Denied(
+            raise PermissionDenied(
                 f"The certificate of {address} is not trusted: {error.verify_message}. Name its authority in the "
                 f"extra tls_trust_file of {who.name!r}, and a host that the certificate is for.",
                 cluster=who.name,

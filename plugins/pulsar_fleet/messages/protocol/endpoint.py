@@ -8,7 +8,15 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, NotAllowed, Rejected, Transient, Unauthenticated
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    FleetError,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from pulsar_fleet.messages.protocol.frames import ServerError
 
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
@@ -31,7 +39,7 @@ class BrokerAddress:
         except ValueError:
             port = None
         if parts.scheme not in _PORTS or not port or not parts.hostname:
-            raise Rejected(f"The broker address {url!r} is not usable: it must be pulsar://host:port.")
+            raise InvalidRequest(f"The broker address {url!r} is not usable: it must be pulsar://host:port.")
         return cls(parts.hostname, port, parts.scheme == "pulsar+ssl")
 
     def __str__(self) -> str:
@@ -54,13 +62,13 @@ def credentials_of(who: ClusterConnection) -> tuple[str | None, bytes | None]:
 
 
 def tls_context(who: ClusterConnection) -> ssl.SSLContext:
-    """What TLS checks and shows: the host's name always; files that cannot be used are `Rejected`."""
+    """What TLS checks and shows: the host's name always; files that cannot be used are `InvalidRequest`."""
     try:
         context = ssl.create_default_context(cafile=who.tls_trust_file)
         if who.tls_certificate_file:
             context.load_cert_chain(who.tls_certificate_file, who.tls_key_file)
     except OSError as error:
-        raise Rejected(f"The TLS files of {who.name!r} cannot be used: {error}.") from error
+        raise InvalidRequest(f"The TLS files of {who.name!r} cannot be used: {error}.") from error
     return context
 
 
@@ -70,13 +78,13 @@ _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
         "cannot be read, because our credentials are not accepted",
     ),
     ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
-    ServerError.TOPIC_NOT_FOUND: (Missing, "does not exist"),
+    ServerError.TOPIC_NOT_FOUND: (NotFound, "does not exist"),
     ServerError.TOPIC_TERMINATED: (Conflict, "is closed or was moved"),
 }
 
 
 def refused(code: int, message: str, about: str, *, cluster: str, address: str) -> FleetError:
     """The error for a broker's code and message; what is not known may pass."""
-    raised, reason = _BY_CODE.get(code, (Transient, "could not be read"))
+    raised, reason = _BY_CODE.get(code, (Unavailable, "could not be read"))
     said = " ".join(message.split())[:300]
     return raised(f"{about} {reason} on {cluster} ({address}): {said}.", cluster=cluster)

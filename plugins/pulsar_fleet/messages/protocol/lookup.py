@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected, Transient
+from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, service_addresses
@@ -35,7 +35,7 @@ class Brokers:
     def serving(self, topic: str) -> WireConnection:
         """A connection to the broker that serves `topic`.
 
-        :raises FleetError: as the broker said; `Transient` for redirects without end.
+        :raises FleetError: as the broker said; `Unavailable` for redirects without end.
         """
         asked, authoritative = self._any_broker(), False
         for _ in range(MOST_REDIRECTS):
@@ -49,7 +49,7 @@ class Brokers:
             asked, authoritative = self._to(named, through_service=through_service), bool(answer.number(5))
             if answer.number(3) == _CONNECT:
                 return asked
-        raise Transient(
+        raise Unavailable(
             f"{self._connection.name} sent the look-up of {topic} from broker to broker {MOST_REDIRECTS} times.",
             cluster=self._connection.name,
         )
@@ -59,7 +59,7 @@ class Brokers:
         url = answer.text(2 if secure else 1)
         if not url:
             offered = "pulsar://" if secure else "pulsar+ssl://"
-            raise Rejected(
+            raise InvalidRequest(
                 f"A broker of {self._connection.name} answers at {answer.text(1 if secure else 2)!r} only: "
                 f"give the connection a service URL that begins with {offered}."
             )

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pulsar_fleet.cluster.errors import Conflict, Transient
+from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.engines.stored_entry import Corrupt, StoredEntry, read_entry
 from pulsar_fleet.messages.protocol import frames as wire
@@ -30,7 +30,7 @@ _ERROR, _BACKLOG = 2, 15
 class Waits:
     """How long silence is borne: until the broker is asked, and until that is given up."""
 
-    quiet_seconds: float
+    quiesce_seconds: float
     stall_seconds: float
 
 
@@ -73,7 +73,7 @@ class Subscription:
         while len(found) < ENTRIES_AT_ONCE and size < BYTES_AT_ONCE:
             if self._permits <= self._enough:
                 self._allow()
-            frame = self._broker.next_frame(self._waits.quiet_seconds)
+            frame = self._broker.next_frame(self._waits.quiesce_seconds)
             if frame is None or frame.kind != Kind.MESSAGE:
                 if self._is_end(frame):
                     return found, True
@@ -112,7 +112,7 @@ class Subscription:
         try:
             entry = read_entry(ledger, number, self._broker.content(frame))
         except Corrupt as error:
-            raise Transient(
+            raise Unavailable(
                 f"Entry {ledger}:{number} of {self._wanted.topic} did not arrive from {self._cluster} as it was "
                 f"written: {error}.",
                 cluster=self._cluster,
@@ -156,7 +156,7 @@ class Subscription:
         if not self._heard:
             self._heard = now
         if now - self._heard > self._waits.stall_seconds:
-            raise Transient(
+            raise Unavailable(
                 f"{self._cluster} says that {self._wanted.topic} has more entries than {Position(*self._at)}, but "
                 f"delivered none for {self._waits.stall_seconds:.0f} s.",
                 cluster=self._cluster,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Refused
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Move
@@ -80,7 +80,7 @@ async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None
     """What the cluster redirects to, None if nothing was ever stored (the broker answers 404 then)."""
     try:
         return dict(await admin.get(f"/clusters/{cluster}/migrate"))
-    except Missing:
+    except NotFound:
         return None
 
 
@@ -92,13 +92,14 @@ async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool
 async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
     """Make `redirect` the address for blue's clients, without flagging the cluster; True if it had to be written.
 
-    The broker takes any cluster name and any address with 200, so the answer is read back. `Refused` if it differs.
+    The broker takes any cluster name and any address with 200, so the answer is read back. `PreconditionFailed` if it
+    differs.
     """
     if await is_stored(blue, cluster, redirect):
         return False
     await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
     if not await is_stored(blue, cluster, redirect):
-        raise Refused(
+        raise PreconditionFailed(
             f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
             f"Look at GET /admin/v2/clusters/{cluster}/migrate.",
             cluster=cluster,
@@ -110,23 +111,24 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
     """Flag a namespace as migrated, or clear the flag, and read it back.
 
     The broker answers 204 for a namespace that does not exist, and one created later is born closed: so it is
-    looked up first. `Missing` then; `Refused` if the flag did not stick.
+    looked up first. `NotFound` then; `PreconditionFailed` if the flag did not stick.
     """
     policies = await blue.namespace(namespace)
     if policies is None:
-        raise Missing(f"Namespace {namespace} does not exist on {blue.connection.name}; the flag was not set.")
+        raise NotFound(f"Namespace {namespace} does not exist on {blue.connection.name}; the flag was not set.")
     if bool(policies.get("migrated")) is migrated:
         return
     await blue.post(f"/namespaces/{namespace.path}/migration", migrated)
     after = await blue.namespace(namespace)
     if after is None or bool(after.get("migrated")) is not migrated:
-        raise Refused(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
+        raise PreconditionFailed(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
 
 
 async def require_green(green: AdminClient, move: Move) -> None:
-    """`Refused` unless green answers, has every topic of the namespace, and does not redirect anybody itself.
+    """`PreconditionFailed` unless green answers, has every topic of the namespace, and does not redirect anybody
+    itself.
 
-    A cluster that does not answer is `Transient`. Nothing has been changed for this namespace then.
+    A cluster that does not answer is `Unavailable`. Nothing has been changed for this namespace then.
     """
     policies = await green.namespace(move.namespace)
     partitioned, topics = await asyncio.gather(green.partitioned_topics(move.namespace), green.topics(move.namespace))
@@ -134,13 +136,13 @@ async def require_green(green: AdminClient, move: Move) -> None:
     missing = [topic for topic in move.topics if topic not in there]
     if policies is None or missing:
         what = "the namespace" if policies is None else f"{len(missing)} topics, {missing[0]} among them,"
-        raise Refused(
+        raise PreconditionFailed(
             f"{green.connection.name} lacks {what} of {move.namespace}: blue would send its clients to nothing. "
             "Nothing was flagged. Clear the task prepare_green of this run, then this one.",
             cluster=green.connection.name,
         )
     if policies.get("migrated"):
-        raise Refused(
+        raise PreconditionFailed(
             f"{move.namespace} is flagged as migrated on {green.connection.name}: clients would be sent back and "
             "forth. Nothing was flagged on blue. Clear that flag, then run again.",
             cluster=green.connection.name,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, Refused
+from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.positions import Ledgers
@@ -88,7 +88,7 @@ async def switch(
     before: Frozen,
     notes: Notes,
     open_: Sequence[TopicName],
-    quiet_seconds: float = QUIET_SECONDS,
+    quiesce_seconds: float = QUIET_SECONDS,
     singles: Singles = Singles.CARRY,
 ) -> Switched:
     """Hand the namespace's clients over to green.
@@ -98,7 +98,7 @@ async def switch(
     :param notes: who was connected and where subscriptions were placed, also by an earlier try.
     :param singles: what becomes of messages that were acknowledged one by one.
     :raises Refused: green cannot take them, replication did not catch up, or a partition was not handed over; the
-        message says what holds. `Transient`: a cluster did not answer, try again.
+        message says what holds. `Unavailable`: a cluster did not answer, try again.
     """
     if len(open_) == len(move.partitions):
         move = await _with_clients(blue, green, move, notes)
@@ -113,7 +113,7 @@ async def switch(
     try:
         if open_:
             await quiet(blue, move.namespace, before)
-            await asyncio.sleep(quiet_seconds)
+            await asyncio.sleep(quiesce_seconds)
             if places := await _make_ready(blue, move, open_, placing):
                 notes.places(places)
         await set_flag(blue, move.namespace, migrated=True)
@@ -147,7 +147,7 @@ async def _settle(blue: AdminClient, move: Move, open_: Sequence[TopicName]) -> 
     loop = asyncio.get_running_loop()
     began, written = loop.time(), [topic for topic in open_ if move.partitions[topic].producers]
     if left := await wait_settled(blue, written):
-        raise Refused(
+        raise PreconditionFailed(
             f"{move.namespace} did not settle within {SETTLED_SECONDS:.0f} s of 1 message/s: {text_of(left)}. A topic "
             "that is closed now may stay closed to its producers for ever, so nothing was flagged. Look at the write "
             "latency of the bookies, and at who writes there past the throttle; then run again.",
@@ -209,7 +209,7 @@ async def _confirm(blue: AdminClient, move: Move, periods: Mapping[str, float]) 
     if moved:
         waiting = await wait_terminated(blue, move, seconds)
     if waiting:
-        raise Refused(
+        raise PreconditionFailed(
             f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not handed over within "
             f"{seconds:.0f} s, {waiting[0]} among them: its broker's migration check may be off, or the topic was not "
             "loaded, and its producers may write to blue and green. The flag is set; clear it to undo what was not "

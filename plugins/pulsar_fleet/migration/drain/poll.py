@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -37,7 +37,7 @@ async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozens
     entry = urlsplit(admin.connection.admin_url).netloc
     try:
         brokers = await admin.brokers()
-    except Transient:
+    except Unavailable:
         return Listed(silent=(entry,))
     states: dict[TopicName, PartitionState] = {}
     answered, silent = [entry], []
@@ -46,7 +46,7 @@ async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozens
         try:
             states |= read_loaded(broker, await admin.loaded_topics(broker), wanted, at)
             answered.append(broker)
-        except Transient:
+        except Unavailable:
             silent.append(broker)
     return Listed(states, tuple(answered), tuple(silent))
 
@@ -66,9 +66,9 @@ def _state(topic: TopicName, found: JsonObject | FleetError, at: float) -> Parti
     match found:
         case Conflict():
             absence = Absence.UNLOADED
-        case Missing():
+        case NotFound():
             absence = Absence.GONE
-        case Transient():
+        case Unavailable():
             absence = Absence.SILENT
         case FleetError():
             log.warning("%s: %s", topic, found)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, Refused
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.rows import NewChange
@@ -120,7 +120,7 @@ async def _unload(incident: Incident, ward: Ward) -> Done:
     stats = await ward.blue.stats(topic)
     left = {name: int(found["msgBacklog"]) for name, found in stats["subscriptions"].items() if found["msgBacklog"]}
     if left:
-        raise Refused(f"{topic} was not unloaded: {left} unread entries would be stranded by it.")
+        raise PreconditionFailed(f"{topic} was not unloaded: {left} unread entries would be stranded by it.")
     await ward.blue.put(f"/{topic.path}/unload")
     return Done("Nothing was unread on it, so it was unloaded; its producers can leave for green.", left, {})
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import STATE
 from pulsar_fleet.migration.clusters import Sides, redirect_of
@@ -78,7 +78,7 @@ async def attend_until_done(sides: Sides, run: Run, moves: Moves, *, seconds: fl
     end = time.monotonic() + seconds
     while not (found := await attend(sides, run, moves)).is_done:
         if time.monotonic() > end:
-            raise Refused(f"After {seconds:.0f} s not everything has arrived: {found.line()}")
+            raise PreconditionFailed(f"After {seconds:.0f} s not everything has arrived: {found.line()}")
         await asyncio.sleep(poll_seconds)
     return found
 
@@ -140,5 +140,5 @@ def _record_end(watch: Watch, run: Run) -> None:
 def _before(run: Run) -> Frozen:
     before = known_before(run)
     if before is None:
-        raise Refused(f"Run {run.id!r} has not held blue still: there is nothing to watch.")
+        raise PreconditionFailed(f"Run {run.id!r} has not held blue still: there is nothing to watch.")
     return before

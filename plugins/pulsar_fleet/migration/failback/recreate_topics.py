@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, Missing, Refused
+from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.cleanup import remove_topic
@@ -49,7 +49,7 @@ async def create_like(blue: AdminClient, topic: TopicName, count: int, like: Adm
         await blue.create_topic(topic)
     found = (await blue.partition_metadata(topic)).partitions
     if found != count:
-        raise Refused(
+        raise PreconditionFailed(
             f"{topic} has {found or 'no'} partitions on {blue.connection.name} and {count or 'none'} on "
             f"{like.connection.name}: a client created it in between. Remove it there, then run again."
         )
@@ -76,5 +76,5 @@ def _entries(part: JsonObject) -> int:
 async def _clients(blue: AdminClient, partition: TopicName) -> tuple[object, ...]:
     try:
         return clients_of(partition, await blue.stats(partition, precise=False))
-    except (Conflict, Missing):
+    except (Conflict, NotFound):
         return ()

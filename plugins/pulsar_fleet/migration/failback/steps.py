@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, Refused
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.fingerprint_key import open_seal
@@ -42,7 +42,7 @@ from pulsar_fleet.snapshot.documents import topics_of
 log = logging.getLogger(__name__)
 
 
-async def check_interlocks(
+async def check_failback(
     sides: Sides,
     run: Run,
     names: Sequence[NamespaceName],
@@ -74,19 +74,19 @@ async def check_interlocks(
     for finding in found:
         log.warning("%s", finding.text())
     if stopping := _judged(locked, found, waivers).stopping:
-        raise Refused(refusal_text(found, "Nothing has been changed.", stopping))
+        raise PreconditionFailed(refusal_text(found, "Nothing has been changed.", stopping))
     return found
 
 
 def _judged(locked: Sequence[Finding], found: Sequence[Finding], waivers: Sequence[Waiver]) -> Judged:
     for waiver in waivers:
         if any(waiver.covers(finding) for finding in locked):
-            raise Refused(f"The interlock {waiver.id!r} is never waived: do what its remedy says.")
+            raise PreconditionFailed(f"The interlock {waiver.id!r} is never waived: do what its remedy says.")
     return judge(found, waivers)
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:
-    """Clear blue's flags, and make its closed topics anew, empty; call it only after `check_interlocks`.
+    """Clear blue's flags, and make its closed topics anew, empty; call it only after `check_failback`.
 
     The flag comes first: both sides are never flagged, and a flagged namespace takes no new topic. Again makes anew
     only what is still closed. Returns what was removed, by namespace.
@@ -101,7 +101,7 @@ async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict
             removed = []
             for stale in await stale_topics(blue, name):
                 if stale.clients:
-                    raise Refused(
+                    raise PreconditionFailed(
                         f"{stale.clients[0]} came to {stale.topic} on {own}; restart that application, then run again."
                     )
                 if await make_anew(blue, stale, topics, green):
@@ -137,7 +137,7 @@ async def close_again(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 blue, [partition for topic, count in topics.items() for partition in topic.partitions(count)]
             )
             await set_flag(blue, name, migrated=True)
-            run.ledger.enter_phase(run.id, str(name), Phase.UNDONE)
+            run.ledger.enter_phase(run.id, str(name), Phase.ABORTED)
             closed.append(str(name))
     return tuple(closed)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.reachability import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Denied, FleetError, Missing, NotAllowed, Unauthenticated
+from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.protocol.connection import ConnectionLost
 from pulsar_fleet.messages.protocol.lookup import Brokers
@@ -91,7 +91,7 @@ async def _ask_admin(green: ClusterConnection, probe: AddressProbe, broker: str)
     try:
         async with AdminClient(replace(green, admin_url=probe.url), retry_seconds=0.0) as admin:
             found = admin.http.document(await admin.http.call("GET", _lookup_path(broker)))
-    except Missing:
+    except NotFound:
         return replace(probe, answered=f"a broker that does not know {broker}")
     except FleetError as error:
         return replace(probe, detail=str(error))
@@ -107,7 +107,7 @@ def _ask_broker(there: ClusterConnection, probe: AddressProbe, broker: str) -> A
         found = brokers.serving(_health_topic(broker))
         scheme = urlsplit(probe.url).scheme
         return replace(probe, answered=f"{scheme}://{found.broker_url}" if found.broker_url else str(found.address))
-    except (ConnectionLost, Denied) as error:
+    except (ConnectionLost, PermissionDenied) as error:
         return replace(probe, detail=str(error))
     except FleetError:
         # A broker looks up its own cluster's brokers only: green's are unknown to any other.
@@ -134,7 +134,7 @@ def _let_in(blue: ClusterConnection, green: ClusterConnection, broker: str) -> t
         return "", ""  # It knows who we are; what a role may do is told by the roles' own gate.
     except Unauthenticated as error:
         return str(error), ""
-    except Denied as error:
+    except PermissionDenied as error:
         return "", str(error)
     except FleetError as error:
         return str(error), ""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_seal
@@ -108,4 +108,4 @@ def _found(run: Run, artefact: str, view: View) -> tuple[Finding, ...]:
 def _stop(run: Run, artefact: str, judged: Judged, state: str) -> None:
     run.artefacts.write_json(run.id, artefact, judged.to_json())
     if judged.stopping:
-        raise Refused(refusal_text(judged.findings, state, judged.stopping))
+        raise PreconditionFailed(refusal_text(judged.findings, state, judged.stopping))

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.partial_reads import Attempts
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.migration.cutover.redirect import names_addresses, redirect_to, stored_redirect
 from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, try_redirect
@@ -32,7 +32,7 @@ from pulsar_fleet.snapshot.model import Snapshot
 _RUNNING = ("function", "source", "sink")
 
 
-async def survey(blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], *, seal: Seal) -> Survey:
+async def survey(blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], *, seal: Redactor) -> Survey:
     """Everything that the gates look at; what cannot be read is in it as such.
 
     :raises Denied: a cluster does not know us at all.
@@ -42,7 +42,7 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
     on_blue, on_green = await asyncio.gather(_cluster(blue, names, seal), _cluster(green, names, seal))
     ours, theirs = _Held.of(on_blue.snapshot), _Held.of(on_green.snapshot)
     namespaces = await asyncio.gather(*(_namespace(blue, green, name, ours, theirs) for name in names))
-    attempts = Attempts()
+    attempts = PartialReads()
     advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
     redirect = redirect_to(green.connection, next(iter(advertised.values()), {}))
     redirecting = await try_redirect(blue.connection, green.connection, redirect, advertised)
@@ -72,9 +72,9 @@ async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName])
     return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in found.items())
 
 
-async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Seal) -> ClusterFacts:
+async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Redactor) -> ClusterFacts:
     snapshot = await collect(admin, Selection(namespaces=frozenset(names)), seal=seal)
-    attempts = Attempts()
+    attempts = PartialReads()
     redirect = await attempts.read("redirect", _redirect(admin, snapshot.cluster), area=Area.CLUSTERS)
     if any(note.resource == "functions" and note.problem == Problem.NOT_OFFERED for note in snapshot.notes):
         await _look_for_other_workers(admin, attempts)
@@ -85,7 +85,7 @@ async def _redirect(admin: AdminClient, cluster: str) -> JsonObject:
     return await stored_redirect(admin, cluster) or {}
 
 
-async def _look_for_other_workers(admin: AdminClient, attempts: Attempts) -> None:
+async def _look_for_other_workers(admin: AdminClient, attempts: PartialReads) -> None:
     """Brokers without a worker say nothing about workers beside them, which keep their state in a namespace."""
     listed = await attempts.read("functions: namespaces of public", admin.namespaces("public"))
     there = FUNCTIONS_STATE in (listed or ())
@@ -133,7 +133,7 @@ class _Held:
 async def _namespace(
     blue: AdminClient, green: AdminClient, name: NamespaceName, ours: _Held, theirs: _Held
 ) -> NamespaceFacts:
-    text, attempts = str(name), Attempts()
+    text, attempts = str(name), PartialReads()
     document, topics = ours.policies.get(text), dict(ours.topics.get(text, {}))
     if document is not None:
         topics |= await attempts.read(text, _non_persistent(blue, name)) or {}

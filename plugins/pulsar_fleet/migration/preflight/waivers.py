@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.preflight.findings import Finding, blockers
@@ -42,14 +42,14 @@ class Waiver:
 
     @classmethod
     def parse(cls, found: Json) -> Waiver:
-        """Read one of the run's configuration; `Rejected` unless all of it is there and nothing else."""
+        """Read one of the run's configuration; `InvalidRequest` unless all of it is there and nothing else."""
         if not isinstance(found, dict):
-            raise Rejected(f"The waiver {found!r} is no object: write {_EXAMPLE}.")
+            raise InvalidRequest(f"The waiver {found!r} is no object: write {_EXAMPLE}.")
         if unknown := sorted(set(found) - _KEYS):
-            raise Rejected(f"The waiver {found!r} has the unknown key {unknown[0]!r}: write {_EXAMPLE}.")
+            raise InvalidRequest(f"The waiver {found!r} has the unknown key {unknown[0]!r}: write {_EXAMPLE}.")
         for key in ("id", "who", "why"):
             if not isinstance(found.get(key), str) or not found[key].strip():
-                raise Rejected(f"The waiver {found!r} does not say {key!r}: write {_EXAMPLE}.")
+                raise InvalidRequest(f"The waiver {found!r} does not say {key!r}: write {_EXAMPLE}.")
         return cls(id=found["id"], who=found["who"], why=found["why"], resource=found.get("resource"))
 
     def covers(self, finding: Finding) -> bool:
@@ -106,9 +106,9 @@ def judge(findings: Sequence[Finding], waivers: Sequence[Waiver], *, all_looked_
     for waiver in waivers:
         lost = why_never(waiver.id)
         if lost:
-            raise Refused(f"The blocker {waiver.id!r} is never waived: {lost} Do what its remedy says.")
+            raise PreconditionFailed(f"The blocker {waiver.id!r} is never waived: {lost} Do what its remedy says.")
         if all_looked_at and not any(waiver.covers(finding) for finding in stopping):
-            raise Rejected(_meets_nothing(waiver, findings, stopping))
+            raise InvalidRequest(_meets_nothing(waiver, findings, stopping))
     waived = [
         (finding, taken)
         for finding in stopping

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, Missing, Refused, Transient
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
@@ -77,7 +77,7 @@ async def thaw(blue: AdminClient, before: Frozen, *, keep_topics: frozenset[str]
     """Put back what `remember` read; returns what had to be put back. Again changes nothing and returns nothing.
 
     :param keep_topics: namespaces whose inactive topics must not be deleted yet; with any, blue deletes none.
-    :raises Refused: after everything was tried; the message lists what is not as it was. `Transient` when the cluster
+    :raises Refused: after everything was tried; the message lists what is not as it was. `Unavailable` when the cluster
         gave no answer, so that trying again may do.
     """
     restored: list[str] = []
@@ -87,7 +87,7 @@ async def thaw(blue: AdminClient, before: Frozen, *, keep_topics: frozenset[str]
     await asyncio.gather(*(_try_each(group, restored, failures) for group in groups))
     if failures:
         listed = "\n".join(f"  {failure}" for failure in failures)
-        kind = Transient if all(isinstance(failure, Transient) for failure in failures) else Refused
+        kind = Unavailable if all(isinstance(failure, Unavailable) for failure in failures) else PreconditionFailed
         raise kind(
             f"{len(failures)} of blue's settings could not be put back ({len(restored)} were). blue still holds what "
             f"the migration overrode: run this step again, or set them by hand.\n{listed}",
@@ -104,7 +104,7 @@ async def _try_each(group: Restoring, restored: list[str], failures: list[FleetE
     async for action in group:
         try:
             restored += await action
-        except Missing as error:
+        except NotFound as error:
             log.warning("nothing to put back: %s", error)
         except FleetError as error:
             failures.append(error)
@@ -163,7 +163,7 @@ async def _keep_topics(blue: AdminClient, name: NamespaceName, before: Frozen) -
 async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     found = await blue.namespace(name)
     if found is None:
-        raise Missing(f"Namespace {name} does not exist on {blue.connection.name}; nothing was changed.")
+        raise NotFound(f"Namespace {name} does not exist on {blue.connection.name}; nothing was changed.")
     return found
 
 
@@ -208,7 +208,7 @@ async def _confirm(blue: AdminClient, broker: str, settings: Mapping[str, str]) 
                 waiting = {key: value for key, value in waiting.items() if effective.get(key) != value}
                 await asyncio.sleep(0.1 if waiting else 0)
     except TimeoutError as error:
-        raise Refused(
+        raise PreconditionFailed(
             f"Broker {broker} of {blue.connection.name} did not take {waiting} within {_CONFIRM_SECONDS:.0f} s. "
             "Look at its log, then run this step again."
         ) from error

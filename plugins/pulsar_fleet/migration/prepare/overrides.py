@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.prepare.original_settings import Frozen, quiet_rate
@@ -21,7 +21,8 @@ _VISIBLE_SECONDS = 10.0
 async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy: str, value: JsonObject | None) -> bool:
     """Give a namespace or topic this value, or none of its own with None; True if it had another.
 
-    A topic's policy is answered with 204 before it can be read. `Refused` if it cannot be read back within 10 s.
+    A topic's policy is answered with 204 before it can be read. `PreconditionFailed` if it cannot be read back within
+    10 s.
     """
     path = _path(owner, policy)
     if await admin.get(path) == value:
@@ -31,7 +32,7 @@ async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy:
     end = loop.time() + _VISIBLE_SECONDS
     while (found := await admin.get(path)) != value:
         if loop.time() > end:
-            raise Refused(
+            raise PreconditionFailed(
                 f"{admin.connection.name} did not keep {policy} {value!r} of {owner}: it answers {found!r}. "
                 "Set it by hand, or run this step again."
             )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
@@ -38,7 +38,7 @@ async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
     """Let the tenant's namespaces on blue replicate to `cluster`; True if that had to be added."""
     found = await blue.tenant(tenant)
     if found is None:
-        raise Missing(f"Tenant {tenant!r} does not exist on {blue.connection.name}.")
+        raise NotFound(f"Tenant {tenant!r} does not exist on {blue.connection.name}.")
     allowed = list(found.get("allowedClusters") or [])
     if cluster in allowed:
         return False

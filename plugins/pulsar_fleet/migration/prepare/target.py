@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.fingerprint_key import open_seal
@@ -44,7 +44,7 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         known = await read_secrets(plan, blue, seal)
         applied = await apply_plan(plan, green, run.ledger, run.id, seal=seal, secrets=known)
     if not applied.complete:
-        raise Refused(_incomplete(applied))
+        raise PreconditionFailed(_incomplete(applied))
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.PREPARED, applied.counts())
     return {"plan": plan.id, "changes": len(plan.changes), **applied.counts()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Transient
+from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.intervals import Intervals
@@ -126,7 +126,9 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
             consumer.acknowledge(pulsar.MessageId(-1, position.ledger, position.entry, -1))
         consumer.close()
     except pulsar.PulsarException as error:
-        raise Transient(f"Subscription {name!r} of {topic} cannot be placed on {connection.name}: {error}.") from error
+        raise Unavailable(
+            f"Subscription {name!r} of {topic} cannot be placed on {connection.name}: {error}."
+        ) from error
     finally:
         client.close()
 

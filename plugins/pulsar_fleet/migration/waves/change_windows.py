@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _WEEKLY = re.compile(r"^(?P<days>[A-Za-z,-]+) (?P<begin>\d\d:\d\d)-(?P<end>\d\d:\d\d)$")
@@ -40,7 +40,7 @@ class Window:
 
     @classmethod
     def parse(cls, text: str) -> Window:
-        """Read one window; `Rejected` with an example when it is none."""
+        """Read one window; `InvalidRequest` with an example when it is none."""
         body, zone = _split_zone(text)
         if "/" in body:
             return cls(text, zone, once=_interval(text, body, zone))
@@ -86,13 +86,13 @@ class Calendar:
 
     @classmethod
     def parse(cls, allowed: Sequence[str] = (), frozen: Sequence[str] = ()) -> Calendar:
-        """Read both lists; `Rejected` for the first that is no window."""
+        """Read both lists; `InvalidRequest` for the first that is no window."""
         return cls(tuple(map(Window.parse, allowed)), tuple(map(Window.parse, frozen)))
 
     def permission(self, now: datetime, wave: str) -> Permission:
         """Whether `wave` may be switched at `now` (with a time zone)."""
         if now.tzinfo is None:
-            raise Rejected("The time to be judged has no time zone: give one with it.")
+            raise InvalidRequest("The time to be judged has no time zone: give one with it.")
         if self._open(now):
             return Permission(True, f"{wave} may be switched now.")
         hindered = next((one for one in self.frozen if _inside(one, now)), None)
@@ -168,8 +168,8 @@ def _minutes(text: str, clock: str) -> int:
     return hours * 60 + minutes
 
 
-def _not_a_window(text: str, why: str) -> Rejected:
-    return Rejected(
+def _not_a_window(text: str, why: str) -> InvalidRequest:
+    return InvalidRequest(
         f"{text!r} is not a window, because {why}: write 'Mon-Fri 22:00-04:00 Europe/Berlin' or "
         "'2026-12-24T00:00/2027-01-02T06:00 Europe/Berlin'."
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Strategy
@@ -54,7 +54,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("namespaces", "topics"):
             if getattr(self, name) < 1:
-                raise Rejected(f"A wave of at most {getattr(self, name)!r} {name} cannot be: give 1 or more.")
+                raise InvalidRequest(f"A wave of at most {getattr(self, name)!r} {name} cannot be: give 1 or more.")
 
     def hold(self, members: Sequence[Member]) -> bool:
         """Whether these fit into one wave."""

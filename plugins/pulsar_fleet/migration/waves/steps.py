@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Reference
@@ -47,17 +47,17 @@ class Taken:
 
 
 def read_plan(run: Run) -> WavePlan:
-    """The plan that a run made; `Missing` if it made none."""
+    """The plan that a run made; `NotFound` if it made none."""
     kept = run.artefacts.find(run.id, WAVES)
     if kept is None:
-        raise Missing(f"Run {run.id!r} has no plan of waves: start anew, without 'continues'.")
+        raise NotFound(f"Run {run.id!r} has no plan of waves: start anew, without 'continues'.")
     return WavePlan.from_json(run.artefacts.read_json(kept))
 
 
 def wave_of(plan: WavePlan, number: int) -> Wave:
-    """One wave by its number, counted from 1; `Rejected` for another."""
+    """One wave by its number, counted from 1; `InvalidRequest` for another."""
     if not 1 <= number <= len(plan.waves):
-        raise Rejected(f"The plan has {len(plan.waves)} waves, so there is no wave {number!r}: correct 'wave'.")
+        raise InvalidRequest(f"The plan has {len(plan.waves)} waves, so there is no wave {number!r}: correct 'wave'.")
     return plan.waves[number - 1]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Refused
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.executor import Application
 from pulsar_fleet.planning.apply.journal import Journal
@@ -24,7 +24,7 @@ async def apply_plan(
     ledger: Ledger,
     run_id: str,
     *,
-    seal: Seal,
+    seal: Redactor,
     allow: Collection[str] = frozenset(),
     secrets: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -44,7 +44,7 @@ async def apply_plan(
     """
     own = await admin.cluster_name()
     if own != plan.target:
-        raise Refused(
+        raise PreconditionFailed(
             f"The plan {plan.id} is for {plan.target!r}, but connection {admin.connection.name!r} leads to {own!r}; "
             "nothing was sent.",
             cluster=own,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_path, isolation_path
 from pulsar_fleet.planning.diff import (
     cluster_value,
@@ -36,7 +36,7 @@ class Live:
     It holds what one document or list tells about many changes; what belongs to one resource is read by `value`.
     """
 
-    def __init__(self, admin: AdminClient, own: str, seal: Seal) -> None:
+    def __init__(self, admin: AdminClient, own: str, seal: Redactor) -> None:
         self._admin = admin
         self._own = own
         self._seal = seal
@@ -47,7 +47,7 @@ class Live:
 
     @classmethod
     async def read(
-        cls, admin: AdminClient, changes: Sequence[Change], own: str, seal: Seal, reader: TopicPolicyReader
+        cls, admin: AdminClient, changes: Sequence[Change], own: str, seal: Redactor, reader: TopicPolicyReader
     ) -> Self:
         """Read what all of `changes`, of one namespace and one kind of resource, have in common."""
         live = cls(admin, own, seal)
@@ -103,7 +103,7 @@ class Live:
     async def _document(self, path: str) -> Json:
         try:
             return await self._admin.get(path)
-        except Missing:
+        except NotFound:
             return None
 
     async def _read_topics(self, namespace: NamespaceName) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.errors import FleetError, Refused, Transient
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
@@ -158,8 +158,8 @@ def known(change: Change, value: Json) -> Json:
 
 def failure(change: Change, error: FleetError) -> Result:
     """The result of a change that an error ended."""
-    outcome = Outcome.REFUSED if isinstance(error, Refused) else Outcome.FAILED
-    return Result(change, outcome, str(error), passing=isinstance(error, Transient))
+    outcome = Outcome.REFUSED if isinstance(error, PreconditionFailed) else Outcome.FAILED
+    return Result(change, outcome, str(error), passing=isinstance(error, Unavailable))
 
 
 def creates(change: Change) -> bool:
@@ -194,7 +194,7 @@ def check_creation(call: Call, own: str) -> None:
     if call.method == "PUT" and parts[0] == "namespaces" and len(parts) == 3:
         wrong = problems(call.body or {}, own)
         if wrong:
-            raise Refused(f"{'/'.join(parts[1:])} was not created, since {'; '.join(wrong)}.", cluster=own)
+            raise PreconditionFailed(f"{'/'.join(parts[1:])} was not created, since {'; '.join(wrong)}.", cluster=own)
 
 
 def short(value: Json) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.redaction import Seal, fingerprints
+from pulsar_fleet.cluster.redaction import Redactor, fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
-async def read_secrets(plan: Plan, source: AdminClient, seal: Seal) -> dict[str, str]:
+async def read_secrets(plan: Plan, source: AdminClient, seal: Redactor) -> dict[str, str]:
     """Fingerprint → secret for every secret that the plan writes and the source still has."""
     wanted = {
         (change.namespace, change.resource is Resource.TOPIC_POLICY)
@@ -25,7 +25,7 @@ async def read_secrets(plan: Plan, source: AdminClient, seal: Seal) -> dict[str,
 
 
 async def _secrets(
-    source: AdminClient, reader: TopicPolicyReader, namespace: NamespaceName, seal: Seal, *, in_topics: bool
+    source: AdminClient, reader: TopicPolicyReader, namespace: NamespaceName, seal: Redactor, *, in_topics: bool
 ) -> dict[str, str]:
     if not in_topics:
         return seal.secrets(await source.namespace(namespace) or {})

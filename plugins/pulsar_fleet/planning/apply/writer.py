@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, FleetError, Missing, Refused, Rejected, Transient
+from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.redaction import Seal, unseal
+from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
 from pulsar_fleet.planning.apply.live_state import Live
 from pulsar_fleet.planning.apply.outcome import check_creation
 from pulsar_fleet.planning.diff_entry import Resource
@@ -40,7 +40,7 @@ class Writer:
 
     admin: AdminClient
     own: str
-    seal: Seal
+    seal: Redactor
     secrets: Mapping[str, str]
     reader: TopicPolicyReader
 
@@ -96,13 +96,13 @@ class Writer:
         for seconds in _PLACING_AGAIN:
             try:
                 return await self._call(call)
-            except Rejected as error:
+            except InvalidRequest as error:
                 creates = (change.resource, change.action) == (Resource.SUBSCRIPTION, Action.CREATE)
                 if not creates or _UNPLACED not in str(error):
                     raise
                 log.warning("%s; made again in %.0f s", error, seconds)
                 await asyncio.sleep(seconds)
-                with suppress(Missing):
+                with suppress(NotFound):
                     await self.admin.delete(call.path)
         return await self._call(call)
 
@@ -111,13 +111,13 @@ class Writer:
         check_creation(call, self.own)
         if call.method == "DELETE" and call.path.startswith("/clusters/") and call.path.count("/") == 2:
             await self._require_unused(unquote(call.path.rpartition("/")[2]))
-        await self.admin.send(replace(call, body=unseal(call.body, self.secrets)))
+        await self.admin.send(replace(call, body=restore_secrets(call.body, self.secrets)))
 
     async def _require_unused(self, cluster: str) -> None:
         """The broker forgets a cluster even while namespaces replicate to it, so its users are looked for here."""
         for name in await self.admin.tenants():
             if cluster in ((await self.admin.tenant(name)) or {}).get("allowedClusters", ()):
-                raise Refused(
+                raise PreconditionFailed(
                     f"Cluster {cluster!r} is still allowed to tenant {name!r} on {self.own!r}, so it is not deleted: "
                     "take it from the tenant's list first.",
                     cluster=self.own,
@@ -134,4 +134,4 @@ def _lane(change: Change) -> str:
 
 def may_have_been_made(error: FleetError | None) -> bool:
     """Whether the change may be in place all the same: an answer got lost, or a second try met the first."""
-    return error is None or isinstance(error, Conflict | Transient)
+    return error is None or isinstance(error, Conflict | Unavailable)

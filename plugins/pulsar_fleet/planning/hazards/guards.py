@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.hazards.model import Hazard, Mark, cluster_lists, is_global_topic_list, worst
 from pulsar_fleet.planning.hazards.rules import CALL_RULES, VALUE_RULES, Setting
 
@@ -35,7 +35,7 @@ def guard_call(call: Call, own: str) -> None:
     guard_cluster_lists(call, own)
     for rule in CALL_RULES:
         if rule.never and rule.matches(call, own):
-            raise Refused(f"{call.text()} on {own!r}: {rule.mark.reason}. Nothing was sent.", cluster=own)
+            raise PreconditionFailed(f"{call.text()} on {own!r}: {rule.mark.reason}. Nothing was sent.", cluster=own)
 
 
 def guard_cluster_lists(call: Call, own: str) -> None:
@@ -46,13 +46,13 @@ def guard_cluster_lists(call: Call, own: str) -> None:
     """
     for field, names in cluster_lists(call):
         if own not in names:
-            raise Refused(
+            raise PreconditionFailed(
                 f"{call.text()} would set {field} to {sorted(names)!r} on {own!r}, without {own!r} itself: "
                 f"{own} would delete all its topics there. Nothing was sent; add {own!r} to the list.",
                 cluster=own,
             )
     if is_global_topic_list(call):
-        raise Refused(
+        raise PreconditionFailed(
             f"{call.text()}: a global cluster list of a topic deletes the topic on every cluster that it leaves out. "
             "Set the list of the namespace instead.",
             cluster=own,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pulsar_fleet.cluster.errors import Missing, Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Applied, Outcome
 from pulsar_fleet.planning.apply.secrets import read_secrets
@@ -59,7 +59,7 @@ async def _apply_each(site: Site, batch: Batch) -> None:
     """Apply all at once; where a value cannot be meant, resource by resource, so that it stops no other."""
     try:
         await _apply(site, batch)
-    except (*_SHAPELESS, Rejected, Refused, Missing) as error:
+    except (*_SHAPELESS, InvalidRequest, PreconditionFailed, NotFound) as error:
         items = list(batch.events)
         if len(items) == 1:
             wrong = "a value has not the shape that its policy has: " if isinstance(error, _SHAPELESS) else ""

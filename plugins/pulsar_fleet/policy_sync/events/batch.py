@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.versions import Stamp
@@ -43,7 +43,7 @@ class Batch:
         for one in received:
             try:
                 event = MetadataChangeEvent.decode(one.content)
-            except Rejected as error:
+            except InvalidRequest as error:
                 found.refused[one] = str(error)
                 continue
             if reason := reason_to_refuse(event):

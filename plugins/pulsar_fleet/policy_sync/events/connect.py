@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected, Transient
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
 from pulsar_fleet.policy_sync.events.outages import Silences
@@ -28,14 +28,14 @@ class Reached:
     behind: dict[str, str] = field(default_factory=dict)
 
     async def add(self, admin: AdminClient) -> str:
-        """Take part with a cluster that answers; returns its name. A second connection to it is `Rejected`.
+        """Take part with a cluster that answers; returns its name. A second connection to it is `InvalidRequest`.
 
         :raises Transient: it does not answer.
         """
         name = await admin.cluster_name()
         first = self.clusters.setdefault(name, admin)
         if first is not admin:
-            raise Rejected(
+            raise InvalidRequest(
                 f"Connections {first.connection.name!r} and {admin.connection.name!r} both lead to cluster {name!r}."
             )
         return name
@@ -62,16 +62,16 @@ async def reach(connections: Sequence[ClusterConnection], patience: float) -> As
             admin = await stack.enter_async_context(AdminClient(connection, retry_seconds=patience))
             try:
                 await reached.add(admin)
-            except Transient as error:
+            except Unavailable as error:
                 reached.behind[connection.name] = str(error)
         if not reached.clusters:
-            raise Transient(f"No cluster answers: {next(iter(reached.behind.values()))}")
+            raise Unavailable(f"No cluster answers: {next(iter(reached.behind.values()))}")
         yield reached
 
 
 @asynccontextmanager
 async def open_site(
-    name: str, reached: Reached, fleet: tuple[str, ...], request: Request, run: Run, seal: Seal
+    name: str, reached: Reached, fleet: tuple[str, ...], request: Request, run: Run, seal: Redactor
 ) -> AsyncIterator[Site]:
     """One cluster with its event topic, which must be there.
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Self
 
-from pulsar_fleet.cluster.errors import FleetError, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource
@@ -142,14 +142,14 @@ class MetadataChangeEvent:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read what `encode` wrote; anything else is `Rejected` with a sentence for the dead-letter topic."""
+        """Read what `encode` wrote; anything else is `InvalidRequest` with a sentence for the dead-letter topic."""
         import fastavro
 
         try:
             found: Any = fastavro.schemaless_reader(io.BytesIO(content), _parsed(), None)
             data = None if found["data"] is None else json.loads(found["data"])
         except (ValueError, EOFError, IndexError, TypeError, OverflowError, StopIteration) as error:
-            raise Rejected(f"The event is no MetadataChangeEvent ({type(error).__name__}: {error}).") from error
+            raise InvalidRequest(f"The event is no MetadataChangeEvent ({type(error).__name__}: {error}).") from error
         return cls(
             type=EventType(found["type"]),
             resource=ResourceType(found["resource"]),

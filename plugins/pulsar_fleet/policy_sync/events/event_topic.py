@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Denied, Transient
+from pulsar_fleet.cluster.errors import PermissionDenied, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.policy_sync.events.event import SCHEMA, MetadataChangeEvent
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
@@ -128,7 +128,7 @@ class EventTopic:
             self._producer.send_async(event.record(), sent, partition_key=event.key, event_timestamp=at)
         self._producer.flush()
         if failed:
-            raise Transient(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
+            raise Unavailable(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
         return len(events)
 
     def _put_away(self, refused: Mapping[Received, str]) -> None:
@@ -148,7 +148,7 @@ class EventTopic:
         except pulsar.PulsarException as error:
             denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
             name = self._connection.name
-            raise (Denied if denied else Transient)(
+            raise (PermissionDenied if denied else Unavailable)(
                 f"{name}: the event topic {self._request.event_topic} cannot be used: {error}.", cluster=name
             ) from error
 

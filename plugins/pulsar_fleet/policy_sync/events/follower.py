@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass, field
 
-from pulsar_fleet.cluster.errors import Conflict, Transient
+from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.policy_sync.events.apply import apply_received
 from pulsar_fleet.policy_sync.events.batch import Batch
@@ -152,7 +152,7 @@ class _Follower:
         while not self.stopped.is_set():
             try:
                 await step()
-            except Transient as error:
+            except Unavailable as error:
                 self._fail(name, error)
                 await pause(self.stopped, PAUSE_SECONDS)
             else:
@@ -173,7 +173,7 @@ class _Follower:
         if received := await self.site.topic.receive(_MOST, _WAIT_SECONDS):
             self.tally.count(await apply_received(self.site, received))
 
-    def _fail(self, step: str, error: Transient) -> None:
+    def _fail(self, step: str, error: Unavailable) -> None:
         if not self.failing:
             _, since = self.silences.begin(self.site.admin.connection.name)
             self.tally.behind_since = since.isoformat()

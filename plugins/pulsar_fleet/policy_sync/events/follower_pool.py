@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.fingerprint_key import open_seal
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.connect import Reached, open_site, reach
@@ -65,7 +65,7 @@ class _Crew:
     fleet: tuple[str, ...]
     request: Request
     run: Run
-    seal: Seal
+    seal: Redactor
     silences: Silences
     stopped: asyncio.Event
     say: Callable[[str], None]
@@ -80,7 +80,7 @@ class _Crew:
     async def join(self, connection: ClusterConnection) -> None:
         """Follow a cluster from when it answers on."""
         async with AdminClient(connection, retry_seconds=_PATIENCE_SECONDS) as admin:
-            why = Transient(self.reached.behind[connection.name])
+            why = Unavailable(self.reached.behind[connection.name])
             while not self.stopped.is_set():
                 self._miss(connection, why)
                 await pause(self.stopped, PAUSE_SECONDS)
@@ -89,10 +89,10 @@ class _Crew:
                     await prepare({name: admin}, self.request, self.run, self.seal)
                     self._welcome(connection, name)
                     await self.follow(name)
-                except Transient as error:
+                except Unavailable as error:
                     why = error
 
-    def _miss(self, connection: ClusterConnection, why: Transient) -> None:
+    def _miss(self, connection: ClusterConnection, why: Unavailable) -> None:
         name, since = self.silences.begin(connection.name)
         tally = self.tallies.setdefault(name, Tally())
         if not tally.behind_since:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import STAMP
@@ -53,7 +53,7 @@ async def _write(site: Site, name: str, stamp: dict[str, str]) -> bool:
     try:
         # The setter merges, so that the namespace's other properties stay whoever writes them meanwhile.
         await site.admin.put(f"/namespaces/{NamespaceName.parse(name).path}/properties", stamp)
-    except (Missing, Rejected) as error:
+    except (NotFound, InvalidRequest) as error:
         log.warning("%s: namespace %s is not stamped: %s", site.own, name, error)
         return False
     return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.event_store import Kept, MarkStore
 from pulsar_fleet.ledger.ledger import Ledger
@@ -79,7 +79,7 @@ class Site:
     topic: EventTopic
     request: Request
     ledger: Ledger
-    seal: Seal
+    seal: Redactor
     fleet: tuple[str, ...]
     clusters: Mapping[str, AdminClient]
 

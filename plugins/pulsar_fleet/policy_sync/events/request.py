@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
@@ -47,10 +47,10 @@ class Request:
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
-        """Read the settings of a run; a wrong one is `Rejected`."""
+        """Read the settings of a run; a wrong one is `InvalidRequest`."""
         topic = TopicName.parse(params["event_topic"])
         if not topic.persistent:
-            raise Rejected(f"The event topic {str(topic)!r} keeps no message: name it persistent://….")
+            raise InvalidRequest(f"The event topic {str(topic)!r} keeps no message: name it persistent://….")
         return cls(
             selection=Selection.parse(params["selection"]),
             event_topic=topic,

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, Refused, Rejected, Transient
+from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
@@ -33,7 +33,7 @@ _LINK_SECONDS = 30.0
 _REPLICATOR = "pulsar.repl."
 
 
-async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Seal) -> tuple[str, ...]:
+async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Redactor) -> tuple[str, ...]:
     """Make what is missing, on each cluster; again it changes nothing. Clusters that are there already stay.
 
     :returns: the names of all clusters that the event topic is replicated to.
@@ -44,7 +44,7 @@ async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Ru
     held = {name: (await look(admin, selection, seal, topics=False)).snapshot for name, admin in clusters.items()}
     fleet = tuple(sorted({*clusters, *_replicated(held.values())}))
     if len(fleet) < 2:
-        raise Rejected(
+        raise InvalidRequest(
             f"There is no event topic {request.event_topic} on {fleet[0]} yet: "
             "name all clusters once, while they answer, to make it."
         )
@@ -103,7 +103,7 @@ async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]
     cursors = {f"{_REPLICATOR}{name}" for name in peers}
     while missing := cursors - set(by_name((await admin.internal_stats(request.event_topic))["cursors"])):
         if time.monotonic() > end:
-            raise Transient(
+            raise Unavailable(
                 f"{admin.connection.name}: the event topic {request.event_topic} is not replicated to "
                 f"{', '.join(sorted(one.removeprefix(_REPLICATOR) for one in missing))} yet.",
                 cluster=admin.connection.name,
@@ -124,12 +124,12 @@ def _address(connection: ClusterConnection) -> JsonObject:
     }
 
 
-async def _carry_out(admin: AdminClient, plan: Plan, run: Run, seal: Seal) -> None:
+async def _carry_out(admin: AdminClient, plan: Plan, run: Run, seal: Redactor) -> None:
     if plan.empty:
         return
     applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", seal=seal)
     if failed := applied.not_in_place():
-        raise Refused(
+        raise PreconditionFailed(
             f"The event topic cannot be made on {plan.target}: {failed[0].change.label}: {failed[0].detail}",
             cluster=plan.target,
         )

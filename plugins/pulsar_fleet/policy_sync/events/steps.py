@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.fingerprint_key import open_seal
 from pulsar_fleet.ledger.run import Run
@@ -72,7 +72,7 @@ async def _attempt(step: Coroutine[None, None, None]) -> str:
     """Why a cluster stopped to answer, empty if it did not: the others go on."""
     try:
         await step
-    except Transient as error:
+    except Unavailable as error:
         log.warning("%s", error)
         return str(error)
     return ""

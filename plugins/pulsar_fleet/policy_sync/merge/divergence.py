@@ -10,7 +10,7 @@ from typing import Self
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.run import Run
@@ -48,10 +48,10 @@ class ApartRequest:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `Rejected`."""
+        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
         found: JsonObject = json.loads(content)
         if (found.get("kind"), found.get("schema_version")) != (KIND, SCHEMA_VERSION):
-            raise Rejected(
+            raise InvalidRequest(
                 f"The request has kind {found.get('kind')!r} and version {found.get('schema_version')!r}, this job "
                 f"reads {KIND!r} and {SCHEMA_VERSION}: use the job and the package of one release."
             )
@@ -72,11 +72,11 @@ def hand_over(run: Run, looks: Mapping[str, Snapshot], fleet: Collection[str]) -
 
 
 def take_over(run: Run, result_uri: str) -> frozenset[Item]:
-    """Take the result that the job left, and remove what it was made from. `Missing` if there is none."""
+    """Take the result that the job left, and remove what it was made from. `NotFound` if there is none."""
     try:
         found = json.loads(UPath(result_uri).read_bytes())
     except OSError as error:
-        raise Missing(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
+        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
     # A run every few minutes would fill the store.
     folder = run.artefacts.folder(run.id) / _FOLDER
     folder.fs.rm(folder.path, recursive=True)

@@ -10,13 +10,13 @@ from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
-from pulsar_fleet.cluster.admin.partial_reads import Attempts
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
@@ -90,7 +90,7 @@ class Observed:
 
 
 async def look(
-    admin: AdminClient, selection: Selection, seal: Seal, *, topics: bool, earlier: Observed | None = None
+    admin: AdminClient, selection: Selection, seal: Redactor, *, topics: bool, earlier: Observed | None = None
 ) -> Observed:
     """Read what the selection means on one cluster.
 
@@ -110,7 +110,7 @@ async def look(
 async def look_in_parts(
     admin: AdminClient,
     selection: Selection,
-    seal: Seal,
+    seal: Redactor,
     *,
     topics: bool,
     earlier: Observed | None = None,
@@ -131,7 +131,7 @@ async def look_in_parts(
     yield reading.end(selection.texts(), tenants, (), ())
 
 
-async def look_at(admin: AdminClient, items: Collection[Item], seal: Seal, earlier: Observed) -> Observed:
+async def look_at(admin: AdminClient, items: Collection[Item], seal: Redactor, earlier: Observed) -> Observed:
     """Read some resources: a call for each namespace in which one lies, two for a tenant, the topics where asked for.
 
     :param earlier: a look of a moment ago, whose brokers, clock and known clusters still count.
@@ -164,8 +164,8 @@ class _Reading:
 
     admin: AdminClient
     own: str
-    seal: Seal
-    attempts: Attempts
+    seal: Redactor
+    attempts: PartialReads
     began: float
     calls: int
     clock: Clock
@@ -175,8 +175,8 @@ class _Reading:
     notes: list[Note] = field(default_factory=list)
 
     @classmethod
-    async def begin(cls, admin: AdminClient, seal: Seal, earlier: Observed | None) -> Self:
-        began, calls, attempts = time.time(), admin.calls, Attempts()
+    async def begin(cls, admin: AdminClient, seal: Redactor, earlier: Observed | None) -> Self:
+        began, calls, attempts = time.time(), admin.calls, PartialReads()
         return cls(
             admin=admin,
             own=await admin.cluster_name(),
@@ -236,7 +236,7 @@ class _Reading:
 
 
 async def _tenants(
-    admin: AdminClient, selection: Selection, attempts: Attempts
+    admin: AdminClient, selection: Selection, attempts: PartialReads
 ) -> tuple[list[TenantState], list[NamespaceName]]:
     named = selection.named_tenants
     if named is None:
@@ -249,7 +249,7 @@ async def _tenants(
 
 
 async def _tenant(
-    admin: AdminClient, name: str, attempts: Attempts
+    admin: AdminClient, name: str, attempts: PartialReads
 ) -> tuple[TenantState | None, Sequence[NamespaceName]]:
     document = await attempts.read(name, admin.tenant(name))
     if document is None:
@@ -260,7 +260,7 @@ async def _tenant(
 
 
 async def _namespaces(
-    admin: AdminClient, names: Sequence[NamespaceName], seal: Seal, attempts: Attempts
+    admin: AdminClient, names: Sequence[NamespaceName], seal: Redactor, attempts: PartialReads
 ) -> list[NamespaceState]:
     async def read(name: NamespaceName) -> NamespaceState | None:
         document = await attempts.read(str(name), read_namespace(admin, name, seal, local=False))
@@ -272,6 +272,6 @@ async def _namespaces(
 async def _topics(admin: AdminClient, namespace: NamespaceName) -> frozenset[str]:
     try:
         listed = (*await admin.topics(namespace), *await read_partitioned(admin, namespace))
-    except Missing:
+    except NotFound:
         return frozenset()
     return frozenset(str(topic.parent) for topic in listed) | frozenset(map(str, listed))

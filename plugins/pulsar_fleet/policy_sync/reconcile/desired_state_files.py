@@ -15,7 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Refused, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
@@ -59,7 +59,7 @@ def export(items: Mapping[Item, Values], folder: Path) -> Exported:
 
 
 def load(folder: Path) -> dict[Item, Values]:
-    """Read the desired state; a file that cannot be meant is `Rejected` with its name, and nothing is changed."""
+    """Read the desired state; a file that cannot be meant is `InvalidRequest` with its name, and nothing is changed."""
     found: dict[Item, Values] = {}
     for path in _files(folder):
         name = str(path.relative_to(folder))
@@ -67,9 +67,9 @@ def load(folder: Path) -> dict[Item, Values]:
         try:
             found |= _tenant(document, name) if "tenant" in document else _namespace(document, name)
         except (AttributeError, TypeError) as error:
-            raise Rejected(f"{name}: a value has not the shape that its policy has: {error}.") from error
+            raise InvalidRequest(f"{name}: a value has not the shape that its policy has: {error}.") from error
     if not found:
-        raise Rejected(
+        raise InvalidRequest(
             f"There is no desired state in {str(folder)!r}: make it with: pulsar-fleet export CLUSTER {folder}"
         )
     return found
@@ -108,7 +108,7 @@ def _tenant(document: JsonObject, name: str) -> dict[Item, Values]:
 def _namespace(document: JsonObject, name: str) -> dict[Item, Values]:
     _only(document, ("namespace", "policies", "topics"), name)
     if "namespace" not in document:
-        raise Rejected(f"{name}: neither 'tenant' nor 'namespace' says what it is about.")
+        raise InvalidRequest(f"{name}: neither 'tenant' nor 'namespace' says what it is about.")
     namespace = NamespaceName.parse(document["namespace"])
     _belongs(str(namespace), name)
     policies = document.get("policies") or {}
@@ -116,7 +116,7 @@ def _namespace(document: JsonObject, name: str) -> dict[Item, Values]:
     found: dict[Item, Values] = {(Resource.NAMESPACE, str(namespace)): values_of_document(policies)}
     for topic, scopes in (document.get("topics") or {}).items():
         if TopicName.parse(topic).namespace != namespace:
-            raise Rejected(f"{name}: topic {topic!r} lies in another namespace: move it to that one's file.")
+            raise InvalidRequest(f"{name}: topic {topic!r} lies in another namespace: move it to that one's file.")
         found[Resource.TOPIC_POLICY, topic] = _topic(scopes or {}, f"{name}: {topic}")
     return found
 
@@ -134,24 +134,26 @@ def _topic(scopes: JsonObject, where: str) -> Values:
 
 def _only(document: Json, known: tuple[str, ...], where: str) -> None:
     if not isinstance(document, dict):
-        raise Rejected(f"{where}: {document!r} is not a mapping.")
+        raise InvalidRequest(f"{where}: {document!r} is not a mapping.")
     for key in document:
         if key not in known:
             meant = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean {meant[0]!r}?" if meant else f"known are {', '.join(sorted(known))}."
-            raise Rejected(f"{where}: {key!r} is not known; {hint}")
+            raise InvalidRequest(f"{where}: {key!r} is not known; {hint}")
 
 
 def _belongs(resource: str, name: str) -> None:
     """A copied file that still names its original would silently overrule that one."""
     if f"{resource}.yaml" != name:
-        raise Rejected(f"{name}: it is about {resource!r}, whose file is {resource}.yaml: correct one of the two.")
+        raise InvalidRequest(
+            f"{name}: it is about {resource!r}, whose file is {resource}.yaml: correct one of the two."
+        )
 
 
 def _safe(resource: str) -> None:
     """Names may consist of dots alone, which would lead out of the folder."""
     if any(not part.strip(".") for part in resource.split("/")):
-        raise Rejected(f"{resource!r} cannot be the name of a file, so it is not exported.")
+        raise InvalidRequest(f"{resource!r} cannot be the name of a file, so it is not exported.")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -163,9 +165,9 @@ def _parsed(text: str, name: str) -> JsonObject:
         found = YAML(typ="rt").load(text)
         plain: Any = json.loads(json.dumps(found))
     except (YAMLError, TypeError) as error:
-        raise Rejected(f"{name} is no YAML that can be used: {' '.join(str(error).split())[:200]}") from error
+        raise InvalidRequest(f"{name} is no YAML that can be used: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(plain, dict):
-        raise Rejected(f"{name} is not a mapping: write 'tenant: …' or 'namespace: …' first.")
+        raise InvalidRequest(f"{name} is not a mapping: write 'tenant: …' or 'namespace: …' first.")
     return plain
 
 
@@ -220,7 +222,7 @@ async def export_cluster(
     async with AdminClient(connection) as admin:
         seen = await look(admin, selection, open_seal(), topics=topics)
     if seen.unread:
-        raise Refused(
+        raise PreconditionFailed(
             f"{seen.snapshot.cluster} did not let everything be read, first {min(seen.unread)}: no file was written."
         )
     own = seen.snapshot.cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.reconciliation_store import Agreement
 from pulsar_fleet.planning.diff_entry import Resource
@@ -22,9 +22,9 @@ def drift_to_json(compared: Iterable[Compared]) -> JsonObject:
 
 
 def drift_from_json(found: JsonObject) -> tuple[Compared, ...]:
-    """Read what `drift_to_json` wrote; another schema version is `Rejected`."""
+    """Read what `drift_to_json` wrote; another schema version is `InvalidRequest`."""
     if found.get("schema_version") != SCHEMA_VERSION:
-        raise Rejected(
+        raise InvalidRequest(
             f"The drift has schema version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
             "look for it again."
         )

@@ -10,7 +10,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Rejected, Transient
+from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 
 PATIENCE_SECONDS = 10.0
 
@@ -40,7 +40,7 @@ async def open_fleet(connections: Sequence[ClusterConnection]) -> AsyncIterator[
     :raises Transient: no cluster answers.
     """
     if len(connections) < 2:
-        raise Rejected("Reconciliation needs at least two clusters: name their connections.")
+        raise InvalidRequest("Reconciliation needs at least two clusters: name their connections.")
     async with AsyncExitStack() as stack:
         admins = [
             await stack.enter_async_context(AdminClient(one, retry_seconds=PATIENCE_SECONDS)) for one in connections
@@ -49,23 +49,23 @@ async def open_fleet(connections: Sequence[ClusterConnection]) -> AsyncIterator[
         clusters: dict[str, AdminClient] = {}
         behind: dict[str, str] = {}
         for admin, name in zip(admins, found, strict=True):
-            if isinstance(name, Transient):
+            if isinstance(name, Unavailable):
                 behind[admin.connection.name] = str(name)
             elif name in clusters:
                 first = clusters[name].connection.name
-                raise Rejected(
+                raise InvalidRequest(
                     f"Connections {first!r} and {admin.connection.name!r} both lead to cluster {name!r}; "
                     "give different clusters."
                 )
             else:
                 clusters[name] = admin
         if not clusters:
-            raise Transient(f"No cluster answers: {next(iter(behind.values()))}")
+            raise Unavailable(f"No cluster answers: {next(iter(behind.values()))}")
         yield Fleet(clusters=clusters, behind=behind)
 
 
-async def _name(admin: AdminClient) -> str | Transient:
+async def _name(admin: AdminClient) -> str | Unavailable:
     try:
         return await admin.cluster_name()
-    except Transient as error:
+    except Unavailable as error:
         return error

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import Agreement, Agreements, Sighting, fleets
@@ -120,7 +120,7 @@ def _names(ledger: Ledger, fleet: Fleet, size: int) -> tuple[str, ...]:
     known = [names for names in fleets(ledger) if len(names) == size and reached < names]
     if reached and len(known) == 1:
         return tuple(sorted(known[0]))
-    raise Transient(next(iter(fleet.behind.values())))
+    raise Unavailable(next(iter(fleet.behind.values())))
 
 
 def _plain(item: Item) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.compare import Terms, Truth
 from pulsar_fleet.policy_sync.merge.merge_resource import How
@@ -70,7 +70,7 @@ def _view(cluster: str, views: Sequence[View]) -> View:
     for view in views:
         if view.cluster == cluster:
             return view
-    raise Transient(
+    raise Unavailable(
         f"The authority {cluster!r} is none of the clusters that answer ({', '.join(view.cluster for view in views)}): "
         "nothing was compared.",
         cluster=cluster,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
@@ -41,10 +41,10 @@ class Authority:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read it; anything else is `Rejected`."""
+        """Read it; anything else is `InvalidRequest`."""
         side, _, name = text.partition(":")
         if side not in list(Side) or bool(name) == (side == Side.MERGE):
-            raise Rejected(f"The authority {text!r} is none of: merge, cluster:<its own name>, file:<folder>.")
+            raise InvalidRequest(f"The authority {text!r} is none of: merge, cluster:<its own name>, file:<folder>.")
         return cls(Side(side), name)
 
     def __str__(self) -> str:
@@ -74,10 +74,10 @@ class Request:
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
-        """Read the settings of a run; a wrong one is `Rejected`."""
+        """Read the settings of a run; a wrong one is `InvalidRequest`."""
         choose = dict(_choice(text) for text in params["choose"])
         if choose and params["mode"] == Mode.DRY_RUN:
-            raise Rejected("A dry run keeps nothing, so nothing can be chosen in it: leave 'choose' empty.")
+            raise InvalidRequest("A dry run keeps nothing, so nothing can be chosen in it: leave 'choose' empty.")
         return cls(
             selection=Selection.parse(params["selection"]),
             mode=Mode(params["mode"]),
@@ -95,7 +95,7 @@ class Request:
 def _choice(text: str) -> tuple[str, str]:
     conflict_id, _, cluster = text.partition("=")
     if not conflict_id or not cluster:
-        raise Rejected(
+        raise InvalidRequest(
             f"The choice {text!r} is not a conflict's id and a cluster's name: write it as 1f2e3d4c5b6a=green."
         )
     return conflict_id, cluster

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Transient
+from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.redaction import Seal
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_seal
 from pulsar_fleet.ledger.run import Run
@@ -110,19 +110,21 @@ async def repair(connections: Sequence[ClusterConnection], found: JsonObject, re
     return result
 
 
-async def _look(fleet: Fleet, request: Request, seal: Seal) -> tuple[Fleet, dict[str, Observed]]:
+async def _look(fleet: Fleet, request: Request, seal: Redactor) -> tuple[Fleet, dict[str, Observed]]:
     """Look at all clusters side by side; one that stops to answer meanwhile is left behind."""
 
-    async def attempt(admin: AdminClient) -> Observed | Transient:
+    async def attempt(admin: AdminClient) -> Observed | Unavailable:
         try:
             return await look(admin, request.selection, seal, topics=request.topics)
-        except Transient as error:
+        except Unavailable as error:
             return error
 
     names = sorted(fleet.clusters)
     found = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
     observed = {name: one for name, one in found.items() if isinstance(one, Observed)}
-    lost = {fleet.clusters[name].connection.name: str(one) for name, one in found.items() if isinstance(one, Transient)}
+    lost = {
+        fleet.clusters[name].connection.name: str(one) for name, one in found.items() if isinstance(one, Unavailable)
+    }
     return fleet.without(lost), observed
 
 
@@ -147,7 +149,7 @@ async def _with_topics(
 
 
 async def _plans(
-    fleet: Fleet, observed: Mapping[str, Observed], comparison: Comparison, request: Request, seal: Seal
+    fleet: Fleet, observed: Mapping[str, Observed], comparison: Comparison, request: Request, seal: Redactor
 ) -> dict[str, Plan]:
     drift = comparison.drift()
     looked = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
@@ -168,7 +170,7 @@ def _first(names: Collection[str], authority: str) -> list[str]:
     return sorted(names, key=lambda name: (name != authority, name))
 
 
-async def _whole(admin: AdminClient, drift: Sequence[Compared], own: str, seal: Seal) -> dict[str, JsonObject]:
+async def _whole(admin: AdminClient, drift: Sequence[Compared], own: str, seal: Redactor) -> dict[str, JsonObject]:
     """What may be deleted, as it is now: applying compares it with what it finds."""
     found: dict[str, JsonObject] = {}
     for one in drift:
@@ -178,7 +180,7 @@ async def _whole(admin: AdminClient, drift: Sequence[Compared], own: str, seal: 
     return found
 
 
-async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, seal: Seal) -> Applied:
+async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, seal: Redactor) -> Applied:
     run_id = f"{run.id}/{plan.target}"
     target = fleet.clusters[plan.target]
     run.ledger.start_run(run_id, PROCEDURE, {"target": target.connection.name, "plan": plan.id})

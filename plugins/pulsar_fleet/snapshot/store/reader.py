@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from pulsar_fleet.cluster.admin.read_problems import Note
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.snapshot.model import TABLES, Snapshot, SnapshotHead
@@ -45,10 +45,10 @@ class StoredSnapshot:
 
     @classmethod
     def open(cls, artefacts: Artefacts, reference: Reference) -> Self:
-        """Find a stored snapshot; one of another release is `Rejected`."""
+        """Find a stored snapshot; one of another release is `InvalidRequest`."""
         manifest = json.loads(artefacts.read(reference))
         if manifest.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The snapshot {reference.uri} has schema version {manifest.get('schema_version')!r}, this release "
                 f"reads {SCHEMA_VERSION}: take it again."
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.snapshot.model import Row
 from pulsar_fleet.snapshot.store.rows import NAMESPACE, TOPIC, from_columns, is_by_namespace
@@ -95,9 +95,9 @@ class StoredTable:
                 while content := file.read(_HASHED_AT_ONCE):
                     digest.update(content)
         except OSError as error:
-            raise Missing(f"The table {reference.uri} cannot be read: {error}. Take the snapshot again.") from error
+            raise NotFound(f"The table {reference.uri} cannot be read: {error}. Take the snapshot again.") from error
         if digest.hexdigest() != reference.sha256:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The table {reference.uri} was altered after it was written (sha256 {digest.hexdigest()[:12]}…, "
                 f"expected {reference.sha256[:12]}…): take the snapshot again."
             )

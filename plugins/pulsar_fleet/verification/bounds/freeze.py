@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Denied, FleetError, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
@@ -62,7 +62,7 @@ class Freezer:
     async def freeze(self, namespaces: Sequence[NamespaceName]) -> VerifyRequest:
         """Bounds of every topic of the namespaces; what cannot be compared is named as a problem, never left out."""
         if not namespaces:
-            raise Rejected("No namespace was given to verify; name at least one as tenant/namespace.")
+            raise InvalidRequest("No namespace was given to verify; name at least one as tenant/namespace.")
         self._names = (await _name(self._source), await _name(self._target))
         sides = (self._source, self._target)
         self._transactional = tuple([admin for admin in sides if await _has_transactions(admin)])
@@ -141,7 +141,7 @@ class Freezer:
 async def _name(admin: AdminClient) -> str:
     try:
         return await admin.cluster_name()
-    except Denied:  # only a superuser may ask a broker for its cluster's name
+    except PermissionDenied:  # only a superuser may ask a broker for its cluster's name
         return admin.connection.name
 
 
@@ -149,7 +149,7 @@ async def _has_transactions(admin: AdminClient) -> bool:
     """Whether to ask each topic for open ones, which costs a call; asked where a broker does not tell its settings."""
     try:
         return (await admin.runtime_configuration()).get("transactionCoordinatorEnabled") == "true"
-    except Denied:
+    except PermissionDenied:
         return True
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.positions import SOURCE_POSITION
@@ -76,5 +76,5 @@ class Explainer:
 async def _entry(admin: AdminClient, topic: TopicName, place: str | None) -> Headers:
     try:
         return await admin.entry_properties(topic, Position.parse((place or "").partition("[")[0]))
-    except Missing:
+    except NotFound:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from pulsar_fleet.cluster.errors import FleetError, Rejected
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
@@ -39,7 +39,8 @@ def _is_continuable(topic: TopicVerdict) -> bool:
 def earlier_proofs(
     ledger: Ledger, artefacts: Artefacts, name: NamespaceName, source: str, target: str
 ) -> Mapping[str, JsonObject]:
-    """The newest proof of each topic of a namespace, as `Pair.earlier` wants it; `Rejected` if there is none at all.
+    """The newest proof of each topic of a namespace, as `Pair.earlier` wants it; `InvalidRequest` if there is none at
+    all.
 
     A document that is gone, altered or of another release is passed over: what it proved is not proven any more.
     """
@@ -55,7 +56,7 @@ def earlier_proofs(
         for topic, verdict in continuable(verdicts, source, target).items():
             found.setdefault(topic, _as_earlier(kept.run_id, verdict))
     if not found:
-        raise Rejected(
+        raise InvalidRequest(
             f"Mode 'incremental' continues a proof, and the ledger has none that {name} is equal on {source!r} and "
             f"{target!r}; run mode 'full' first."
         )

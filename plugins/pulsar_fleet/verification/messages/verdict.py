@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.errors import Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.credentials import Side
@@ -151,11 +151,11 @@ class Verification:
     def from_bytes(cls, content: bytes) -> Self:
         """Read what `to_bytes` wrote; verdicts of namespaces are derived anew from their topics.
 
-        A document of another release is `Rejected`.
+        A document of another release is `InvalidRequest`.
         """
         found: JsonObject = json.loads(content)
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The verdict has version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
                 "verify again."
             )

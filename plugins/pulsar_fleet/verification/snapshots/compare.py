@@ -11,7 +11,7 @@ from typing import Self
 from upath import UPath
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing, Rejected
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
@@ -61,10 +61,10 @@ class CompareRequest:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `Rejected`."""
+        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
         found: JsonObject = json.loads(content)
         if found.get("schema_version") != SCHEMA_VERSION:
-            raise Rejected(
+            raise InvalidRequest(
                 f"The comparison request has version {found.get('schema_version')!r}, this job reads "
                 f"{SCHEMA_VERSION}: use the job and the package of one release."
             )
@@ -173,9 +173,9 @@ def hand_over(run: Run, request: CompareRequest) -> tuple[str, str]:
 
 
 def read_result(result_uri: str) -> Comparison:
-    """Take the result that a Spark job left. `Missing` if there is none."""
+    """Take the result that a Spark job left. `NotFound` if there is none."""
     try:
         content = UPath(result_uri).read_bytes()
     except OSError as error:
-        raise Missing(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
+        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
     return Comparison.from_json(json.loads(content))

@@ -6,7 +6,7 @@ from upath import UPath
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Missing
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.verification.request import Progress, VerifyRequest
@@ -65,11 +65,11 @@ def result_uri(run: Run, folder: str = FOLDER) -> str:
 
 
 def conclude(run: Run, uri: str, folder: str = FOLDER) -> SubscriptionVerification:
-    """Take the result that a comparison left, and record it. `Missing` if there is none."""
+    """Take the result that a comparison left, and record it. `NotFound` if there is none."""
     try:
         content = UPath(uri).read_bytes()
     except OSError as error:
-        raise Missing(f"The comparison of subscriptions left no result at {uri}: {error}. See its log.") from error
+        raise NotFound(f"The comparison of subscriptions left no result at {uri}: {error}. See its log.") from error
     found = SubscriptionVerification.from_bytes(content)
     record(run, found, folder)
     return found

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.errors import Refused
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import body_for_creation, comparable, problems, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, setting_order, unknown_fields
 from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
-from pulsar_fleet.cluster.redaction import Seal, fingerprints, is_secret_key, unseal
+from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets
 
 ORDERS = NamespaceName.parse("acme/orders")
-SEAL = Seal(b"a key of the tests")
+SEAL = Redactor(b"a key of the tests")
 RATE = {"dispatchThrottlingRateInMsg": 100}
 # What a 4.2.4 broker shows of a namespace in which nothing was set.
 UNSET: dict[str, Any] = {
@@ -223,16 +223,16 @@ def test_a_secret_becomes_a_fingerprint_and_comes_back() -> None:
     }
     sealed = SEAL.redact(document)
     assert "hush" not in str(sealed)
-    assert unseal(sealed, SEAL.secrets(document)) == document
+    assert restore_secrets(sealed, SEAL.secrets(document)) == document
 
 
 def test_a_fingerprint_whose_secret_is_not_at_hand_is_never_written() -> None:
-    with pytest.raises(Refused, match="is not at hand"):
-        unseal(SEAL.redact({"password": "hush"}), {})
+    with pytest.raises(PreconditionFailed, match="is not at hand"):
+        restore_secrets(SEAL.redact({"password": "hush"}), {})
 
 
 def test_equal_secrets_have_equal_fingerprints_only_under_one_key() -> None:
-    assert SEAL.seal("hush") == SEAL.seal("hush") != Seal(b"another key").seal("hush")
+    assert SEAL.seal("hush") == SEAL.seal("hush") != Redactor(b"another key").seal("hush")
     assert fingerprints(SEAL.redact([{"token": "hush"}])) == {SEAL.seal("hush")}
 
 

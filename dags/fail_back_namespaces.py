@@ -8,7 +8,7 @@
 4. **Restart** — a producer that was redirected twice over the same connection cannot come back by itself: the run names
    the applications that must be restarted.
 
-The page `docs/return_namespaces.md` says what to do at each stop.
+The page `docs/fail_back_namespaces.md` says what to do at each stop.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ WAIT = {
     doc_md=__doc__,
     tags=["pulsar", "migration"],
 )
-def return_namespaces():
+def fail_back_namespaces():
     request = failback.read_request()
-    interlocked = failback.check_interlocks(request=request)
-    opened = failback.open_blue_again(request=request)
+    interlocked = failback.check_failback(request=request)
+    opened = failback.reopen_blue(request=request)
     checked = failback.check_gates(request=request)
     prepared = failback.prepare_blue(checked=checked)
-    before = failback.hold_green_still(checked=checked)
+    before = failback.freeze_green(checked=checked)
     replicating = failback.start_replication(checked=checked)
     replicated = MigrationSensor(task_id="wait_replicated", awaited=Awaited.REPLICATED, moves=checked["moves"], **WAIT)
-    proven = failback.prove_copy(checked=checked)
-    switched = failback.switch_over(checked=checked, before=before)
+    proven = failback.verify_copy(checked=checked)
+    switched = failback.cut_over(checked=checked, before=before)
     compared = failback.compare_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", awaited=Awaited.DRAINED, moves=checked["moves"], **WAIT)
     verified = failback.verify_equal(checked=checked)
@@ -58,4 +58,4 @@ def return_namespaces():
     cleaned >> failback.restore_green(request=request) >> failback.write_report()
 
 
-return_namespaces()
+fail_back_namespaces()
