@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Clients, Move, Strategy
-from pulsar_fleet.migration.stats.facts import PartitionFacts
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 
 ORDERS = NamespaceName("acme", "orders")
@@ -34,7 +34,7 @@ def seen(document: dict[str, Any] | Absence, *, at: float = 0.0, close: bool = T
     """One partition as one look saw it."""
     if isinstance(document, Absence):
         return PartitionState(at=at, close=close, absence=document)
-    return PartitionState.of(FIRST, document, at=at, close=close, **place)
+    return PartitionState.of(TopicStats.of(FIRST, document), at=at, close=close, **place)
 
 
 def move_of(strategy: Strategy = Strategy.REDIRECT, **partitions: dict[str, Any]) -> Move:
@@ -46,7 +46,6 @@ def move_of(strategy: Strategy = Strategy.REDIRECT, **partitions: dict[str, Any]
         reason="",
         topics={EVENTS: 2},
         partitions={
-            names[key]: Clients.of(PartitionFacts.from_stats(names[key], document))
-            for key, document in partitions.items()
+            names[key]: Clients.of(TopicStats.of(names[key], document)) for key, document in partitions.items()
         },
     )

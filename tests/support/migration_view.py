@@ -8,9 +8,10 @@ from typing import Any
 from tests.support.snapshots import EVENTS, ORDERS, Clusters, clean_pair, full_pair, with_settings
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, Redirecting, Survey, View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.snapshot.model import Snapshot
 
 NAME = NamespaceName.parse(ORDERS)
@@ -107,10 +108,10 @@ def with_policies_of(found: View, *, blue: dict[str, Any] | None = None, green: 
     return found
 
 
-def partition(topic: TopicName = TOPIC, version: str = "Pulsar-Java-v4.2.4", **stats: Any) -> PartitionFacts:
+def partition(topic: TopicName = TOPIC, version: str = "Pulsar-Java-v4.2.4", **stats: Any) -> TopicStats:
     """A partition with one producer, and what else its statistics say."""
     client = {"clientVersion": version, "producerName": "checkout", "address": "/10.0.0.1:5512"}
-    return PartitionFacts.from_stats(topic, {"publishers": [client], "subscriptions": {}, **stats})
+    return TopicStats.of(topic, {"publishers": [client], "subscriptions": {}, **stats})
 
 
 def subscription(name: str = "billing", *versions: str, **stats: Any) -> dict[str, Any]:

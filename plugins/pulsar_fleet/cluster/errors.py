@@ -9,8 +9,7 @@ FleetError
 │   └── BrokerCredentials  the broker knows us, and cannot log in to its own cluster
 ├── Conflict       the caller: the state changed under us, plan again (409)
 ├── Missing        the caller: the resource does not exist (404)
-├── Refused        the operator: a gate or hazard of ours said no; the message names the way on
-└── Unsupported    the operator: this broker version cannot do it
+└── Refused        the operator: a gate or hazard of ours said no; the message names the way on
 """
 
 from __future__ import annotations
@@ -64,7 +63,3 @@ class NotFound(FleetError):
 
 class PreconditionFailed(FleetError):
     """A check of ours forbids it, because data or clients would be harmed."""
-
-
-class Unsupported(FleetError):
-    """The broker's version does not offer what was asked."""

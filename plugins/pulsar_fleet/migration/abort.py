@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.fingerprint_key import open_seal
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ABORTED
@@ -21,7 +22,6 @@ from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import known_before
 from pulsar_fleet.migration.prepare.original_settings import Frozen
 from pulsar_fleet.migration.prepare.replication import end_replication, known_reserved
-from pulsar_fleet.migration.stats.clients import clients_of
 from pulsar_fleet.migration.steps import release
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
@@ -154,6 +154,6 @@ async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Co
     for name in namespaces:
         for topic, count in (await topics_of(green, name)).items():
             documents = await asyncio.gather(*(green.stats(each, precise=False) for each in topic.partitions(count)))
-            if topic not in created or any(clients_of(topic, stats) for stats in documents):
+            if topic not in created or any(TopicStats.of(topic, stats).clients for stats in documents):
                 found.add(topic)
     return found

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Move, Moves, Strategy
 from pulsar_fleet.migration.prepare.replication import end_replication
-from pulsar_fleet.migration.stats.clients import clients_of
 from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.migration.subscriptions.checkpoint import known_placed
-from pulsar_fleet.migration.subscriptions.cursors import OF_BROKERS
-from pulsar_fleet.snapshot.documents import by_name, cursors_of
+from pulsar_fleet.snapshot.documents import cursors_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ async def remains_of(blue: AdminClient, move: Move) -> Remains:
     )
 
 
-async def _one(blue: AdminClient, topic: TopicName, stats: JsonObject | FleetError) -> Remains:
+async def _one(blue: AdminClient, topic: TopicName, stats: TopicStats | FleetError) -> Remains:
     if isinstance(stats, Conflict | NotFound):
         return await _not_served(blue, topic)
     if isinstance(stats, FleetError):
         raise stats
-    subscriptions = (name for name, one in stats["subscriptions"].items() if one["isDurable"])
-    names = tuple(f"{topic} · {name}" for name in sorted(subscriptions) if not name.startswith(OF_BROKERS))
-    return Remains(names, tuple(f"{client} on {topic}" for client in clients_of(topic, stats)), (str(topic),))
+    durable = sorted(name for name, subscription in stats.subscriptions.items() if subscription.durable)
+    names = tuple(f"{topic} · {name}" for name in durable)
+    return Remains(names, tuple(f"{client} on {topic}" for client in stats.clients), (str(topic),))
 
 
 async def _not_served(blue: AdminClient, topic: TopicName) -> Remains:
@@ -155,7 +155,7 @@ async def finish(
 
 async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
     try:
-        cursor = by_name((await blue.internal_stats(topic))["cursors"]).get(name)
+        cursor = cursors_in_stats(await blue.internal_stats(topic)).get(name)
     except NotFound:
         return 0
     except Conflict:
@@ -165,7 +165,7 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
-    before = {"markDeletePosition": cursor["markDeletePosition"]}
+    before = {"markDeletePosition": str(cursor.mark_delete)}
     detail = "continues on green, where it was placed at the switch"
     _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, detail)
     return 1

@@ -9,7 +9,8 @@ from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 
 class Phase(StrEnum):
@@ -92,12 +93,12 @@ class Clients:
     backlog: Mapping[str, int]
 
     @classmethod
-    def of(cls, facts: PartitionFacts) -> Self:
+    def of(cls, stats: TopicStats) -> Self:
         """Count the clients of a partition."""
         return cls(
-            producers=facts.producers,
-            consumers={name: found.consumers for name, found in facts.subscriptions.items()},
-            backlog={name: found.backlog for name, found in facts.subscriptions.items()},
+            producers=stats.producers,
+            consumers={name: subscription.consumers for name, subscription in stats.subscriptions.items()},
+            backlog={name: subscription.backlog for name, subscription in stats.subscriptions.items()},
         )
 
 

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
@@ -171,9 +172,12 @@ async def _consumed(green: AdminClient, names: list[Name]) -> set[Name]:
     """Those of them that have a consumer on green, or had one since its topic was loaded."""
     topics = sorted({topic for topic, _ in names})
     documents = await asyncio.gather(*(green.stats(TopicName.parse(topic), precise=False) for topic in topics))
-    held = {topic: stats["subscriptions"] for topic, stats in zip(topics, documents, strict=True)}
+    stats = {
+        topic: TopicStats.of(TopicName.parse(topic), document)
+        for topic, document in zip(topics, documents, strict=True)
+    }
     return {
         (topic, name)
         for topic, name in names
-        if (found := held[topic].get(name)) and (found["consumers"] or int(found.get("msgOutCounter") or 0))
+        if (found := stats[topic].subscriptions.get(name)) and (found.consumers or found.delivered)
     }

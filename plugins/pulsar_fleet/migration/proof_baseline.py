@@ -14,11 +14,11 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers, source_position
+from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import BASIS
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.model import Move, Phase, Strategy
 from pulsar_fleet.migration.proof_freshness import Basis, Growth, stale, uncopied
-from pulsar_fleet.migration.subscriptions.cursors import replicated_up_to
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.documents import topics_of
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader

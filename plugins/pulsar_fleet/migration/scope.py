@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.tenants import list_namespaces, tenant_names
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
@@ -82,18 +82,9 @@ async def resolve(blue: AdminClient, texts: Sequence[str]) -> tuple[NamespaceNam
     """
     selection = parse_scope(texts)
     cluster = await blue.cluster_name()
-    named = selection.named_tenants
-    asked = sorted(await blue.tenants() if named is None else named)
-    answers = await asyncio.gather(*(_namespaces(blue, tenant) for tenant in asked))
-    found = {tenant: names for tenant, names in zip(asked, answers, strict=True) if names is not None}
+    listed = await list_namespaces(blue, await tenant_names(blue, selection), unknown=(NotFound,))
+    found = {tenant: names for tenant, names in listed.items() if names is not None}
     chosen = choose(selection, cluster, found, [name for names in found.values() for name in names])
     if _DEFAULT in chosen and not selection.names(_DEFAULT) and not await blue.topics(_DEFAULT):
         chosen = choose(selection, cluster, found, [name for name in chosen if name != _DEFAULT])
     return chosen
-
-
-async def _namespaces(blue: AdminClient, tenant: str) -> tuple[NamespaceName, ...] | None:
-    try:
-        return await blue.namespaces(tenant)
-    except NotFound:
-        return None

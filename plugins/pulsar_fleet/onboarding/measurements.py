@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.reachability import addresses, unreachable
+from pulsar_fleet.cluster.admin.tenants import list_namespaces
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.preflight.context import Measured
@@ -25,13 +25,13 @@ async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, .
     except NotAllowed:
         tenants = None
     names = [one.name for one in snapshot.tenants]
-    counts = await asyncio.gather(*(_namespaces(admin, name) for name in names))
+    namespaces = await list_namespaces(admin, names, unknown=(NotFound, NotAllowed))
     peers = [url for one in snapshot.clusters if one.name != snapshot.cluster for url in addresses(one.data)]
     return Measured(
         clock=await measure_clock(admin),
         rights=rights,
         tenants=tenants,
-        namespaces={name: count for name, count in zip(names, counts, strict=True) if count is not None},
+        namespaces={name: len(listed) for name, listed in namespaces.items() if listed is not None},
         unreachable=await unreachable(peers),
     )
 
@@ -50,10 +50,3 @@ def measured_from_json(found: JsonObject) -> Measured:
         namespaces=found["namespaces"],
         unreachable=found["unreachable"],
     )
-
-
-async def _namespaces(admin: AdminClient, tenant: str) -> int | None:
-    try:
-        return len(await admin.namespaces(tenant))
-    except (NotFound, NotAllowed):
-        return None

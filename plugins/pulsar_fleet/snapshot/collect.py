@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
 from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.tenants import read_tenant
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor
@@ -153,17 +154,16 @@ class _Collector:
             return sorted(named)
 
     async def _tenant(self, name: str) -> tuple[TenantState | None, list[NamespaceName]]:
-        document = await self._attempts.read(name, self._admin.tenant(name))
-        if document is None:
+        answer = await read_tenant(self._admin, name, self._attempts, listing=f"namespaces of {name}")
+        if answer is None:
             return None, []
-        listed = await self._attempts.read(f"namespaces of {name}", self._admin.namespaces(name)) or ()
-        chosen = [namespace for namespace in listed if self._selection.has(namespace)]
+        tenant, namespaces = answer
+        chosen = [namespace for namespace in namespaces if self._selection.has(namespace)]
         # Also the tenant of a named namespace that is not there yet: who makes it must know that its tenant is.
         meant = name in (self._selection.named_tenants or ()) or (self._selection.everything and name != BROKERS_TENANT)
         if not chosen and not meant:
             return None, []
-        roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
-        return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), chosen
+        return tenant, chosen
 
     async def _read_cluster(self, namespaces: Sequence[NamespaceName]) -> tuple[str, ...]:
         """Hand on all that lies in no namespace, and what is only counted; the names of the known clusters."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TypeVar
-from urllib.parse import unquote_plus
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.cursors import cursors_in_info
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.system_cursors import is_system_cursor
 from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
-
-_OWN_CURSORS = ("pulsar.repl", "pulsar.dedup", "__compaction")
 
 
 async def read_namespace(
@@ -42,25 +39,14 @@ async def read_partitioned(admin: AdminClient, namespace: NamespaceName) -> tupl
     return (*await admin.partitioned_topics(namespace), *sorted(TopicName.parse(text) for text in listed))
 
 
-Cursor = TypeVar("Cursor")
-
-
-def by_name(cursors: Mapping[str, Cursor]) -> dict[str, Cursor]:
-    """The cursors of `internal-info` or `internalStats` by the plain names of their subscriptions.
-
-    Brokers list them form-encoded, `a%2Bb` for `a+b`: who looks for the plain name finds nothing.
-    """
-    return {unquote_plus(name): cursor for name, cursor in cursors.items()}
-
-
 def cursors_of(topic: TopicName, info: JsonObject) -> tuple[SubscriptionState, ...]:
     """The subscriptions in an `internal-info` answer, without the brokers' own cursors and without properties."""
     parts = info.get("partitions") or {str(topic): info}
     found = (
-        SubscriptionState(str(topic), part, name, _position(cursor), _is_replicated(cursor))
-        for part, held in parts.items()
-        for name, cursor in by_name(held.get("cursors") or {}).items()
-        if not name.startswith(_OWN_CURSORS)
+        SubscriptionState(str(topic), partition, name, str(cursor.mark_delete), cursor.replicated)
+        for partition, document in parts.items()
+        for name, cursor in cursors_in_info(document).items()
+        if not is_system_cursor(name)
     )
     return tuple(sorted(found, key=lambda one: (one.partition, one.name)))
 
@@ -93,15 +79,6 @@ async def _read_local(admin: AdminClient, namespace: NamespaceName) -> JsonObjec
         except NotAllowed:
             del found[policy.field]
     return found
-
-
-def _position(cursor: JsonObject) -> str:
-    found = cursor.get("markDelete") or {}
-    return str(Position(int(found.get("ledgerId", -1)), int(found.get("entryId", -1))))
-
-
-def _is_replicated(cursor: JsonObject) -> bool:
-    return (cursor.get("properties") or {}).get("pulsar.replicated.subscription") == 1
 
 
 async def topics_of(admin: AdminClient, name: NamespaceName) -> dict[TopicName, int]:

@@ -14,11 +14,11 @@ from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import Role, connected_clients
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")
 PACKAGE_KINDS = ("function", "source", "sink")
-_REPLICATOR = "pulsar.repl"
 _SEPARATORS = re.compile(r"[\s:,]*")
 
 
@@ -94,21 +94,18 @@ def system_topics(namespace: NamespaceName, listed: Iterable[TopicName]) -> tupl
 def _connected(text: str) -> Iterator[tuple[str, str, str]]:
     """(namespace, client version, role) of every client, without the brokers' own."""
     for namespace, bundles in members(text):
-        for topic, stats in _topics(bundles):
-            if TopicName.parse(topic).is_system:
-                continue
-            for producer in stats.get("publishers") or ():
-                if not str(producer.get("producerName")).startswith(_REPLICATOR):
-                    yield namespace, str(producer.get("clientVersion") or "unknown"), "producers"
-            for subscription in (stats.get("subscriptions") or {}).values():
-                for consumer in subscription.get("consumers") or ():
-                    yield namespace, str(consumer.get("clientVersion") or "unknown"), "consumers"
+        for _, topic, stats in topics_in(bundles):
+            if not topic.is_system:
+                for client in connected_clients(topic, stats):
+                    yield namespace, client.version, "producers" if client.role is Role.PRODUCER else "consumers"
 
 
-def _topics(bundles: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    for bundle in bundles.values():
-        for domain in bundle.values():
-            yield from domain.items()
+def topics_in(bundles: JsonObject) -> Iterator[tuple[str, TopicName, JsonObject]]:
+    """(bundle, topic, `stats` document) of what a broker lists for one namespace."""
+    for bundle, domains in bundles.items():
+        for domain in domains.values():
+            for name, stats in domain.items():
+                yield bundle, TopicName.parse(name), stats
 
 
 def members(text: str) -> Iterator[tuple[str, Json]]:

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.snapshot.documents import cursors_of, is_terminated, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.snapshot.inventory import system_topics
 from pulsar_fleet.snapshot.model import InventoryState, NamespaceState, Row, SubscriptionState, TopicState
@@ -115,11 +116,10 @@ class NamespaceReader:
         kind, query = ("partitioned-stats", {"perPartition": False}) if partitioned else ("stats", {})
         asked = self._admin.get(f"/{topic.path}/{kind}", **query)
         stats = await self._attempts.read(f"subscription properties of {topic}", asked)
-        held = (stats or {}).get("subscriptions") or {}
-        return tuple(
-            replace(one, properties=dict((held.get(one.name) or {}).get("subscriptionProperties") or {}))
-            for one in subscriptions
-        )
+        properties = {
+            one.name: dict(one.properties) for one in TopicStats.of(topic, stats or {}).subscriptions.values()
+        }
+        return tuple(replace(one, properties=properties.get(one.name, {})) for one in subscriptions)
 
     async def _is_gone(self, topic: TopicName) -> bool:
         try:

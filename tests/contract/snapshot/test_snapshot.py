@@ -12,6 +12,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
@@ -22,7 +23,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.versions import version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.snapshot.collect import collect, collect_into
-from pulsar_fleet.snapshot.documents import by_name, cursors_of
+from pulsar_fleet.snapshot.documents import cursors_of
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
@@ -355,4 +356,4 @@ async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_i
     for plain in ODD_NAMES:
         await on_blue.create_subscription(topic, plain)
     assert {one.name for one in cursors_of(topic, await on_blue.internal_info(topic))} == ODD_NAMES
-    assert set(by_name((await on_blue.internal_stats(topic))["cursors"])) == ODD_NAMES
+    assert set(cursors_in_stats(await on_blue.internal_stats(topic))) == ODD_NAMES

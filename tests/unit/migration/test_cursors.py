@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import SOURCE_POSITION, Ledgers
-from pulsar_fleet.migration.subscriptions.cursors import CARRIED_AT_MOST, Singles, Standing, replicated_up_to, standings
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
+from pulsar_fleet.migration.subscriptions.cursors import CARRIED_AT_MOST, Singles
 from pulsar_fleet.migration.subscriptions.position_map import Copies
 from pulsar_fleet.migration.subscriptions.transfer_plan import placements_text, planned
 
@@ -39,14 +42,16 @@ def subscription(**changed: Any) -> dict[str, Any]:
     ids=["at the beginning", "at the end of a ledger", "with holes", "with a hole over two ledgers", "at the end"],
 )
 def test_a_cursor_is_read_in_entry_numbers(held: dict[str, str], unread: int, alone: int) -> None:
-    found = standings(TWO_LEDGERS, {"subscriptions": {"a+b": subscription()}}, {"cursors": {"a%2Bb": held}})["a+b"]
-    assert (len(found.unread(15)), len(found.alone)) == (unread, alone)
+    stats = TopicStats.of(TOPIC, {"subscriptions": {"a+b": subscription()}})
+    found = subscription_cursors(TWO_LEDGERS, stats, {"cursors": {"a%2Bb": held}})["a+b"]
+    assert (len(found.unread), len(found.alone)) == (unread, alone)
 
 
 def test_only_durable_subscriptions_of_applications_are_placed() -> None:
     names = ("billing", "reader-1", "__compaction", "pulsar.dedup")
     stats = {"subscriptions": {name: subscription(isDurable=name != "reader-1") for name in names}}
-    found = standings(TWO_LEDGERS, stats, {"cursors": {name: cursor("18:0") for name in names}})
+    cursors = {"cursors": {name: cursor("18:0") for name in names}}
+    found = subscription_cursors(TWO_LEDGERS, TopicStats.of(TOPIC, stats), cursors)
     assert list(found) == ["billing"]
 
 
@@ -56,16 +61,23 @@ def test_how_far_the_replicator_came_is_read_from_its_cursor() -> None:
     assert replicated_up_to(numbers, {"cursors": {}}, "green") is None
 
 
-def standing(unread_from: int, alone: Intervals, consumers: int = 0) -> Standing:
-    return Standing(
-        behind=unread_from, alone=alone, consumers=consumers, replicated=False, properties={}, cursor=("", "")
+def acknowledged(behind: int, alone: Intervals, end: int, consumers: int = 0) -> SubscriptionCursor:
+    return SubscriptionCursor(
+        behind=behind,
+        unread=Intervals.of([(behind, end)]).minus(alone),
+        alone=alone,
+        consumers=consumers,
+        cursor=Cursor(mark_delete=Position(-1, -1)),
     )
 
 
 def test_too_many_single_acknowledgments_come_again_and_the_plan_says_so() -> None:
-    many = standing(0, Intervals(((1, CARRIED_AT_MOST + 2),)))
-    few, busy = standing(2, Intervals(((5, 7),))), standing(0, Intervals(((5, 7),)), consumers=3)
-    plans = planned(TOPIC, 200_000, {"many": many, "few": few, "busy": busy}, Singles.CARRY)
+    many = acknowledged(0, Intervals(((1, CARRIED_AT_MOST + 2),)), 200_000)
+    few, busy = (
+        acknowledged(2, Intervals(((5, 7),)), 200_000),
+        acknowledged(0, Intervals(((5, 7),)), 200_000, consumers=3),
+    )
+    plans = planned(TOPIC, {"many": many, "few": few, "busy": busy}, Singles.CARRY)
     assert {one.subscription: one.redelivered for one in plans} == {"busy": 0, "few": 0, "many": CARRIED_AT_MOST + 1}
     text = placements_text(plans, hidden=True)
     assert f"In all {CARRIED_AT_MOST + 1:,} entries come again" in text

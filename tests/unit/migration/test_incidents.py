@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.drain_states import FIRST, ORDERS, SECOND, seen, stats
 
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.drain.detect import recognise
 from pulsar_fleet.migration.drain.incident import Incident, Kind, Situation, Treatment
 from pulsar_fleet.migration.drain.permissions import lacking
 from pulsar_fleet.migration.drain.remediate import GAP_SECONDS, NAMESPACE_TRIES, TRIES, Treated, is_exhausted, may_treat
 from pulsar_fleet.migration.drain.state import NamespaceWatch
-from pulsar_fleet.migration.stats.clients import clients_of, vanished
+from pulsar_fleet.migration.stats.clients import vanished
 from pulsar_fleet.migration.stats.partition_state import Absence
 
 BEFORE = stats("p-1", billing=(7, ["c-1"]))
@@ -25,7 +26,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
 def situation(**changes: Any) -> Situation:
     """Everybody has arrived, and nothing is left; then what is said otherwise."""
-    roster = clients_of(FIRST, BEFORE)
+    roster = TopicStats.of(FIRST, BEFORE).clients
     bare = Situation(
         namespace=ORDERS,
         waited=40.0,
@@ -68,10 +69,9 @@ SILENT = {"blue b:1": 20.0}
         ({"green_exists": False}, (Kind.GREEN_MISSING, Treatment.PERSON)),
         ({"flagged": False}, (Kind.FLAG_RESET, Treatment.REFLAG)),
         ({"redirected": False}, (Kind.REDIRECT_LOST, Treatment.STORE_REDIRECT)),
-        ({"still_open": (FIRST,)}, (Kind.NOT_HANDED_OVER, Treatment.PERSON)),
         ({"ungranted": ("app",)}, (Kind.GRANTS_MISSING, Treatment.GRANT)),
         ({"silent": SILENT}, (Kind.BROKER_SILENT, Treatment.WAIT)),
-        ({"silent": SILENT, "session_seconds": 9.0}, (Kind.BROKER_GONE, Treatment.PERSON)),
+        ({"silent": {"blue b:1": 61.0}}, (Kind.BROKER_GONE, Treatment.PERSON)),
         ({"closed": {FIRST}}, (Kind.FENCED, Treatment.UNLOAD)),
         (
             {"closed": {FIRST}, "blue": {FIRST: seen(stats(billing=(3, ["c-1"])))}},
@@ -115,7 +115,7 @@ def test_an_application_that_only_a_person_can_restart_is_named_with_its_topic()
 def test_exactly_as_many_clients_have_vanished_as_are_too_few(
     before: list[str], blue: list[str], green: list[str]
 ) -> None:
-    sides = [clients_of(FIRST, stats(*names)) for names in (before, blue, green)]
+    sides = [TopicStats.of(FIRST, stats(*names)).clients for names in (before, blue, green)]
     missing = vanished(*sides)
     assert len(missing) <= max(0, len(before) - len(blue) - len(green)) or not {*blue, *green} <= {*before}
     assert {one.name for one in missing} <= {*before} - {*blue, *green}

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, plan_move, still_reversible
 from pulsar_fleet.migration.prepare.replication_lag import Lag, lag_of
-from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 ORDERS = NamespaceName("acme", "orders")
 EVENTS = TopicName(ORDERS, "events")
@@ -27,8 +28,8 @@ def stats(producers: int = 1, **subscriptions: tuple[int, int]) -> dict[str, obj
     }
 
 
-def partition(document: Mapping[str, object]) -> PartitionFacts:
-    return PartitionFacts.from_stats(EVENTS, dict(document))
+def partition(document: Mapping[str, object]) -> TopicStats:
+    return TopicStats.of(EVENTS, dict(document))
 
 
 def facts(document: Mapping[str, object], **policies: object) -> NamespaceFacts:

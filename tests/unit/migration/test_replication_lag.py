@@ -19,7 +19,11 @@ def held(added: int, confirmed: int, *, first: int = 0, cursor: str = "pulsar.re
         "lastConfirmedEntry": f"7:{added - first - 1}",
         "ledgers": [{"ledgerId": 7, "entries": 0}],
         "cursors": {
-            cursor: {"markDeletePosition": f"7:{confirmed - first - 1}", "messagesConsumedCounter": confirmed},
+            cursor: {
+                "markDeletePosition": f"7:{confirmed - first - 1}",
+                "messagesConsumedCounter": confirmed,
+                "individuallyDeletedMessages": "[]",
+            },
         },
     }
 

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.cluster.cursors import Cursor
+from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Address, Problem, VerifyRequest
 from pulsar_fleet.verification.subscriptions.correspondence import (
@@ -20,7 +23,7 @@ from pulsar_fleet.verification.subscriptions.correspondence import (
 )
 from pulsar_fleet.verification.subscriptions.evaluate import assemble, judge_subscription, movement, type_note
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
-from pulsar_fleet.verification.subscriptions.verdict import SubscriptionState, SubscriptionVerdict, TopicSubscriptions
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
 
 HERE = Address("blue", "http://blue", "pulsar://blue")
 REQUEST = VerifyRequest(source=HERE, target=HERE, namespaces=("acme/orders",), pairs=())
@@ -75,8 +78,16 @@ def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_ou
     assert (left.redelivered, left.skipped) == (Portion(0), Portion(1, ((7, None),)))
 
 
-def state(type_: str = "Shared", replicated: bool = False, **properties: str) -> SubscriptionState:
-    return SubscriptionState(unread=Intervals(), type=type_, replicated=replicated, properties=properties)
+def state(type_: str = "Shared", replicated: bool = False, **properties: str) -> SubscriptionCursor:
+    return SubscriptionCursor(
+        behind=0,
+        unread=Intervals(),
+        alone=Intervals(),
+        type=type_,
+        replicated=replicated,
+        properties=properties,
+        cursor=Cursor(mark_delete=Position(-1, -1)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +102,7 @@ def state(type_: str = "Shared", replicated: bool = False, **properties: str) ->
     ],
 )
 def test_one_difference_decides(
-    found: Discrepancy, here: SubscriptionState, there: SubscriptionState, verdict: Verdict
+    found: Discrepancy, here: SubscriptionCursor, there: SubscriptionCursor, verdict: Verdict
 ) -> None:
     assert judge_subscription("s", here, there, found).verdict is verdict
 

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.stats.clients import Roster, clients_of
+from pulsar_fleet.migration.stats.clients import Roster
 from pulsar_fleet.migration.stats.read import required_stats
 
 KINDS = {
@@ -152,4 +152,4 @@ async def require_green(green: AdminClient, move: Move) -> None:
 async def count_clients(blue: AdminClient, move: Move) -> Roster:
     """Who is connected to each partition; this loads them all, which nothing can do once the flag is set."""
     found = await required_stats(blue, move.partitions, precise=False)
-    return {topic: clients_of(topic, stats) for topic, stats in found.items()}
+    return {topic: stats.clients for topic, stats in found.items()}

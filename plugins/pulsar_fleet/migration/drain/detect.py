@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.migration.drain.incident import Incident, Kind, Situation, Treatment
-from pulsar_fleet.migration.stats.clients import ConnectedClient, Role, vanished
+from pulsar_fleet.migration.stats.clients import vanished
 from pulsar_fleet.migration.stats.partition_state import Absence
 
 ARRIVAL_SECONDS = 30.0
 """A client that is on neither side for longer does not come by itself; a Go producer needs its operation time-out."""
+VERDICT_SECONDS = 60.0
+"""Two session time-outs of brokers: after one, another broker takes over the topics of a broker that is gone."""
 
 
 def recognise(seen: Situation) -> tuple[Incident, ...]:
@@ -35,9 +38,8 @@ def missing_clients(seen: Situation) -> tuple[ConnectedClient, ...]:
 
 
 def _silent_brokers(seen: Situation) -> Iterator[Incident]:
-    limit = 2 * seen.session_seconds
     for broker, seconds in seen.silent.items():
-        gone = seconds > limit
+        gone = seconds > VERDICT_SECONDS
         yield Incident(
             kind=Kind.BROKER_GONE if gone else Kind.BROKER_SILENT,
             namespace=str(seen.namespace),
@@ -46,7 +48,7 @@ def _silent_brokers(seen: Situation) -> Iterator[Incident]:
                 f"{broker} has not answered for {seconds:.0f} s, longer than two session time-outs: start it again, "
                 "or restart it if it hangs (jstack shows a dead-lock). Nothing that it serves moves until then."
                 if gone
-                else f"{broker} has not answered for {seconds:.0f} s; a verdict after {limit:.0f} s."
+                else f"{broker} has not answered for {seconds:.0f} s; a verdict after {VERDICT_SECONDS:.0f} s."
             ),
             treatment=Treatment.PERSON if gone else Treatment.WAIT,
         )
@@ -64,20 +66,6 @@ def _green_missing(seen: Situation) -> Iterator[Incident]:
             "nothing. Create it now: clear the task prepare_green of this run.",
             treatment=Treatment.PERSON,
             topics=tuple(gone),
-        )
-
-
-def _not_handed_over(seen: Situation) -> Iterator[Incident]:
-    for topic in seen.still_open:
-        broker = seen.places.get(topic, ("its broker", ""))[0]
-        yield Incident(
-            kind=Kind.NOT_HANDED_OVER,
-            namespace=str(seen.namespace),
-            subject=str(topic),
-            sentence=f"{topic} was not closed within two check periods: {broker} does not look at the flag, and "
-            "producers write to blue and green. Set clusterMigrationCheckDurationSeconds there, and restart it.",
-            treatment=Treatment.PERSON,
-            topics=(str(topic),),
         )
 
 
@@ -210,7 +198,7 @@ def _nobody_reads(seen: Situation) -> Iterator[Incident]:
     if seen.waited < ARRIVAL_SECONDS:
         return
     for topic, state in seen.blue.items():
-        had = {client.subscription for client in seen.before.get(topic, ()) if client.role is Role.CONSUMER}
+        had = {client.subscription for client in seen.before.get(topic, ()) if client.role is not Role.PRODUCER}
         for name, left in state.backlog.items():
             if left and name in had and not state.consumers(name):
                 yield Incident(
@@ -234,7 +222,6 @@ def _for_fenced(left: int | None) -> Treatment:
 _RULES: tuple[Callable[[Situation], Iterator[Incident]], ...] = (
     _silent_brokers,
     _green_missing,
-    _not_handed_over,
     _unloaded,
     _owner_changed,
     _uncounted,

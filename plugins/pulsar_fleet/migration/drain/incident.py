@@ -92,13 +92,11 @@ class Situation:
     :param places: partition → (broker, bundle) where blue served it right after the switch.
     :param flagged: whether blue's namespace still has the flag; `redirected`: whether the stored address is ours.
     :param green_exists: whether green's namespace exists.
-    :param still_open: partitions that blue did not close within two check periods.
     :param closed: partitions into which a fresh producer, tried just now, does not come.
     :param ungranted: roles with rights on blue that they lack on green.
     :param silent: broker, as `cluster host:port` → seconds since it last answered.
     :param live: blue's brokers that answer.
     :param restarted: blue's brokers that were silent since the switch and answer again.
-    :param session_seconds: after which a broker's topics are taken over by another.
     """
 
     namespace: NamespaceName
@@ -110,10 +108,8 @@ class Situation:
     flagged: bool | None = None
     redirected: bool | None = None
     green_exists: bool | None = None
-    still_open: tuple[TopicName, ...] = ()
     closed: Collection[TopicName] = frozenset()
     ungranted: tuple[str, ...] = ()
     silent: Mapping[str, float] = field(default_factory=dict)
     live: Collection[str] = frozenset()
     restarted: Collection[str] = frozenset()
-    session_seconds: float = 30.0

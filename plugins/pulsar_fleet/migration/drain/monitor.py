@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import Role
 from pulsar_fleet.migration.cutover.redirect import Redirect, is_stored
 from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, missing_clients, recognise
 from pulsar_fleet.migration.drain.forecast import forecast
@@ -23,7 +24,7 @@ from pulsar_fleet.migration.drain.poll import Listed, ask, closed_topics, list_l
 from pulsar_fleet.migration.drain.progress import Progress, has_arrived, is_drained, progress, summary
 from pulsar_fleet.migration.drain.state import NamespaceWatch, SideWatch, WatchState
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.stats.clients import Role, Roster
+from pulsar_fleet.migration.stats.clients import Roster
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, read_loaded
 from pulsar_fleet.migration.stats.read import stats_of
 
@@ -62,7 +62,7 @@ async def ask(
     return {topic: _state(topic, stats, at) for topic, stats in found.items()}
 
 
-def _state(topic: TopicName, found: JsonObject | FleetError, at: float) -> PartitionState:
+def _state(topic: TopicName, found: TopicStats | FleetError, at: float) -> PartitionState:
     match found:
         case Conflict():
             absence = Absence.UNLOADED
@@ -74,7 +74,7 @@ def _state(topic: TopicName, found: JsonObject | FleetError, at: float) -> Parti
             log.warning("%s: %s", topic, found)
             absence = Absence.UNSEEN
         case _:
-            return PartitionState.of(topic, found, at=at, close=True)
+            return PartitionState.of(found, at=at, close=True)
     return PartitionState(at=at, close=True, absence=absence)
 
 

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient
 from pulsar_fleet.migration.drain.forecast import Forecast
 from pulsar_fleet.migration.model import Clients, Move, Strategy
-from pulsar_fleet.migration.stats.clients import ConnectedClient
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, Side
 
 

@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.redirect import Redirect, set_flag, store_redirect, stored_redirect
@@ -117,8 +118,8 @@ def treated(run: Run) -> tuple[Treated, ...]:
 
 async def _unload(incident: Incident, ward: Ward) -> Done:
     topic = TopicName.parse(incident.subject)
-    stats = await ward.blue.stats(topic)
-    left = {name: int(found["msgBacklog"]) for name, found in stats["subscriptions"].items() if found["msgBacklog"]}
+    stats = TopicStats.of(topic, await ward.blue.stats(topic))
+    left = {name: subscription.backlog for name, subscription in stats.subscriptions.items() if subscription.backlog}
     if left:
         raise PreconditionFailed(f"{topic} was not unloaded: {left} unread entries would be stranded by it.")
     await ward.blue.put(f"/{topic.path}/unload")

@@ -10,9 +10,9 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.cleanup import remove_topic
 from pulsar_fleet.migration.failback.checks import Stale
-from pulsar_fleet.migration.stats.clients import clients_of
 from pulsar_fleet.snapshot.documents import cursors_of, topics_of
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ def _entries(part: JsonObject) -> int:
     return sum(max(0, int(ledger.get("entries") or 0)) for ledger in part.get("ledgers") or ())
 
 
-async def _clients(blue: AdminClient, partition: TopicName) -> tuple[object, ...]:
+async def _clients(blue: AdminClient, partition: TopicName) -> tuple[ConnectedClient, ...]:
     try:
-        return clients_of(partition, await blue.stats(partition, precise=False))
+        return TopicStats.of(partition, await blue.stats(partition, precise=False)).clients
     except (Conflict, NotFound):
         return ()

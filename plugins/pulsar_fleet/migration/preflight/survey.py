@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
+from pulsar_fleet.cluster.admin.tenants import list_namespaces
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.cutover.redirect import names_addresses, redirect_to, stored_redirect
 from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, try_redirect
 from pulsar_fleet.migration.preflight.view import ClusterFacts, Survey
-from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.migration.stats.read import read_partitions, required_stats
 from pulsar_fleet.preflight.schema_probe import ask_about_schemas
 from pulsar_fleet.snapshot.collect import collect
@@ -66,10 +68,10 @@ async def survey(blue: AdminClient, green: AdminClient, names: Sequence[Namespac
     )
 
 
-async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName]) -> tuple[PartitionFacts, ...]:
+async def survey_partitions(admin: AdminClient, partitions: Iterable[TopicName]) -> tuple[TopicStats, ...]:
     """Statistics of each partition: the broker's sum leaves out, in silence, what it cannot load."""
     found = await required_stats(admin, partitions)
-    return tuple(PartitionFacts.from_stats(topic, stats) for topic, stats in found.items())
+    return tuple(found.values())
 
 
 async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], seal: Redactor) -> ClusterFacts:
@@ -180,8 +182,8 @@ async def _home(blue: AdminClient, stored_on_green: JsonObject | None) -> frozen
 async def _flagged(blue: AdminClient, moving: frozenset[NamespaceName]) -> tuple[str, ...] | None:
     """Namespaces of the whole cluster, beside those that move, that are flagged; None if not all could be read."""
     try:
-        listed = await asyncio.gather(*(blue.namespaces(tenant) for tenant in await blue.tenants()))
-        names = sorted(name for found in listed for name in found if name not in moving)
+        listed = await list_namespaces(blue, await blue.tenants())
+        names = sorted(name for found in listed.values() for name in found or () if name not in moving)
         documents = await asyncio.gather(*(blue.namespace(name) for name in names))
     except FleetError:
         return None

@@ -10,10 +10,11 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.subscription_cursors import subscription_cursors
 from pulsar_fleet.migration.artefacts import RESERVED
-from pulsar_fleet.migration.subscriptions.cursors import standings
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
 
 
@@ -88,10 +89,10 @@ async def reserve(blue: AdminClient, green: AdminClient, topic: TopicName) -> tu
     stats, held, there = await asyncio.gather(
         blue.stats(topic, precise=False), blue.internal_stats(topic), green.stats(topic, precise=False)
     )
-    numbers = Ledgers.of(held)
     created = []
-    for name, one in standings(numbers, stats, held).items():
-        if one.consumers == 0 and one.unread(len(numbers)) and name not in there["subscriptions"]:
+    present = TopicStats.of(topic, there).subscriptions
+    for name, cursor in subscription_cursors(Ledgers.of(held), TopicStats.of(topic, stats), held).items():
+        if cursor.consumers == 0 and cursor.unread and name not in present:
             await green.create_subscription(topic, name)
             created.append(name)
     return tuple(created)

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.preflight.survey import survey_partitions
-from pulsar_fleet.migration.stats.facts import PartitionFacts
 from pulsar_fleet.migration.stats.read import required_internal_stats
-from pulsar_fleet.migration.subscriptions.cursors import replicated_up_to
 
 NEAR_SECONDS = 2.0
 _PACE_SECONDS = 1.0
@@ -90,7 +92,7 @@ class Approach:
         return f"; {topic} has {pace.left:,} of them, of which {pace.sent:,.0f} a second are sent"
 
 
-def lag_of(partitions: Sequence[PartitionFacts], cluster: str) -> Lag:
+def lag_of(partitions: Sequence[TopicStats], cluster: str) -> Lag:
     """The lag that these statistics show."""
     return Lag(
         entries=sum(facts.replication_backlog.get(cluster, 0) for facts in partitions),
@@ -132,5 +134,5 @@ async def _far(blue: AdminClient, cluster: str, partitions: Sequence[TopicName])
 
 
 def _confirmed(internal_stats: JsonObject, cluster: str) -> int:
-    cursor = internal_stats["cursors"].get(f"pulsar.repl.{cluster}")
-    return int(cursor["messagesConsumedCounter"]) if cursor else 0
+    cursor = cursors_in_stats(internal_stats).get(replicator_cursor(cluster))
+    return cursor.consumed if cursor else 0

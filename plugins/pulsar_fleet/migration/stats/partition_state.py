@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.stats.clients import ConnectedClient, Role, clients_of
-from pulsar_fleet.migration.stats.facts import PartitionFacts
-from pulsar_fleet.snapshot.inventory import members
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role, TopicStats
+from pulsar_fleet.snapshot.inventory import members, topics_in
 
 
 class Absence(StrEnum):
@@ -53,18 +52,15 @@ class PartitionState:
     bundle: str = ""
 
     @classmethod
-    def of(
-        cls, topic: TopicName, stats: JsonObject, *, at: float, close: bool, broker: str = "", bundle: str = ""
-    ) -> Self:
-        """Read a `stats` document."""
-        facts = PartitionFacts.from_stats(topic, stats)
+    def of(cls, stats: TopicStats, *, at: float, close: bool, broker: str = "", bundle: str = "") -> Self:
+        """What its statistics say."""
         return cls(
             at=at,
             close=close,
-            backlog={name: found.backlog for name, found in facts.subscriptions.items()},
-            unsent=sum(facts.replication_backlog.values()),
-            clients=clients_of(topic, stats),
-            stored=facts.stored_bytes,
+            backlog={name: subscription.backlog for name, subscription in stats.subscriptions.items()},
+            unsent=sum(stats.replication_backlog.values()),
+            clients=stats.clients,
+            stored=stats.stored_bytes,
             broker=broker,
             bundle=bundle,
         )
@@ -76,7 +72,7 @@ class PartitionState:
 
     def consumers(self, subscription: str) -> int:
         """Connected consumers of one subscription."""
-        return sum(client.role is Role.CONSUMER and client.subscription == subscription for client in self.clients)
+        return sum(client.role is not Role.PRODUCER and client.subscription == subscription for client in self.clients)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -111,15 +107,8 @@ def read_loaded(
     found: dict[TopicName, PartitionState] = {}
     for namespace, bundles in members(text):
         if namespace in names:
-            for bundle, name, stats in _topics(bundles):
-                topic = TopicName.parse(name)
+            for bundle, topic, document in topics_in(bundles):
                 if topic in names[namespace]:
-                    found[topic] = PartitionState.of(topic, stats, at=at, close=False, broker=broker, bundle=bundle)
+                    stats = TopicStats.of(topic, document)
+                    found[topic] = PartitionState.of(stats, at=at, close=False, broker=broker, bundle=bundle)
     return found
-
-
-def _topics(bundles: JsonObject) -> Iterator[tuple[str, str, JsonObject]]:
-    for bundle, domains in bundles.items():
-        for domain in domains.values():
-            for name, stats in domain.items():
-                yield bundle, name, stats

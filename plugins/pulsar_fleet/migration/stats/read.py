@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.migration.stats.facts import PartitionFacts
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 
 LINK_SECONDS = 5.0
 """A topic that was loaded by being asked opens its replication links a moment later (observed: 0.25 s)."""
@@ -18,7 +18,7 @@ LINK_SECONDS = 5.0
 
 async def read_partitions(
     admin: AdminClient, topics: Mapping[TopicName, int], links: Mapping[TopicName, Collection[str]]
-) -> tuple[tuple[PartitionFacts, ...], tuple[Note, ...]]:
+) -> tuple[tuple[TopicStats, ...], tuple[Note, ...]]:
     """What each partition tells, in the order of the topics, and a note for each that cannot be read. Loads the topics.
 
     :param topics: topic → partition count, 0 for a plain topic.
@@ -28,20 +28,18 @@ async def read_partitions(
     loop = asyncio.get_running_loop()
     end = loop.time() + LINK_SECONDS
     while any(links.values()) and loop.time() < end:
-        open_ = {
-            topic.parent for topic, one in found.items() if isinstance(one, PartitionFacts) and _unlinked(one, links)
-        }
+        open_ = {topic.parent for topic, one in found.items() if isinstance(one, TopicStats) and _unlinked(one, links)}
         if not open_:
             break
         await asyncio.sleep(0.5)
         found |= await _read_all(admin, {topic: count for topic, count in topics.items() if topic in open_})
-    facts = tuple(one for one in found.values() if isinstance(one, PartitionFacts))
+    facts = tuple(one for one in found.values() if isinstance(one, TopicStats))
     return facts, tuple(one for one in found.values() if isinstance(one, Note))
 
 
 async def stats_of(
     admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True, together: bool = True
-) -> dict[TopicName, JsonObject | FleetError]:
+) -> dict[TopicName, TopicStats | FleetError]:
     """The `stats` of each, or why it has none: a call for each topic, one more for each partition that it leaves out.
 
     Loads the topics.
@@ -55,14 +53,14 @@ async def stats_of(
     missing = [one for one in wanted if one not in told]
     alone = await asyncio.gather(*(_alone(admin, one, precise=precise) for one in missing))
     answers = {**told, **dict(zip(missing, alone, strict=True))}
-    return {one: answers[one] for one in wanted}
+    return {topic: _typed(topic, answers[topic]) for topic in wanted}
 
 
 async def required_stats(
     admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True
-) -> dict[TopicName, JsonObject]:
+) -> dict[TopicName, TopicStats]:
     """As `stats_of`; the first that has none is raised."""
-    found: dict[TopicName, JsonObject] = {}
+    found: dict[TopicName, TopicStats] = {}
     for topic, stats in (await stats_of(admin, partitions, precise=precise)).items():
         if isinstance(stats, FleetError):
             raise stats
@@ -79,13 +77,11 @@ async def required_internal_stats(admin: AdminClient, partitions: Iterable[Topic
     return {**{one: told[one] for one in wanted if one in told}, **dict(zip(missing, alone, strict=True))}
 
 
-async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, PartitionFacts | Note]:
+async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, TopicStats | Note]:
     answers = await stats_of(admin, [one for topic, count in topics.items() for one in topic.partitions(count)])
     return {
-        one: Note(str(one), Problem.UNREADABLE, str(found))
-        if isinstance(found, FleetError)
-        else PartitionFacts.from_stats(one, found)
-        for one, found in answers.items()
+        topic: Note(str(topic), Problem.UNREADABLE, str(stats)) if isinstance(stats, FleetError) else stats
+        for topic, stats in answers.items()
     }
 
 
@@ -118,5 +114,9 @@ async def _alone(admin: AdminClient, topic: TopicName, *, precise: bool) -> Json
         return error
 
 
-def _unlinked(facts: PartitionFacts, links: Mapping[TopicName, Collection[str]]) -> bool:
+def _typed(topic: TopicName, document: JsonObject | FleetError) -> TopicStats | FleetError:
+    return document if isinstance(document, FleetError) else TopicStats.of(topic, document)
+
+
+def _unlinked(facts: TopicStats, links: Mapping[TopicName, Collection[str]]) -> bool:
     return not all(facts.replication_connected.get(one) for one in links.get(facts.topic.parent, ()))

@@ -8,9 +8,10 @@ from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Clients, Move, Moves
-from pulsar_fleet.migration.stats.clients import ConnectedClient, Role, Roster
+from pulsar_fleet.migration.stats.clients import Roster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def with_roster(move: Move, rosters: Mapping[str, Roster]) -> Move:
 
 
 def _counted(before: Clients, now: tuple[ConnectedClient, ...]) -> Clients:
-    readers = [client.subscription for client in now if client.role is Role.CONSUMER]
+    readers = [client.subscription for client in now if client.role is not Role.PRODUCER]
     return Clients(
         producers=sum(client.role is Role.PRODUCER for client in now),
         consumers={name: readers.count(name) for name in sorted({*before.consumers, *readers})},

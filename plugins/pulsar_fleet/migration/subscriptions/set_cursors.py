@@ -11,9 +11,10 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.migration.subscriptions.cursors import Standing, standings
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 
 _VISIBLE_SECONDS = 10.0
 
@@ -41,7 +42,7 @@ class Wanted:
     :param like: blue's, whose properties and replicated flag it gets.
     """
 
-    like: Standing
+    like: SubscriptionCursor
     place: Place
 
 
@@ -54,21 +55,24 @@ class Seats:
 
     numbers: Ledgers
     last: Position
-    standings: Mapping[str, Standing]
+    cursors: Mapping[str, SubscriptionCursor]
 
     @classmethod
     async def of(cls, green: AdminClient, topic: TopicName) -> Seats:
         """Look at it: two calls at once."""
         stats, held = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
         numbers = Ledgers.of(held)
-        return cls(numbers, Position.parse(held["lastConfirmedEntry"]), standings(numbers, stats, held))
+        return cls(
+            numbers,
+            Position.parse(held["lastConfirmedEntry"]),
+            subscription_cursors(numbers, TopicStats.of(topic, stats), held),
+        )
 
     def missing(self, name: str, place: Place) -> Intervals | None:
         """What is still to be acknowledged one by one; None when only a reset brings it there."""
-        if name not in self.standings:
+        if name not in self.cursors:
             return None
-        end = len(self.numbers)
-        now, wanted = self.standings[name].unread(end), place.unread(end)
+        now, wanted = self.cursors[name].unread, place.unread(len(self.numbers))
         found = now.minus(wanted)
         return None if wanted.minus(now) or len(found) > len(place.alone) else found
 
@@ -99,7 +103,7 @@ async def seat(green: AdminClient, topic: TopicName, wanted: Mapping[str, Wanted
             await asyncio.to_thread(acknowledge, green.connection, topic, name, positions)
     now = await _confirmed(green, topic, now, wanted)
     for name, one in wanted.items():
-        await _settle(green, topic, name, now.standings[name], one.like, moved=name in moving)
+        await _settle(green, topic, name, now.cursors[name], one.like, moved=name in moving)
 
 
 def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, positions: list[Position]) -> None:
@@ -136,20 +140,20 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
 async def _move(green: AdminClient, topic: TopicName, name: str, now: Seats, wanted: Wanted) -> None:
     position = now.at(wanted.place.behind)
     body: JsonObject = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
-    path, like, standing = topic.subscription_path(name), wanted.like, now.standings.get(name)
-    if standing is None:
+    path, like, cursor = topic.subscription_path(name), wanted.like, now.cursors.get(name)
+    if cursor is None:
         await green.put(path, {**body, "properties": dict(like.properties)})
         return
-    if standing.consumers:
+    if cursor.consumers:
         raise Conflict(
-            f"Subscription {name!r} of {topic} has {standing.consumers} consumers on {green.connection.name} already, "
+            f"Subscription {name!r} of {topic} has {cursor.consumers} consumers on {green.connection.name} already, "
             "so it cannot be placed; the switch was not made. Stop them, then run again."
         )
     await green.post(f"{path}/resetcursor", {**body, "isExcluded": False})
 
 
 async def _settle(
-    green: AdminClient, topic: TopicName, name: str, found: Standing, like: Standing, *, moved: bool
+    green: AdminClient, topic: TopicName, name: str, found: SubscriptionCursor, like: SubscriptionCursor, *, moved: bool
 ) -> None:
     path = topic.subscription_path(name)
     if dict(found.properties) != dict(like.properties):

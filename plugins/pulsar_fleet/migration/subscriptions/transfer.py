@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
 from pulsar_fleet.migration.model import Clients
-from pulsar_fleet.migration.stats.facts import PartitionFacts
 from pulsar_fleet.migration.subscriptions.checkpoint import Placed, PlacedTopic
-from pulsar_fleet.migration.subscriptions.cursors import Singles, Standing, replicated_up_to, standings
+from pulsar_fleet.migration.subscriptions.cursors import Singles, carries
 from pulsar_fleet.migration.subscriptions.position_map import Copies
 from pulsar_fleet.migration.subscriptions.set_cursors import Place, Seats, Wanted, seat
 
@@ -31,7 +32,7 @@ class _Look:
 
     blue: Ledgers
     green: Seats
-    subscriptions: Mapping[str, Standing]
+    subscriptions: Mapping[str, SubscriptionCursor]
     replicated: int
     linked: bool
 
@@ -53,15 +54,15 @@ class Placement:
         self._blue = blue
         self._green = green
         self._singles = singles
-        self._known: dict[tuple[TopicName, str], tuple[Standing, Place]] = {}
+        self._known: dict[tuple[TopicName, str], tuple[SubscriptionCursor, Place]] = {}
 
     async def early(self, topic: TopicName, clients: Clients) -> None:
         """Place the subscriptions without consumers whose entries are on green already; the rest is `place`'s."""
         look = await self._look(topic)
         wanted = {
-            name: await self._idle(topic, name, standing, look)
-            for name, standing in look.subscriptions.items()
-            if not _is_consumed(name, standing, clients) and _needs(standing) <= look.replicated
+            name: await self._idle(topic, name, cursor, look)
+            for name, cursor in look.subscriptions.items()
+            if not _is_consumed(name, cursor, clients) and _needs(cursor) <= look.replicated
         }
         await seat(self._green, topic, wanted, look.green)
 
@@ -74,37 +75,37 @@ class Placement:
         """
         look = await self._copied(topic)
         idle = {name: one for name, one in look.subscriptions.items() if not _is_consumed(name, one, clients)}
-        wanted = {name: await self._idle(topic, name, standing, look) for name, standing in idle.items()}
+        wanted = {name: await self._idle(topic, name, cursor, look) for name, cursor in idle.items()}
         if consumed := look.subscriptions.keys() - idle.keys():
             end = Place(await self._copies(topic, look).before(len(look.blue)), Intervals())
             for name in sorted(consumed):
                 self._refuse_newcomers(topic, name, look.subscriptions[name], clients)
                 wanted[name] = Wanted(look.subscriptions[name], end)
         await seat(self._green, topic, wanted, look.green)
-        placed = tuple(self._placed(topic, name, standing, look) for name, standing in idle.items())
+        placed = tuple(self._placed(topic, name, cursor) for name, cursor in idle.items())
         return PlacedTopic(placed, look.blue.at(len(look.blue) - 1) if len(look.blue) else None)
 
-    async def _idle(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Wanted:
+    async def _idle(self, topic: TopicName, name: str, cursor: SubscriptionCursor, look: _Look) -> Wanted:
         known = self._known.get((topic, name))
-        if known is None or known[0].cursor != standing.cursor:
-            known = self._known[topic, name] = (standing, await self._find(topic, name, standing, look))
-        return Wanted(standing, known[1])
+        if known is None or known[0].cursor != cursor.cursor:
+            known = self._known[topic, name] = (cursor, await self._find(topic, name, cursor, look))
+        return Wanted(cursor, known[1])
 
-    def _placed(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Placed:
-        carried = standing.carries(self._singles)
+    def _placed(self, topic: TopicName, name: str, cursor: SubscriptionCursor) -> Placed:
+        carried = carries(self._singles, cursor)
         return Placed(
             topic=str(topic),
             subscription=name,
-            unread=len(standing.unread(len(look.blue))) + (0 if carried else len(standing.alone)),
-            carried=len(standing.alone) if carried else 0,
-            redelivered=0 if carried else len(standing.alone),
+            unread=len(cursor.unread) + (0 if carried else len(cursor.alone)),
+            carried=len(cursor.alone) if carried else 0,
+            redelivered=0 if carried else len(cursor.alone),
         )
 
-    async def _find(self, topic: TopicName, name: str, standing: Standing, look: _Look) -> Place:
+    async def _find(self, topic: TopicName, name: str, cursor: SubscriptionCursor, look: _Look) -> Place:
         copies = self._copies(topic, look)
-        before = await copies.before(standing.behind)
+        before = await copies.before(cursor.behind)
         copied = await copies.before(look.replicated) - before
-        wanted = look.replicated - standing.behind
+        wanted = look.replicated - cursor.behind
         # Snapshots of replicated subscriptions are entries of one side only: their copies cannot be counted.
         if copied != wanted and not any(each.replicated for each in look.subscriptions.values()):
             raise Conflict(
@@ -112,10 +113,10 @@ class Placement:
                 f"{self._green.connection.name} holds {copied} of them; the switch was not made. Look at the "
                 "replication of that topic, then run again."
             )
-        return Place(before, await copies.of(standing.alone) if standing.carries(self._singles) else Intervals())
+        return Place(before, await copies.of(cursor.alone) if carries(self._singles, cursor) else Intervals())
 
-    def _refuse_newcomers(self, topic: TopicName, name: str, standing: Standing, clients: Clients) -> None:
-        if standing.consumers and not clients.consumers.get(name):
+    def _refuse_newcomers(self, topic: TopicName, name: str, cursor: SubscriptionCursor, clients: Clients) -> None:
+        if cursor.consumers and not clients.consumers.get(name):
             raise Conflict(
                 f"A consumer of subscription {name!r} of {topic} came to {self._blue.connection.name} in the moment of "
                 "the switch, which was not made; run again."
@@ -142,20 +143,21 @@ class Placement:
     async def _look(self, topic: TopicName) -> _Look:
         # Blue first: what it says was confirmed by green is in what green says afterwards.
         stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
+        here = TopicStats.of(topic, stats)
         blue, cluster = Ledgers.of(held), await self._green.cluster_name()
         return _Look(
             blue=blue,
             green=await Seats.of(self._green, topic),
-            subscriptions=standings(blue, stats, held),
+            subscriptions=subscription_cursors(blue, here, held),
             replicated=replicated_up_to(blue, held, cluster) or 0,
-            linked=PartitionFacts.from_stats(topic, stats).replication_connected.get(cluster, False),
+            linked=here.replication_connected.get(cluster, False),
         )
 
 
-def _is_consumed(name: str, standing: Standing, clients: Clients) -> bool:
-    return bool(standing.consumers or clients.consumers.get(name))
+def _is_consumed(name: str, cursor: SubscriptionCursor, clients: Clients) -> bool:
+    return bool(cursor.consumers or clients.consumers.get(name))
 
 
-def _needs(standing: Standing) -> int:
+def _needs(cursor: SubscriptionCursor) -> int:
     """How many of blue's entries have to be on green before it can be placed."""
-    return (standing.alone.last or 0) + 1 if standing.alone else standing.behind
+    return (cursor.alone.last or 0) + 1 if cursor.alone else cursor.behind

@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.artefacts import PLACEMENTS
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.migration.subscriptions.cursors import Singles, Standing, standings
+from pulsar_fleet.migration.subscriptions.cursors import Singles, carries
 
 _MOST = 100
 _BY_BATCH_INDEX = "acknowledgmentAtBatchIndexLevelEnabled"
@@ -55,18 +57,16 @@ class Planned:
         return f"* `{self.subscription}` on `{self.topic}`: {what}"
 
 
-def planned(
-    topic: TopicName, entries: int, subscriptions: Mapping[str, Standing], singles: Singles
-) -> tuple[Planned, ...]:
+def planned(topic: TopicName, subscriptions: Mapping[str, SubscriptionCursor], singles: Singles) -> tuple[Planned, ...]:
     """The subscriptions of one partition, by name."""
     return tuple(
         Planned(
             topic=str(topic),
             subscription=name,
             consumers=one.consumers,
-            unread=len(one.unread(entries)),
+            unread=len(one.unread),
             alone=len(one.alone),
-            carried=one.carries(singles),
+            carried=carries(singles, one),
         )
         for name, one in sorted(subscriptions.items())
     )
@@ -107,8 +107,7 @@ async def plan_placements(blue: AdminClient, run: Run, moves: Moves, singles: Si
 
 async def _plan(blue: AdminClient, topic: TopicName, singles: Singles) -> tuple[Planned, ...]:
     stats, held = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
-    numbers = Ledgers.of(held)
-    return planned(topic, len(numbers), standings(numbers, stats, held), singles)
+    return planned(topic, subscription_cursors(Ledgers.of(held), TopicStats.of(topic, stats), held), singles)
 
 
 def _is_on(brokers: Iterable[Mapping[str, str]]) -> bool:

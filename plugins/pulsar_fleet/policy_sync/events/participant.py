@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.event_store import Kept, MarkStore
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.diff_entry import Resource
@@ -169,12 +170,13 @@ class Site:
 
     async def standing(self) -> Standing:
         """How the event topic stands here."""
-        stats = await self.admin.stats(self.request.event_topic)
-        found = stats["subscriptions"].get(SUBSCRIPTION) or {}
+        topic = self.request.event_topic
+        stats = TopicStats.of(topic, await self.admin.stats(topic))
+        subscription = stats.subscriptions.get(SUBSCRIPTION)
         return Standing(
-            active=found.get("activeConsumerName") == self.topic.consumer_name,
-            backlog=int(found.get("msgBacklog") or 0),
-            unsent={name: int(one.get("replicationBacklog") or 0) for name, one in stats["replication"].items()},
+            active=subscription is not None and subscription.active_consumer == self.topic.consumer_name,
+            backlog=subscription.backlog if subscription else 0,
+            unsent={name: link.backlog for name, link in stats.links.items()},
         )
 
     def _fresh_base(self) -> Observed | None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.changes.subscriptions import StartAt
@@ -23,14 +25,12 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.policy_sync.merge.scan import look
-from pulsar_fleet.snapshot.documents import by_name
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 _RETENTION = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": 512}
 """Events stay for a week, so that a topic can be read again from its beginning."""
 _COMPACTED_FROM_BYTES = 1024 * 1024
 _LINK_SECONDS = 30.0
-_REPLICATOR = "pulsar.repl."
 
 
 async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Redactor) -> tuple[str, ...]:
@@ -100,12 +100,12 @@ def _plan(held: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[s
 async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]) -> None:
     """Wait until replication has its cursors: it never sends what was published before these."""
     end = time.monotonic() + _LINK_SECONDS
-    cursors = {f"{_REPLICATOR}{name}" for name in peers}
-    while missing := cursors - set(by_name((await admin.internal_stats(request.event_topic))["cursors"])):
+    cursors = {replicator_cursor(name): name for name in peers}
+    while missing := cursors.keys() - cursors_in_stats(await admin.internal_stats(request.event_topic)).keys():
         if time.monotonic() > end:
             raise Unavailable(
                 f"{admin.connection.name}: the event topic {request.event_topic} is not replicated to "
-                f"{', '.join(sorted(one.removeprefix(_REPLICATOR) for one in missing))} yet.",
+                f"{', '.join(sorted(cursors[cursor] for cursor in missing))} yet.",
                 cluster=admin.connection.name,
             )
         await asyncio.sleep(0.2)

@@ -134,10 +134,6 @@ def digest(value: Json) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _is(seen: Seen, other: Seen) -> bool:
-    return seen.digest == other.digest
-
-
 def _to_json(seen: Mapping[str, Seen]) -> JsonObject:
     return {name: one.to_json() for name, one in seen.items()}
 

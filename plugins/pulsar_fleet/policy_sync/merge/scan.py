@@ -12,9 +12,10 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.tenants import read_tenant, tenant_names
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
 from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -60,7 +61,6 @@ class EventTimes:
         return found
 
 
-_BROKERS_TENANT = "pulsar"
 _PASSES_AT_ONCE = 8
 
 
@@ -139,14 +139,15 @@ async def look_at(admin: AdminClient, items: Collection[Item], seal: Redactor, e
     """
     reading = await _Reading.begin(admin, seal, earlier)
     named = sorted(name for kind, name in items if kind is Resource.TENANT)
-    tenants = [one for one, _ in await asyncio.gather(*(_tenant(admin, name, reading.attempts) for name in named))]
+    answers = await asyncio.gather(*(read_tenant(admin, name, reading.attempts, listing=name) for name in named))
+    tenants = [answer[0] for answer in answers if answer is not None]
     places = sorted({place(item)[1] for item in items} - {""})
     namespaces = await _namespaces(admin, list(map(NamespaceName.parse, places)), seal, reading.attempts)
     of_topics = {place(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
     chosen = [one for one in namespaces if one.name in of_topics]
     async with TopicPolicyReader(admin, seal) as reader:
         policies = await reading.policies(chosen, reader)
-    found = reading.end((), [one for one in tenants if one is not None], namespaces, policies)
+    found = reading.end((), tenants, namespaces, policies)
     return await look_for_topics(admin, found, [one.name for one in chosen])
 
 
@@ -238,25 +239,14 @@ class _Reading:
 async def _tenants(
     admin: AdminClient, selection: Selection, attempts: PartialReads
 ) -> tuple[list[TenantState], list[NamespaceName]]:
-    named = selection.named_tenants
-    if named is None:
-        named = frozenset(name for name in await admin.tenants() if name != _BROKERS_TENANT)
-    found = await asyncio.gather(*(_tenant(admin, name, attempts) for name in sorted(named)))
-    tenants = [tenant for tenant, _ in found if tenant is not None]
-    chosen = [name for _, listed in found for name in listed if selection.has(name)]
+    names = await tenant_names(admin, selection)
+    if selection.named_tenants is None:
+        names = [name for name in names if name != BROKERS_TENANT]
+    answers = await asyncio.gather(*(read_tenant(admin, name, attempts, listing=name) for name in names))
+    tenants = [answer for answer in answers if answer is not None]
+    chosen = [namespace for _, namespaces in tenants for namespace in namespaces if selection.has(namespace)]
     unnamed = {PUBLIC_DEFAULT} if not selection.names(PUBLIC_DEFAULT) else set()
-    return tenants, [name for name in chosen if name not in unnamed]
-
-
-async def _tenant(
-    admin: AdminClient, name: str, attempts: PartialReads
-) -> tuple[TenantState | None, Sequence[NamespaceName]]:
-    document = await attempts.read(name, admin.tenant(name))
-    if document is None:
-        return None, ()
-    listed = await attempts.read(name, admin.namespaces(name)) or ()
-    roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
-    return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), listed
+    return [tenant for tenant, _ in tenants], [namespace for namespace in chosen if namespace not in unnamed]
 
 
 async def _namespaces(

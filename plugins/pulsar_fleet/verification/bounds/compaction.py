@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.system_cursors import COMPACTION
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
-
-CURSOR = "__compaction"
 
 
 def compacted_to(internal_stats: JsonObject) -> Position:
     """The last entry that compaction has seen; before every entry where it never ran."""
-    cursor = internal_stats.get("cursors", {}).get(CURSOR)
-    return Position.parse(cursor["markDeletePosition"]) if cursor else EARLIEST
+    cursor = cursors_in_stats(internal_stats).get(COMPACTION)
+    return cursor.mark_delete if cursor else EARLIEST
 
 
 def is_compacted(internal_stats: JsonObject) -> bool:
     """Whether the topic was ever compacted."""
-    return CURSOR in internal_stats.get("cursors", {})
+    return COMPACTION in cursors_in_stats(internal_stats)
 
 
 def up_to(topic: str, last: Position | None) -> TopicBounds:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.coverage import Mode
 from pulsar_fleet.verification.request import Pair
@@ -81,7 +82,7 @@ async def messages_per_entry(admin: AdminClient, bounds: TopicBounds) -> float:
     stats, internal = await asyncio.gather(admin.stats(topic, precise=False), admin.internal_stats(topic))
     entries = int(internal.get("entriesAddedCounter", 0))
     if 2 * entries >= bounds.end - bounds.begin:
-        return float(stats["msgInCounter"]) / entries
+        return TopicStats.of(topic, stats).messages_in / entries
     places = (bounds.begin, (bounds.begin + bounds.end) // 2, bounds.end - 1)
     found = await asyncio.gather(*(admin.entry_properties(topic, bounds.ledgers.at(place)) for place in places))
     return sum(int(each.get(_IN_BATCH, 1)) for each in found) / len(found)

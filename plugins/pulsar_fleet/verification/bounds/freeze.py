@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, through_shadow
 from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope, Unprovable
@@ -128,7 +129,7 @@ class Freezer:
 
     async def _refuse_open_transactions(self, topic: TopicName) -> None:
         for admin in self._transactional:
-            if (await admin.stats(topic, precise=False)).get("ongoingTxnCount"):
+            if TopicStats.of(topic, await admin.stats(topic, precise=False)).ongoing_transactions:
                 raise Unprovable(
                     f"a transaction is open on {admin.connection.name}: its messages, and all that follow, are "
                     "invisible until it ends; verify again"

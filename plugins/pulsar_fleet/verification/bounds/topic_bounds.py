@@ -12,12 +12,11 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before, count_up_to, source_position
 from pulsar_fleet.messages.ranges import TopicBounds
+from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_to, is_compacted, last_value, up_to
 from pulsar_fleet.verification.bounds.sample import sampled
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import Mapping, Pair
-
-REPLICATOR = "pulsar.repl."
 
 
 class Unprovable(Exception):
@@ -128,10 +127,9 @@ class Bounder:
         """
         waited = False
         deadline = time.monotonic() + self._catch_up_seconds
-        cursor = REPLICATOR + self._names[1]
-        while source.last is not None and (found := stats.get("cursors", {}).get(cursor)):
-            passed = source.ledgers.behind(Position.parse(found["markDeletePosition"]))
-            if passed >= source.end:
+        while source.last is not None:
+            passed = replicated_up_to(source.ledgers, stats, self._names[1])
+            if passed is None or passed >= source.end:
                 break
             if time.monotonic() > deadline:
                 raise Unprovable(

@@ -8,68 +8,44 @@ from contextlib import ExitStack
 from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.messages.intervals import Intervals, unread_entries
+from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.scan import Engine
-from pulsar_fleet.snapshot.documents import by_name
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors, unread_by
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Pair, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.correspondence import Correspondence, OneToOne
 from pulsar_fleet.verification.subscriptions.evaluate import judge_subscription, movement, type_note
 from pulsar_fleet.verification.subscriptions.examples import DeliveryNames
 from pulsar_fleet.verification.subscriptions.match import Partners, Unclear, Unread
-from pulsar_fleet.verification.subscriptions.verdict import (
-    UNKNOWN_TYPE,
-    SubscriptionState,
-    SubscriptionVerdict,
-    TopicSubscriptions,
-)
-
-_OF_THE_BROKER = frozenset({"__compaction"})
+from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
 
 
 async def read_subscriptions(
     admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int
-) -> dict[str, SubscriptionState]:
+) -> dict[str, SubscriptionCursor]:
     """Every durable subscription of applications, by name; cursors of replication, compaction and readers are none.
 
     :param end: entries from this number on are left out, since they came after the bounds were frozen.
     :raises FleetError: the broker does not answer, or in a form that we do not know. **Loads the topic.**
     """
-    stats, unread = await asyncio.gather(admin.stats(topic, precise=False), read_unread(admin, topic, numbers, end=end))
-    return {
-        name: _state(found, unread[name])
-        for name, found in stats["subscriptions"].items()
-        if found["isDurable"] and name not in _OF_THE_BROKER and name in unread
-    }
+    stats, internal_stats = await asyncio.gather(admin.stats(topic, precise=False), admin.internal_stats(topic))
+    return subscription_cursors(numbers, TopicStats.of(topic, stats), internal_stats, end=end)
 
 
 async def read_unread(admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int) -> Mapping[str, Intervals]:
     """The unread entries of every cursor, by the subscription's name; the broker's own cursors are among them."""
-    cursors = by_name((await admin.internal_stats(topic))["cursors"])
-    return {name: _unread(cursor, numbers, end) for name, cursor in cursors.items()}
-
-
-def _unread(cursor: JsonObject, numbers: Ledgers, end: int) -> Intervals:
-    mark_delete = Position.parse(cursor["markDeletePosition"])
-    return unread_entries(numbers, mark_delete, cursor["individuallyDeletedMessages"], end=end)
-
-
-def _state(found: JsonObject, unread: Intervals) -> SubscriptionState:
-    return SubscriptionState(
-        unread=unread,
-        type=str(found.get("type") or UNKNOWN_TYPE),
-        replicated=bool(found.get("isReplicated")),
-        properties=dict(found.get("subscriptionProperties") or {}),
-    )
+    cursors = cursors_in_stats(await admin.internal_stats(topic))
+    return {name: unread_by(cursor, numbers, end) for name, cursor in cursors.items()}
 
 
 TOPICS_AT_ONCE = 8
-States = Mapping[Side, Mapping[str, SubscriptionState]]
+States = Mapping[Side, Mapping[str, SubscriptionCursor]]
 
 
 async def compare_pairs(
@@ -204,7 +180,9 @@ class SubscriptionComparer:
         ]
 
 
-def _inconclusive(name: str, reason: str, source: SubscriptionState, target: SubscriptionState) -> SubscriptionVerdict:
+def _inconclusive(
+    name: str, reason: str, source: SubscriptionCursor, target: SubscriptionCursor
+) -> SubscriptionVerdict:
     return SubscriptionVerdict(
         subscription=name,
         verdict=Verdict.INCONCLUSIVE,

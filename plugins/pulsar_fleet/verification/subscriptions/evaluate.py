@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import UNKNOWN_TYPE
 from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.subscriptions.correspondence import Discrepancy
 from pulsar_fleet.verification.subscriptions.verdict import (
-    UNKNOWN_TYPE,
     Delivery,
     NamespaceSubscriptions,
-    SubscriptionState,
     SubscriptionVerdict,
     SubscriptionVerification,
     TopicSubscriptions,
@@ -22,8 +22,8 @@ from pulsar_fleet.verification.subscriptions.verdict import (
 
 def judge_subscription(
     name: str,
-    source: SubscriptionState,
-    target: SubscriptionState,
+    source: SubscriptionCursor,
+    target: SubscriptionCursor,
     found: Discrepancy,
     examples: Sequence[Delivery] = (),
 ) -> SubscriptionVerdict:
@@ -43,7 +43,7 @@ def judge_subscription(
     )
 
 
-def type_note(name: str, source: SubscriptionState, target: SubscriptionState) -> str | None:
+def type_note(name: str, source: SubscriptionCursor, target: SubscriptionCursor) -> str | None:
     """What to say where both sides' consumers are of different types; a type is theirs, so it decides nothing."""
     known = {source.type, target.type} - {UNKNOWN_TYPE}
     if len(known) < 2:
@@ -76,7 +76,7 @@ def assemble(request: VerifyRequest, topics: Iterable[TopicSubscriptions]) -> Su
     return SubscriptionVerification(request.source.name, request.target.name, namespaces)
 
 
-def _settings(source: SubscriptionState, target: SubscriptionState) -> Iterable[tuple[str, str, str]]:
+def _settings(source: SubscriptionCursor, target: SubscriptionCursor) -> Iterable[tuple[str, str, str]]:
     if source.replicated != target.replicated:
         yield "replicated", str(source.replicated).lower(), str(target.replicated).lower()
     for name in sorted({*source.properties, *target.properties}):

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 
 SCHEMA_VERSION = 1
-UNKNOWN_TYPE = "None"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionState:
-    """A durable subscription of one topic on one cluster.
-
-    :param unread: entry numbers that it would still deliver, below the frozen end.
-    :param type: of its consumers, as the broker remembers it: `None` after the topic was loaded anew.
-    """
-
-    unread: Intervals
-    type: str = UNKNOWN_TYPE
-    replicated: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kind(StrEnum):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.migration.preflight import client_compatibility
 from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, behaviour
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import ClientFacts, NamespaceFacts, Role
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
 
 _BY_BEHAVIOUR: dict[str, Gate] = {
@@ -61,7 +62,7 @@ _MOST = 3
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:
     """Each client version that is connected, by namespace, with what it does and who they are."""
     for facts in view.moving:
-        versions: dict[str, list[ClientFacts]] = {}
+        versions: dict[str, list[ConnectedClient]] = {}
         for _, client in facts.clients:
             versions.setdefault(client.version, []).append(client)
         for version, clients in sorted(versions.items()):
@@ -94,7 +95,7 @@ def pattern_consumers_are_told(view: View) -> Iterator[Finding]:
     """One consumer on several topics: statistics do not tell whether it named them or a pattern."""
     for facts in view.moving:
         topics: dict[tuple[str, str, str], set[TopicName]] = {}
-        seen: dict[tuple[str, str, str], ClientFacts] = {}
+        seen: dict[tuple[str, str, str], ConnectedClient] = {}
         for topic, client in facts.clients:
             if client.role is Role.CONSUMER:
                 key = (client.name, client.address, client.subscription)
@@ -116,7 +117,7 @@ def _remedy(view: View, facts: NamespaceFacts, row: Behaviour) -> str:
     return row.told.remedy
 
 
-def _who(clients: Iterable[ClientFacts], version: str = "") -> str:
+def _who(clients: Iterable[ConnectedClient], version: str = "") -> str:
     names = sorted({client.text() for client in clients})
     more = f", and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return f"{len(names)} {'client' if len(names) == 1 else 'clients'}{f' {version}' if version else ''}: " + (

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of, warns
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts, PartitionFacts, SubscriptionFacts
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
 
 _TRANSACTIONS = blocks(
@@ -99,7 +100,7 @@ def subscriptions_are_read(view: View) -> Iterator[Finding]:
     for facts in view.moving:
         for (topic, name), holding in _idle(facts).items():
             entries = sum(sub.backlog for sub in holding)
-            seen = max(sub.last_seen for sub in holding)
+            seen = max(sub.last_used for sub in holding)
             carried = view.replicates(facts.namespace)
             yield _ABANDONED.found(
                 f"{topic} {name}",
@@ -114,7 +115,7 @@ def subscriptions_are_read(view: View) -> Iterator[Finding]:
 def replicators_are_connected(view: View) -> Iterator[Finding]:
     """Every cluster in a topic's list must have a link: absence is failure, whatever the statistics leave out."""
     for facts in view.moving:
-        broken: dict[str, list[PartitionFacts]] = {}
+        broken: dict[str, list[TopicStats]] = {}
         for partition in facts.partitions:
             wanted = facts.links.get(partition.topic.parent, frozenset())
             for cluster in wanted | set(partition.replication_connected):
@@ -148,7 +149,7 @@ def _waiting(facts: NamespaceFacts) -> Iterator[Finding]:
 def nobody_replicates_into_blue(view: View) -> Iterator[Finding]:
     """Another cluster's link into a topic that moves."""
     for facts in view.moving:
-        inbound: dict[str, PartitionFacts] = {}
+        inbound: dict[str, TopicStats] = {}
         for partition in facts.partitions:
             for cluster in sorted(partition.inbound):
                 inbound.setdefault(cluster, partition)
@@ -183,9 +184,9 @@ def functions_are_told(view: View) -> Iterator[Finding]:
             )
 
 
-def _idle(facts: NamespaceFacts) -> Mapping[tuple[TopicName, str], list[SubscriptionFacts]]:
+def _idle(facts: NamespaceFacts) -> Mapping[tuple[TopicName, str], list[SubscriptionStats]]:
     """Topic and subscription → it in each partition where nobody reads it."""
-    found: dict[tuple[TopicName, str], list[SubscriptionFacts]] = {}
+    found: dict[tuple[TopicName, str], list[SubscriptionStats]] = {}
     for partition in facts.partitions:
         for sub in partition.subscriptions.values():
             if sub.is_idle:
@@ -199,5 +200,5 @@ def _when(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _partitions(view: View) -> Iterator[PartitionFacts]:
+def _partitions(view: View) -> Iterator[TopicStats]:
     return (partition for facts in view.moving for partition in facts.partitions)

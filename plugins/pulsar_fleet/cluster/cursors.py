@@ -1,0 +1,57 @@
+"""Cursors out of the brokers' documents (pure): one value for `internalStats` and for `internal-info`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote_plus
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """Up to where somebody has acknowledged a plain topic or partition.
+
+    :param mark_delete: up to here, and including it, everything is acknowledged.
+    :param acknowledged: what is acknowledged after that, in the broker's words: `[(18:3..18:5],(18:9..18:10]]`; only
+        `internalStats` tells.
+    :param consumed: entries since the topic was loaded; only `internalStats` tells.
+    :param replicated: it is a replicated subscription's; only `internal-info` tells.
+    """
+
+    mark_delete: Position
+    acknowledged: str = "[]"
+    consumed: int = field(default=0, compare=False)
+    replicated: bool = False
+
+
+def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
+    """Every cursor in an `internalStats` answer of a plain topic or partition, the brokers' own too."""
+    return {
+        _plain(name): Cursor(
+            mark_delete=Position.parse(document["markDeletePosition"]),
+            acknowledged=document["individuallyDeletedMessages"],
+            consumed=int(document.get("messagesConsumedCounter") or 0),
+        )
+        for name, document in internal_stats["cursors"].items()
+    }
+
+
+def cursors_in_info(info: JsonObject) -> dict[str, Cursor]:
+    """Every cursor in an `internal-info` answer, or in its part for a partition, the brokers' own too."""
+    return {_plain(name): _of_info(document) for name, document in (info.get("cursors") or {}).items()}
+
+
+def _of_info(document: JsonObject) -> Cursor:
+    position: Mapping[str, int] = document.get("markDelete") or {}
+    return Cursor(
+        mark_delete=Position(int(position.get("ledgerId", -1)), int(position.get("entryId", -1))),
+        replicated=(document.get("properties") or {}).get("pulsar.replicated.subscription") == 1,
+    )
+
+
+def _plain(name: str) -> str:
+    # Brokers list them form-encoded, `a%2Bb` for `a+b`: who looks for the plain name finds nothing.
+    return unquote_plus(name)

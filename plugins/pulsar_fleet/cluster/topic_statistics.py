@@ -1,0 +1,224 @@
+"""Who uses a topic and what is unread, out of its `stats` document (pure): the one place that takes it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Self
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.system_cursors import is_replicator, is_system_cursor
+
+UNKNOWN_TYPE = "None"
+
+
+class Role(StrEnum):
+    """What a client does on a topic."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    READER = "reader"
+    """A consumer whose position the broker does not keep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedClient:
+    """One producer, consumer or reader of a plain topic or partition.
+
+    :param subscription: what it reads, empty for a producer.
+    :param address: `host:port` of its end of the connection: one for all that one client object has on this broker.
+    :param since: when it connected, in the broker's words.
+    """
+
+    topic: str
+    role: Role
+    subscription: str
+    name: str
+    address: str
+    version: str
+    since: str
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What stays the same when it connects to another cluster; its address has another port then."""
+        return self.topic, self.role.value, self.subscription, self.name
+
+    def text(self) -> str:
+        """`consumer "billing-3" at 10.2.0.17:5512`."""
+        return f'{self.role} "{self.name}" at {self.address or "?"}'
+
+    def __str__(self) -> str:
+        return f'{self.role} "{self.name}" ({self.address or "address unknown"}, {self.version})'
+
+    def to_json(self) -> JsonObject:
+        """As a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: JsonObject) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**{**document, "role": Role(document["role"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStats:
+    """A subscription of an application on one plain topic or partition.
+
+    :param type: of its consumers, as the broker remembers it: `None` after the topic was loaded anew.
+    :param backlog: unread entries (batches), not messages.
+    :param last_used: when somebody last read or acknowledged, ms since 1970; 0: not since the topic was loaded.
+    :param delivered: messages since the topic was loaded.
+    :param active_consumer: the name of the one that gets the messages, where only one does.
+    """
+
+    name: str
+    type: str
+    backlog: int
+    delayed: int
+    durable: bool
+    replicated: bool
+    properties: Mapping[str, str]
+    consumers: int
+    last_used: int
+    delivered: int
+    active_consumer: str
+
+    @classmethod
+    def of(cls, name: str, document: JsonObject) -> Self:
+        """Read its part of a `stats` document."""
+        times = (document.get(key) or 0 for key in ("lastConsumedTimestamp", "lastAckedTimestamp"))
+        return cls(
+            name=name,
+            type=str(document.get("type") or UNKNOWN_TYPE),
+            backlog=int(document.get("msgBacklog") or 0),
+            delayed=int(document.get("msgDelayed") or 0),
+            durable=bool(document.get("isDurable", document.get("durable", True))),
+            replicated=bool(document.get("isReplicated")),
+            properties=dict(document.get("subscriptionProperties") or {}),
+            consumers=len(document.get("consumers") or ()),
+            last_used=max(int(time) for time in times),
+            delivered=int(document.get("msgOutCounter") or 0),
+            active_consumer=str(document.get("activeConsumerName") or ""),
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody reads it and something is unread: it would never drain."""
+        return self.consumers == 0 and self.backlog > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationLink:
+    """What a topic has to do with another cluster.
+
+    :param backlog: entries that are still to be sent there.
+    :param connected: the replicator to it is.
+    :param inbound: it replicates into this topic.
+    :param outbound: this topic is replicated to it.
+    """
+
+    backlog: int
+    connected: bool
+    inbound: bool
+    outbound: bool
+
+    @classmethod
+    def of(cls, document: JsonObject) -> Self:
+        """Read its part of a `stats` document."""
+        inbound = bool(document.get("inboundConnection"))
+        return cls(
+            backlog=int(document.get("replicationBacklog") or 0),
+            connected=bool(document.get("connected")),
+            inbound=inbound,
+            # Inbound links are listed too; a replicator exists only where it has a connection or a cursor's backlog.
+            outbound=bool(document.get("outboundConnection")) or not inbound,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """Clients and backlog of one plain topic or partition.
+
+    :param clients: everybody who is connected, without the brokers' own producers and consumers.
+    :param subscriptions: those of applications, by name.
+    :param links: by cluster.
+    :param transactions: ongoing, committed or aborted since the topic was loaded.
+    :param stored_bytes: what it holds, read or not.
+    """
+
+    topic: TopicName
+    clients: tuple[ConnectedClient, ...]
+    subscriptions: Mapping[str, SubscriptionStats]
+    links: Mapping[str, ReplicationLink]
+    transactions: int
+    ongoing_transactions: int
+    messages_in: int
+    stored_bytes: int
+
+    @classmethod
+    def of(cls, topic: TopicName, document: JsonObject) -> Self:
+        """Read a `stats` document; missing fields count as nothing there."""
+        counters = ("ongoingTxnCount", "abortedTxnCount", "committedTxnCount")
+        return cls(
+            topic=topic,
+            clients=tuple(connected_clients(topic, document)),
+            subscriptions={name: SubscriptionStats.of(name, part) for name, part in _subscriptions(document)},
+            links={name: ReplicationLink.of(part) for name, part in (document.get("replication") or {}).items()},
+            transactions=sum(int(document.get(counter) or 0) for counter in counters),
+            ongoing_transactions=int(document.get("ongoingTxnCount") or 0),
+            messages_in=int(document.get("msgInCounter") or 0),
+            stored_bytes=int(document.get("storageSize") or 0),
+        )
+
+    @property
+    def producers(self) -> int:
+        """Connected producers."""
+        return sum(client.role is Role.PRODUCER for client in self.clients)
+
+    @property
+    def replication_backlog(self) -> Mapping[str, int]:
+        """Cluster that it replicates to → entries that are still to be sent there."""
+        return {name: link.backlog for name, link in self.links.items() if link.outbound}
+
+    @property
+    def replication_connected(self) -> Mapping[str, bool]:
+        """Cluster that it replicates to → whether the replicator is connected."""
+        return {name: link.connected for name, link in self.links.items() if link.outbound}
+
+    @property
+    def inbound(self) -> frozenset[str]:
+        """Clusters that replicate into it."""
+        return frozenset(name for name, link in self.links.items() if link.inbound)
+
+
+def connected_clients(topic: TopicName, document: JsonObject) -> Iterator[ConnectedClient]:
+    """Every client in a `stats` document, without the brokers' own."""
+    for producer in document.get("publishers") or ():
+        name = str(producer.get("producerName") or "")
+        if not is_replicator(name):
+            yield _client(topic, Role.PRODUCER, "", name, producer)
+    for subscription, part in _subscriptions(document):
+        role = Role.CONSUMER if part.get("isDurable", part.get("durable", True)) else Role.READER
+        for consumer in part.get("consumers") or ():
+            yield _client(topic, role, subscription, str(consumer.get("consumerName") or ""), consumer)
+
+
+def _subscriptions(document: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    for name, part in (document.get("subscriptions") or {}).items():
+        if not is_system_cursor(name):
+            yield name, part
+
+
+def _client(topic: TopicName, role: Role, subscription: str, name: str, document: JsonObject) -> ConnectedClient:
+    return ConnectedClient(
+        topic=str(topic),
+        role=role,
+        subscription=subscription,
+        name=name,
+        # Java writes an address that was never resolved as `/10.0.0.1:5512`.
+        address=str(document.get("address") or "").rpartition("/")[2],
+        version=str(document.get("clientVersion") or "unknown"),
+        since=str(document.get("connectedSince") or ""),
+    )
