@@ -5,8 +5,8 @@
 The request is that of verify_messages.py: topics with frozen bounds. The result holds a verdict per subscription and
 names the entries that would be redelivered or skipped. Both are JSON documents in the artefact store. Credentials come
 from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET, …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET).
-Executors need httpx and aiohttp besides pulsar-client. A difference is a result: the exit status is 0. It is 1 when the
-comparison could not be carried out, and then there is no result.
+Executors need httpx-aiohttp and tenacity besides pulsar-client. A difference is a result: the exit status is 0. It is 1
+when the comparison could not be carried out, and then there is no result.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,6 +22,7 @@ import pulsar
 from httpx_aiohttp import AiohttpTransport
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
@@ -159,30 +161,50 @@ def bare_fetch(session: aiohttp.ClientSession) -> Fetch:
     return fetch
 
 
+def by_client(client: httpx.AsyncClient) -> Fetch:
+    async def fetch(url: str) -> Json:
+        response = await client.get(url)
+        return response.json() if response.content else None
+
+    return fetch
+
+
+def by_request(client: httpx.AsyncClient) -> Fetch:
+    timeouts = {"timeout": {"connect": 60, "read": 60}}
+
+    async def fetch(url: str) -> Json:
+        response = await client.send(httpx.Request("GET", url, headers=JSON, extensions=timeouts))
+        return response.json() if response.content else None
+
+    return fetch
+
+
+def by_transport(transport: httpx.AsyncBaseTransport) -> Fetch:
+    async def fetch(url: str) -> Json:
+        response = await transport.handle_async_request(httpx.Request("GET", url, headers=JSON))
+        return response.json() if await response.aread() else None
+
+    return fetch
+
+
+def by_admin(admin: AdminClient) -> Fetch:
+    return lambda url: admin.get(url.partition("/admin/v2")[2])
+
+
 def libraries(connection: ClusterConnection, urls: Sequence[str]) -> Iterator[tuple[str, Awaitable[Cost]]]:
-    """What the same calls cost in each HTTP library that `AdminClient` could use, and in `AdminClient` itself."""
+    """What the same calls cost in each way to make them, from a bare library to `AdminClient`."""
 
-    async def with_httpx(transport: httpx.AsyncBaseTransport | None) -> Cost:
-        async with httpx.AsyncClient(transport=transport, timeout=60) as client:
+    async def measured(client: Any, fetch_by: Callable[[Any], Fetch]) -> Cost:
+        async with client:
+            return await cost_of(drain(urls, fetch_by(client)))
 
-            async def fetch(url: str) -> Json:
-                answer = await client.get(url)
-                return answer.json() if answer.content else None
-
-            return await cost_of(drain(urls, fetch))
-
-    async def with_aiohttp() -> Cost:
-        async with aiohttp.ClientSession() as session:
-            return await cost_of(drain(urls, bare_fetch(session)))
-
-    async def with_admin() -> Cost:
-        async with AdminClient(connection) as admin:
-            return await cost_of(drain([url.partition("/admin/v2")[2] for url in urls], lambda path: admin.get(path)))
-
-    yield "httpx", with_httpx(None)
-    yield "httpx on aiohttp", with_httpx(AiohttpTransport())
-    yield "aiohttp", with_aiohttp()
-    yield "AdminClient", with_admin()
+    yield "httpx", measured(httpx.AsyncClient(timeout=60), by_client)
+    yield "httpx on aiohttp, get", measured(httpx.AsyncClient(transport=AiohttpTransport()), by_client)
+    yield "httpx on aiohttp, send", measured(httpx.AsyncClient(transport=AiohttpTransport()), by_request)
+    yield "httpx-aiohttp alone", measured(AiohttpTransport(), by_transport)
+    yield "Transport", measured(Transport(connection), by_transport)
+    yield "AdminClient", measured(AdminClient(connection), by_admin)
+    yield "aiohttp", measured(aiohttp.ClientSession(), bare_fetch)
 
 
 def processes(urls: Sequence[str]) -> float:

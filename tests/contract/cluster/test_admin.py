@@ -49,7 +49,7 @@ DYNAMIC = "loadBalancerSheddingEnabled"
 RETENTION = {"retentionTimeInMinutes": 600, "retentionSizeInMB": 1000}
 PUBLISH = {"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": 1000}
 MESSAGES = 10
-AWKWARD = "b c%2Fd+e?f&g=ü"
+AWKWARD = "b c%2Fd+e?f&g=ü;h"
 ONE_SENTENCE = re.compile(r"[^\n]+[^.\s]\.")
 
 

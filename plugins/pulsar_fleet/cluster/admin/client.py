@@ -160,8 +160,7 @@ class AdminClient:
             return f"http://{broker}"
         # Brokers are listed by their plain port even over TLS; a call about a broker is redirected to its TLS port.
         answer = await self.http.call("GET", f"{ADMIN}/brokers/{await self.cluster_name()}/{broker}/ownedNamespaces")
-        parts = urlsplit(answer.url)
-        return f"{parts.scheme}://{parts.netloc}"
+        return f"{answer.url.scheme}://{answer.url.netloc.decode()}"
 
     async def dynamic_overrides(self) -> dict[str, str]:
         """The dynamic settings that were set by hand, without the defaults."""

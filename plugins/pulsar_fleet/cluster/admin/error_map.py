@@ -5,14 +5,15 @@ from __future__ import annotations
 import html
 import re
 
-from pulsar_fleet.cluster.admin.transport import Answer
+import httpx
+
 from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PermissionDenied, Unauthenticated
 
 # What a broker answers (401, or 500 around it) when its own call, to itself or to another broker, was not let in.
 _BROKER_WAS_REFUSED = re.compile(r"HTTP 401\b|Failed to authenticat")
 
 
-def read_reason(answer: Answer) -> tuple[str, bool]:
+def read_reason(answer: httpx.Response) -> tuple[str, bool]:
     """The broker's reason in one line, and whether it knew us (a refusal by role is JSON, of a token HTML or empty)."""
     try:
         reason = str(answer.json()["reason"])
