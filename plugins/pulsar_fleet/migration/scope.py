@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.tenants import list_namespaces, tenant_names
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
 
 ALL = "all"
 _DEFAULT = NamespaceName("public", "default")

@@ -8,11 +8,11 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.reachability import addresses, unreachable
-from pulsar_fleet.cluster.admin.tenants import list_namespaces
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.preflight.context import Measured
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.tenants import list_namespaces
 
 
 async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, ...]) -> Measured:

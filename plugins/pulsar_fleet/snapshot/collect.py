@@ -22,7 +22,6 @@ from typing import Any, Protocol
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.admin.tenants import read_tenant
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor
@@ -31,6 +30,7 @@ from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, re
 from pulsar_fleet.snapshot.inventory import read_clients, read_functions, read_packages
 from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHead, TenantState
 from pulsar_fleet.snapshot.namespace_reader import Contents, NamespaceReader
+from pulsar_fleet.snapshot.tenants import read_tenant
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)

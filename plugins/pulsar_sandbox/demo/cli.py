@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_sandbox import Sandbox
-from pulsar_sandbox.demo.judgement import Line, judge
+from pulsar_sandbox.demo.judgement import judge
+from pulsar_sandbox.demo.screen import Screen
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.demo.story import Demo
 
@@ -26,50 +26,36 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where the demo keeps everything; emptied at the start.")] = FOLDER,
 ) -> None:
     """Onboard, migrate and verify on two real clusters, with live traffic."""
-    console = Console(highlight=False)
+    screen = Screen(Console(highlight=False))
+    _stop(folder, screen)
     if stop:
-        _stop(folder, console)
         return
-    _stop(folder, console)
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
     try:
-        held = _play(folder.absolute(), console, began, keep=keep)
+        succeeded = _play(folder.absolute(), screen, began, keep=keep)
     except FleetError as error:
-        console.print(f"[red]{error}[/]")
+        screen.error(str(error))
         raise typer.Exit(1) from error
-    raise typer.Exit(0 if held else 1)
+    raise typer.Exit(0 if succeeded else 1)
 
 
-def _play(folder: Path, console: Console, began: float, *, keep: bool) -> bool:
-    def say(line: str) -> None:
-        console.print(f"[dim]{time.monotonic() - began:6.1f} s[/]  {line}", soft_wrap=True)
-
-    play = Demo(folder=folder, say=say)
+def _play(folder: Path, screen: Screen, began: float, *, keep: bool) -> bool:
+    play = Demo(folder=folder, say=lambda line: screen.progress(time.monotonic() - began, line))
     with play.running() as (sandbox, stack):
         lines = judge(play.play(sandbox, stack))
-        _show(console, lines, time.monotonic() - began)
+        screen.summary(lines, time.monotonic() - began)
         if keep:
             sandbox.release()
             stack.release()
-            console.print(f"Airflow: {stack.url}   stop everything with: make down")
+            screen.line(f"Airflow: {stack.url}   stop everything with: make down")
     return all(line.held is not False for line in lines)
 
 
-def _show(console: Console, lines: tuple[Line, ...], seconds: float) -> None:
-    table = Table.grid(padding=(0, 2))
-    marks = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: ""}
-    for line in lines:
-        table.add_row(marks[line.held], line.word, line.sentence)
-    failed = sum(line.held is False for line in lines)
-    console.rule(f"[red]{failed} points failed[/]" if failed else f"everything held, {seconds:.0f} s")
-    console.print(table)
-
-
-def _stop(folder: Path, console: Console) -> None:
+def _stop(folder: Path, screen: Screen) -> None:
     try:
         AirflowStack.attach(folder / "airflow").stop()
         Sandbox.down(folder / "sandbox")
     except NotFound:
         return
-    console.print(f"stopped what ran in {folder}")
+    screen.line(f"stopped what ran in {folder}")

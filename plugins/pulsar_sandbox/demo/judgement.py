@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsar_sandbox.demo.story import DAGS, Outcome
+from pulsar_fleet.cluster.names import Position
+from pulsar_sandbox.demo.story import DAGS, Outcome, Window
+from pulsar_sandbox.workload.tally import Repetition, Tally
 
-_AS_PREDICTED = "as the switch predicted: written to blue after their subscriptions had their places on green"
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,9 @@ def _lines(outcome: Outcome) -> Iterator[Line]:
         yield Line(dag_id, f"{run.state} in {run.seconds:.0f} s", run.succeeded)
     yield from _traffic(outcome)
     yield from _archive(outcome)
-    yield Line("evidence", f"{outcome.artefacts} (reports, plans, digests), {_ledger(outcome)}")
+    if outcome.artefacts:
+        yield Line("evidence", str(outcome.artefacts))
+        yield Line("ledger", str(outcome.artefacts.parent / "ledger.db"))
 
 
 def _traffic(outcome: Outcome) -> Iterator[Line]:
@@ -45,27 +50,60 @@ def _traffic(outcome: Outcome) -> Iterator[Line]:
     yield Line("clients", words["clients"], tally.finished)
     yield Line("silence", words["silence"])
     yield Line("messages", words["messages"], tally.lost == 0 and tally.order_breaks == 0)
-    yield Line("duplicates", explain_duplicates(outcome))
+    yield _duplicates(tally, outcome.windows)
 
 
-def explain_duplicates(outcome: Outcome) -> str:
-    """How many messages a subscription got twice, and why."""
-    tally = outcome.tally
-    if tally is None or not tally.duplicates:
-        return "none"
-    predicted = sum(outcome.window[one.topic] for one in tally.subscriptions)
-    other = sum(one.duplicates.other for one in tally.subscriptions)
-    kinds = {
-        "were in flight when blue closed their topic, stored there, and sent again to green": "in_flight",
-        "were delivered again after a consumer had reconnected": "redelivered",
-        "were sent again after an error": "resent",
-        _AS_PREDICTED if other == predicted else "for another reason": "other",
+def _duplicates(tally: Tally, windows: Mapping[str, Window]) -> Line:
+    """How many messages a subscription got twice, and why; a repetition without a reason fails the demo."""
+    causes: Counter[str] = Counter()
+    unexplained: list[Repetition] = []
+    for subscription in tally.subscriptions:
+        duplicates = subscription.duplicates
+        left = without_predicted(duplicates.unexplained, windows)
+        causes["predicted"] += len(duplicates.unexplained) - len(left)
+        unexplained += left
+        for cause in ("in_flight", "restarted", "reconnected", "resent"):
+            causes[cause] += getattr(duplicates, cause)
+    restarted = [consumer.name for consumer in tally.consumers if consumer.restarted]
+    texts = {
+        "predicted": "as the switch predicted: written to blue after their subscriptions had their places on green",
+        "in_flight": "sent again by the client library, which had lost its connection before the answer",
+        "restarted": f"delivered again after a restart of {', '.join(restarted)}",
+        "reconnected": "delivered again after a consumer of their subscription had reconnected",
+        "resent": "sent again by their application, after an error or its restart",
     }
-    counted = {
-        text: sum(getattr(subscription.duplicates, name) for subscription in tally.subscriptions)
-        for text, name in kinds.items()
-    }
-    return "; ".join(f"{count} {text}" for text, count in counted.items() if count)
+    parts = [f"{causes[cause]:,} {text}" for cause, text in texts.items() if causes[cause]]
+    if unexplained:
+        parts.append(f"{len(unexplained):,} without a known reason ({_examples(unexplained)})")
+    return Line("duplicates", "; ".join(parts) or "none", not unexplained)
+
+
+def without_predicted(repetitions: tuple[Repetition, ...], windows: Mapping[str, Window]) -> list[Repetition]:
+    """Those of one subscription's repetitions that the switch did not predict.
+
+    It predicted as many for each partition as there are messages behind blue's `end`, and only those lie there.
+    """
+    left, predicted = [], Counter[str]()
+    for repetition in repetitions:
+        window = windows.get(repetition.partition)
+        behind = window is not None and any(_is_behind(position, window.end) for position in repetition.positions)
+        if window is not None and behind and predicted[repetition.partition] < window.messages:
+            predicted[repetition.partition] += 1
+        else:
+            left.append(repetition)
+    return left
+
+
+def _is_behind(position: str, end: Position | None) -> bool:
+    return end is None or Position.parse(position.partition(":")[2]) > end
+
+
+def _examples(repetitions: list[Repetition]) -> str:
+    texts = [
+        f"{'/'.join(map(str, repetition.identity))} of {repetition.partition} at {' and '.join(repetition.positions)}"
+        for repetition in repetitions[:_EXAMPLES]
+    ]
+    return ", ".join(texts)
 
 
 def _archive(outcome: Outcome) -> Iterator[Line]:
@@ -80,7 +118,3 @@ def _archive(outcome: Outcome) -> Iterator[Line]:
         + (f", {got - different} of them twice" if got > different else ""),
         different == stored,
     )
-
-
-def _ledger(outcome: Outcome) -> str:
-    return f"ledger {outcome.artefacts.parent / 'ledger.db'}" if outcome.artefacts else "no ledger"

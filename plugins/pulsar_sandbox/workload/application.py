@@ -1,24 +1,24 @@
-"""What every application of the traffic is: a client object of its own, a thread and a journal.
-
-A shared client may dead-lock for ever when a broker redirects it, and takes all that it serves with it.
-"""
+"""What every application of the traffic is: a client object, a thread and a journal, in a process of its own."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pulsar
 
-from pulsar_sandbox.workload.journal import JournalWriter, Line, now
+from pulsar_sandbox.workload.connections import client_log
+from pulsar_sandbox.workload.journal import JournalReader, JournalWriter, Line, journal_file, now
 from pulsar_sandbox.workload.schemas import SchemaKind
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,30 +30,42 @@ class Topic:
     schema_versions: int = 0
 
 
-class Application(ABC):
-    """One client object, one thread, one journal."""
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Why and when (microseconds since 1970) the operator ended the process before this one."""
 
-    def __init__(self, service_url: str, topic: Topic, name: str, journal: JournalWriter) -> None:
+    reason: str
+    at: int
+
+
+class Application(ABC):
+    """One client object, one thread, one journal.
+
+    :param folder: where journal and log of the client library are written, or continued after a restart.
+    """
+
+    def __init__(self, service_url: str, topic: Topic, name: str, *, folder: Path, header: Mapping[str, str]) -> None:
         self.topic = topic
         self.name = name
-        self.journal = journal
+        self.journal = JournalWriter(folder, name, {"topic": topic.name, **header})
+        self._folder = folder
         self._service_url = service_url
         self._client: pulsar.Client | None = None
         self._opened = 0
         self._stopping = threading.Event()
         self._given_up = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Connect, then work in a thread; raises what the client raises when it cannot connect."""
-        self._open()
-        self._thread.start()
+    def start(self, restart: Restart | None = None) -> None:
+        """Connect, then work in a thread.
 
-    def restart(self, reason: str) -> None:
-        """Work with a new client object in a new thread, whatever the old ones hang in; returns at once."""
-        self.journal.write(Line.RESTARTED, now(), reason)
-        self._thread = threading.Thread(target=self._run_again, args=(reason,), name=self.name, daemon=True)
-        self._abandon()
+        The first process raises what the client raises when it cannot connect; one after a restart tries until it can.
+        """
+        if restart is None:
+            self._open()
+        else:
+            self.journal.write(Line.RESTARTED, restart.at, restart.reason)
+            self._resume(JournalReader(journal_file(self._folder, self.name)).new_lines())
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,19 +73,17 @@ class Application(ABC):
         self._stopping.set()
 
     def finish(self, seconds: float) -> None:
-        """Wait for the thread, then close; gives up on a client that hangs, the journal then lacks its end."""
+        """Wait for the thread, then close; gives up on a client that hangs."""
         self._thread.join(seconds)
         self._given_up.set()
-        closing = threading.Thread(target=self._close, daemon=True)
+        closing = threading.Thread(target=_close_quietly, args=(self._client,), daemon=True)
         closing.start()
-        closing.join(_CLOSE_SECONDS)
-        if not self._thread.is_alive() and not closing.is_alive():
-            self.journal.write(Line.END, now())
+        closing.join(CLOSE_SECONDS)
         self.journal.close()
 
     @abstractmethod
-    def _abandon(self) -> None:
-        """Take back what only the old client object could still bring to an end."""
+    def _resume(self, lines: list[list[str]]) -> None:
+        """Take over what the process before this one left in the journal."""
 
     @abstractmethod
     def _attach(self, client: pulsar.Client) -> None:
@@ -83,13 +93,9 @@ class Application(ABC):
     def _run(self) -> None:
         """Work until stopped."""
 
-    @property
-    def _replaced(self) -> bool:
-        """Whether the asking thread is one that a restart has given up."""
-        return threading.current_thread() is not self._thread
-
-    def _run_again(self, reason: str) -> None:
-        self._reopen(reason)
+    def _work(self) -> None:
+        if self._client is None:
+            self._open_at_last()
         self._run()
 
     def _open(self) -> None:
@@ -98,14 +104,13 @@ class Application(ABC):
             operation_timeout_seconds=30,
             io_threads=1,
             message_listener_threads=1,
-            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn),
+            logger=pulsar.FileLogger(pulsar.LoggerLevel.Info, str(client_log(self._folder, self.name))),
         )
         self._attach(self._client)
         self._opened += 1
 
-    def _reopen(self, reason: str) -> None:
-        """Replace the client object, as a restart of the application would; tries until it works."""
-        self.journal.write(Line.REOPENED, now(), reason)
+    def _open_at_last(self) -> None:
+        """Connect with a new client object; tries until it works."""
         while not self._given_up.is_set():
             old, self._client = self._client, None
             threading.Thread(target=_close_quietly, args=(old,), daemon=True).start()
@@ -115,8 +120,10 @@ class Application(ABC):
                 log.warning("%s cannot connect: %s", self.name, error)
                 self._given_up.wait(RETRY_SECONDS)
 
-    def _close(self) -> None:
-        _close_quietly(self._client)
+    def _reopen(self, reason: str) -> None:
+        """Replace the client object, which serves no more."""
+        self.journal.write(Line.REOPENED, now(), reason)
+        self._open_at_last()
 
 
 def position(stored: pulsar.MessageId) -> str:

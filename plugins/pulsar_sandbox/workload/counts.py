@@ -1,6 +1,6 @@
 """From the journals of a traffic run to its tally (pure).
 
-Times in journals are microseconds since 1970, all taken by one process; a tally is in milliseconds.
+Times in journals are microseconds since 1970, all taken on one machine; a tally is in milliseconds.
 """
 
 from __future__ import annotations
@@ -9,20 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+from pulsar_sandbox.workload.duplicates import Publishing, explain_duplicates
 from pulsar_sandbox.workload.live import Identity
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, ProducerJournal
-from pulsar_sandbox.workload.tally import (
-    ConsumerTally,
-    Duplicates,
-    Gap,
-    PartitionTally,
-    ProducerTally,
-    SubscriptionTally,
-    Tally,
-)
-
-IN_FLIGHT_MICROSECONDS = 1_000_000
-"""A publish that took longer may have been sent again by the client library itself, on its next connection."""
+from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, ProducerJournal, partition_of
+from pulsar_sandbox.workload.tally import ConsumerTally, Gap, PartitionTally, ProducerTally, SubscriptionTally, Tally
 
 _EXAMPLES = 5
 
@@ -82,8 +72,9 @@ def _consumer(journal: ConsumerJournal, producers: Sequence[ProducerJournal]) ->
 def _subscription(group: Sequence[ConsumerJournal], producers: Sequence[ProducerJournal]) -> SubscriptionTally:
     topic, kind = group[0].topic, group[0].type
     acks = _acks_of(topic, producers)
-    attempted = {each for journal in producers if journal.topic == topic for each in journal.unanswered}
-    failed = {each for journal in producers if journal.topic == topic for each in journal.failures}
+    writers = [journal for journal in producers if journal.topic == topic]
+    attempted = {identity for journal in writers for identity in journal.unanswered}
+    failed = {identity for journal in writers for identity in journal.failures}
     deliveries = sorted((each for journal in group for each in journal.deliveries), key=lambda each: each.at)
     arrived = {each.identity for each in deliveries}
     missing = [identity for identity in acks if identity not in arrived]
@@ -97,7 +88,7 @@ def _subscription(group: Sequence[ConsumerJournal], producers: Sequence[Producer
         received=len(acks) - len(missing),
         unreceived=len(missing),
         earlier=len(arrived - acks.keys() - failed - attempted),
-        duplicates=_duplicates(deliveries, acks, failed),
+        duplicates=explain_duplicates(topic, group, Publishing.of(writers)),
         order_breaks=len(breaks),
         order_breaks_resent=len(breaks & failed),
         gap=_delivery_gap(deliveries, acks),
@@ -107,25 +98,6 @@ def _subscription(group: Sequence[ConsumerJournal], producers: Sequence[Producer
 
 def _acks_of(topic: str, producers: Sequence[ProducerJournal]) -> Mapping[Identity, Ack]:
     return {ack.identity: ack for journal in producers if journal.topic == topic for ack in journal.acks}
-
-
-def _duplicates(deliveries: Iterable[Delivery], acks: Mapping[Identity, Ack], failed: set[Identity]) -> Duplicates:
-    positions: dict[Identity, set[str]] = defaultdict(set)
-    causes = {"redelivered": 0, "resent": 0, "in_flight": 0, "other": 0}
-    for delivery in deliveries:
-        known = positions[delivery.identity]
-        if known:
-            stored_again = delivery.position not in known
-            causes[_cause(delivery.identity, acks, failed) if stored_again else "redelivered"] += 1
-        known.add(delivery.position)
-    return Duplicates(**causes)
-
-
-def _cause(identity: Identity, acks: Mapping[Identity, Ack], failed: set[Identity]) -> str:
-    if identity in failed:
-        return "resent"
-    ack = acks.get(identity)
-    return "in_flight" if ack and ack.at - ack.sent >= IN_FLIGHT_MICROSECONDS else "other"
 
 
 def _order_breaks(deliveries: Iterable[Delivery]) -> set[Identity]:
@@ -155,7 +127,7 @@ def _partitions(producers: Sequence[ProducerJournal], ended: int) -> tuple[Parti
     stops: dict[str, int] = {}
     for journal in producers:
         for ack in journal.acks:
-            name = journal.partition_of(ack)
+            name = partition_of(journal.topic, ack.position)
             times[name].append(ack.at)
             stops[name] = max(stops.get(name, 0), journal.stopped or ended)
     return tuple(

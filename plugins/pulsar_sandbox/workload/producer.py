@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 import pulsar
 
 from pulsar_sandbox.workload.application import RETRY_SECONDS, Application, Topic, position
-from pulsar_sandbox.workload.journal import JournalWriter, Line, now
+from pulsar_sandbox.workload.journal import Line, identity_of, now
 from pulsar_sandbox.workload.live import Identity, NumberedMessage
 from pulsar_sandbox.workload.messages import schema_of
 
@@ -27,7 +28,7 @@ class ProducerApplication(Application):
     def __init__(
         self, service_url: str, topic: Topic, name: str, *, folder: Path, keys: Sequence[str], rate: float
     ) -> None:
-        super().__init__(service_url, topic, name, JournalWriter(folder, name, {"topic": topic.name}))
+        super().__init__(service_url, topic, name, folder=folder, header={})
         self._keys = keys
         self._rate = rate
         self._numbers: Counter[str] = Counter()
@@ -35,47 +36,32 @@ class ProducerApplication(Application):
         self._in_flight: dict[Identity, NumberedMessage] = {}
         self._failed: list[NumberedMessage] = []
         self._over: str | None = None
-        self.acked: list[tuple[Identity, int]] = []
-        self.published = 0
-        self.failures = 0
-        self.last_ack = now()
-        self.longest_silence = 0
-
-    @property
-    def in_flight(self) -> int:
-        """Messages without an answer."""
-        return len(self._in_flight)
 
     @property
     def settled(self) -> bool:
         """Whether every message sent has been acknowledged."""
         return not self._in_flight and not self._failed
 
-    def finish(self, seconds: float) -> None:
-        """As for every application; messages still without an answer are written down first."""
-        self._thread.join(seconds)
-        self._given_up.set()
-        with self._lock:
-            for message in (*self._in_flight.values(), *self._failed):
-                self.journal.write(Line.UNANSWERED, *message.identity, now())
-        super().finish(0)
-
-    def _abandon(self) -> None:
-        """What is in flight is given up and sent again, with its numbers."""
-        with self._lock:
-            given_up, self._in_flight = list(self._in_flight.values()), {}
-            self._failed += given_up
-            self._opened += 1
-            self._over = None
-        self.failures += len(given_up)
-        for message in given_up:
-            self.journal.write(Line.FAILED, *message.identity, now(), "Restarted")
+    def _resume(self, lines: list[list[str]]) -> None:
+        """Go on with the next numbers; what has no answer is sent again, with its number."""
+        unanswered: dict[Identity, NumberedMessage] = {}
+        for line in lines:
+            if line[0] == Line.SENT:
+                producer, key, number = identity = identity_of(line)
+                self._numbers[key] = max(self._numbers[key], number + 1)
+                unanswered.setdefault(identity, NumberedMessage(producer, key, number, int(line[4]) // 1000))
+        for line in lines:
+            if line[0] == Line.ACK:
+                unanswered.pop(identity_of(line), None)
+        self._failed = list(unanswered.values())
+        for identity in unanswered:
+            self.journal.write(Line.FAILED, *identity, now(), "Restarted")
 
     def _attach(self, client: pulsar.Client) -> None:
-        # The name of a producer object that hangs stays taken for ever, so each new one has another.
+        # A broker that has not noticed the end of the one before holds its name, so each new one has another.
         self._producer = client.create_producer(
             self.topic.name,
-            producer_name=f"{self.name}-{self._opened}",
+            producer_name=f"{self.name}-{os.getpid()}-{self._opened}",
             schema=schema_of(self.topic.schema, self.topic.schema_versions),
             send_timeout_millis=0,
             block_if_queue_full=True,
@@ -87,20 +73,17 @@ class ProducerApplication(Application):
 
     def _run(self) -> None:
         sent, began = 0, time.monotonic()
-        self.last_ack = now()
-        while not self._stopping.is_set() and not self._replaced:
+        while not self._stopping.is_set():
             self._recover()
             due = int((time.monotonic() - began) * self._rate) - sent
             # What an outage kept from being sent is not made up for: a burst would hide the broker's own speed.
             sent += due
             for _ in range(min(due, max(2, int(self._rate * 4 * _TICK_SECONDS)))):
-                if self.in_flight < _MAX_IN_FLIGHT and not self._replaced:
+                if len(self._in_flight) < _MAX_IN_FLIGHT:
                     self._send(self._next())
             self._stopping.wait(_TICK_SECONDS)
-        if self._replaced:
-            return
         self.journal.write(Line.STOPPED, now())
-        while not self.settled and not self._given_up.is_set() and not self._replaced:
+        while not self.settled and not self._given_up.is_set():
             self._recover()
             time.sleep(_TICK_SECONDS)
 
@@ -112,50 +95,38 @@ class ProducerApplication(Application):
 
     def _send(self, message: NumberedMessage) -> None:
         with self._lock:
-            if self._replaced:
-                self._failed.append(message)
-                return
             self._in_flight[message.identity] = message
-            opened = self._opened
+        self.journal.write(Line.SENT, *message.identity, now())
 
         def answered(result: pulsar.Result, stored: pulsar.MessageId) -> None:
-            # An answer to a client object that was given up: the message is on its way again.
-            if opened == self._opened:
-                self._answered(message, result, stored)
+            self._answered(message, result, stored)
 
         self._producer.send_async(message.to_bytes(), answered, partition_key=message.key, event_timestamp=message.at)
 
     def _answered(self, message: NumberedMessage, result: pulsar.Result, stored: pulsar.MessageId) -> None:
         # Called by the client library's thread: an exception here would end the process.
         at = now()
+        if result == pulsar.Result.Ok:
+            self.journal.write(Line.ACK, *message.identity, message.at * 1000, at, position(stored))
+        else:
+            self.journal.write(Line.FAILED, *message.identity, at, result.name)
         with self._lock:
             self._in_flight.pop(message.identity, None)
             if result != pulsar.Result.Ok:
-                self.failures += 1
                 self._failed.append(message)
                 self._over = result.name if result in _OVER else self._over
-        if result != pulsar.Result.Ok:
-            self.journal.write(Line.FAILED, *message.identity, at, result.name)
-            return
-        self.published += 1
-        self.longest_silence = max(self.longest_silence, (at - self.last_ack) // 1000)
-        self.last_ack = at
-        self.acked.append((message.identity, at))
-        self.journal.write(Line.ACK, *message.identity, message.at * 1000, at, position(stored))
 
     def _recover(self) -> None:
         """After a failure: wait for the answers to all that is in flight, then send the failed ones in their order."""
         if not self._failed:
             return
-        while self._in_flight and not self._given_up.is_set() and not self._replaced:
+        while self._in_flight and not self._given_up.is_set():
             time.sleep(_TICK_SECONDS)
-        if self._replaced:
-            return
         if self._over:
             self._reopen(self._over)
             self._over = None
         with self._lock:
-            again, self._failed = sorted(self._failed, key=lambda each: each.number), []
+            again, self._failed = sorted(self._failed, key=lambda message: message.number), []
         time.sleep(RETRY_SECONDS)
         for message in again:
             self._send(message)

@@ -25,11 +25,28 @@ class Delivery(NamedTuple):
     position: str
 
 
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """A time without a connection to a partition, by the client library's own log; microseconds since 1970.
+
+    :param partition: full name of the partition, or of the plain topic.
+    :param began: when the connection was lost; None before the first.
+    :param ended: when the next one was there; None if none came.
+    :param restarted: whether the process was ended by its operator.
+    """
+
+    partition: str
+    began: int | None
+    ended: int | None
+    restarted: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerJournal:
     """One producer's life.
 
-    :param failures: messages whose publish was answered with an error, once per error.
+    :param failures: messages that were sent again, because the publish was answered with an error or the process was
+        restarted before the answer; once each time.
     :param unanswered: messages sent and not answered when the producer ended.
     :param reopened: how often it replaced its client object, and `restarted`: how often its operator had to do that.
     :param stopped: when it stopped sending new messages (microseconds), None if it never got there.
@@ -44,14 +61,10 @@ class ProducerJournal:
     unanswered: tuple[Identity, ...] = ()
     reopened: int = 0
     restarted: int = 0
+    interruptions: tuple[Interruption, ...] = ()
     stopped: int | None = None
     finished: bool = True
     last_event: int = 0
-
-    def partition_of(self, ack: Ack) -> str:
-        """The topic that holds the message: a partition, or the plain topic itself."""
-        partition = ack.position.partition(":")[0]
-        return self.topic if partition == "-1" else f"{self.topic}-partition-{partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,5 +78,12 @@ class ConsumerJournal:
     deliveries: tuple[Delivery, ...] = ()
     reopened: int = 0
     restarted: int = 0
+    interruptions: tuple[Interruption, ...] = ()
     finished: bool = True
     last_event: int = 0
+
+
+def partition_of(topic: str, position: str) -> str:
+    """The topic that holds the message at that position: a partition, or the plain topic itself."""
+    partition = position.partition(":")[0]
+    return topic if partition == "-1" else f"{topic}-partition-{partition}"

@@ -1,19 +1,18 @@
 """The operator of the traffic: restarts an application that does not come back by itself, and says that it did.
 
-pulsar-client up to 3.13 can dead-lock when a broker redirects it (1 of about 15 live migrations); nothing but a new
-client object helps then, which is what a restart of a real application is.
+pulsar-client up to 3.13 can dead-lock when a broker redirects it (1 of about 15 live migrations). Nothing but the end
+of its process helps then: as long as that runs, its connection holds messages that no other consumer gets.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsar_sandbox.workload.application import Application
-from pulsar_sandbox.workload.consumer import ConsumerApplication, Received
 from pulsar_sandbox.workload.journal import now
-from pulsar_sandbox.workload.producer import ProducerApplication
+from pulsar_sandbox.workload.process import ApplicationProcess, ReadingProcess, WritingProcess
+from pulsar_sandbox.workload.received import Received
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +29,8 @@ class Supervisor:
     :param patience: seconds without progress after which an application is restarted.
     """
 
-    producers: Sequence[ProducerApplication]
-    readers: Mapping[tuple[str, str], tuple[Received, Sequence[ConsumerApplication]]]
+    producers: Sequence[WritingProcess]
+    readers: Mapping[tuple[str, str], tuple[Received, Sequence[ReadingProcess]]]
     patience: float
     _restarted: dict[str, list[int]] = field(default_factory=dict)
     _outage: int = 0
@@ -42,6 +41,9 @@ class Supervisor:
         if writing and at - self._latest() > _OUTAGE_SECONDS * _MICROSECONDS:
             # Nobody gets anything: that is the cluster, and no application's fault.
             self._outage = at
+        for application in (*(self.producers if writing else ()), *self._consumers()):
+            if application.has_ended and self._may_restart(application):
+                self._restart(application, "its process ended", at)
         for producer in self.producers if writing else ():
             if self._is_stuck(producer, producer.last_ack, at):
                 self._restart(producer, f"no answer to a publish for {self.patience:g} s", at)
@@ -58,15 +60,21 @@ class Supervisor:
 
     def _latest(self) -> int:
         """When any application last made progress."""
-        delivered = [consumer.last_delivery for _, consumers in self.readers.values() for consumer in consumers]
+        delivered = [consumer.last_delivery for consumer in self._consumers()]
         return max([*delivered, *(producer.last_ack for producer in self.producers)])
 
-    def _is_stuck(self, application: Application, last: int, at: int) -> bool:
+    def _consumers(self) -> Iterator[ReadingProcess]:
+        return (consumer for _, consumers in self.readers.values() for consumer in consumers)
+
+    def _may_restart(self, application: ApplicationProcess) -> bool:
+        return len(self._restarted.get(application.name, ())) < MOST_RESTARTS
+
+    def _is_stuck(self, application: ApplicationProcess, last: int, at: int) -> bool:
         restarts = self._restarted.get(application.name, [])
         since = max([last, self._outage, *restarts])
-        return at - since > self.patience * _MICROSECONDS and len(restarts) < MOST_RESTARTS
+        return at - since > self.patience * _MICROSECONDS and self._may_restart(application)
 
-    def _restart(self, application: Application, reason: str, at: int) -> None:
+    def _restart(self, application: ApplicationProcess, reason: str, at: int) -> None:
         self._restarted.setdefault(application.name, []).append(at)
         log.warning("restarting application %s, as its operator would: %s", application.name, reason)
         application.restart(reason)

@@ -21,24 +21,41 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
-    """Deliveries of messages that the subscription had received before, by their likely cause.
+class Repetition:
+    """A delivery of a message that the subscription had received before, without evidence in the journals for why.
 
-    :param redelivered: the same stored message again: its acknowledgement was lost with a connection.
-    :param resent: stored twice, because the publish failed and the application sent it again.
-    :param in_flight: stored twice, after a publish that took over a second: the client library sent it again.
-    :param other: stored twice for none of these reasons; a migration that copies messages must explain it.
+    :param partition: full name of the partition, or of the plain topic.
+    :param positions: where the deliveries so far were stored, this one last: `partition:ledger:entry:batch index`.
     """
 
-    redelivered: int = 0
+    identity: Identity
+    partition: str
+    positions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Deliveries of messages that the subscription had received before, by their cause.
+
+    :param restarted: the same stored message again: a consumer was restarted before its acknowledgement.
+    :param reconnected: the same stored message again: a consumer of the subscription lost its connection, or came,
+        before its acknowledgement.
+    :param resent: stored twice: the publish failed, or its application was restarted, and it was sent again.
+    :param in_flight: stored twice: the producer lost its connection before the answer, and the client library sent the
+        message again.
+    :param unexplained: none of these; a migration that copies messages must explain them.
+    """
+
+    restarted: int = 0
+    reconnected: int = 0
     resent: int = 0
     in_flight: int = 0
-    other: int = 0
+    unexplained: tuple[Repetition, ...] = ()
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.redelivered + self.resent + self.in_flight + self.other
+        return self.restarted + self.reconnected + self.resent + self.in_flight + len(self.unexplained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +155,8 @@ class Tally:
     @property
     def restarted(self) -> tuple[str, ...]:
         """Applications that did not go on by themselves, such as a client that dead-locked on a redirect."""
-        writing = tuple(each.name for each in self.producers if each.restarted)
-        return writing + tuple(each.name for each in self.consumers if each.restarted)
+        writing = tuple(producer.name for producer in self.producers if producer.restarted)
+        return writing + tuple(consumer.name for consumer in self.consumers if consumer.restarted)
 
     @property
     def received(self) -> int:

@@ -1,4 +1,4 @@
-"""The traffic process: named producers and consumers of the live namespace, in a process of their own.
+"""The operator of the traffic: starts, watches and stops the applications, each in a process of its own.
 
 Started with `python -m pulsar_sandbox.workload.traffic`, stopped by SIGTERM: producers stop and wait for their
 last answers, consumers go on until they have everything or nothing more comes, then the tally is written.
@@ -9,29 +9,35 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
+import multiprocessing
 import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_sandbox.workload.application import Application, Topic
-from pulsar_sandbox.workload.consumer import ConsumerApplication, Received
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_sandbox.workload.application import Topic
+from pulsar_sandbox.workload.consumer import ConsumerApplication
 from pulsar_sandbox.workload.journal import Counters, now, read_tally
-from pulsar_sandbox.workload.live import CONSUMED, RESTART_SECONDS, SubscriptionType, live_topics
+from pulsar_sandbox.workload.live import CONSUMED, EVENTS, RESTART_SECONDS, SubscriptionType, live_topics
+from pulsar_sandbox.workload.process import ApplicationProcess, ReadingProcess, WritingProcess
 from pulsar_sandbox.workload.producer import ProducerApplication
+from pulsar_sandbox.workload.received import Received
 from pulsar_sandbox.workload.schemas import SchemaKind
 from pulsar_sandbox.workload.supervision import Supervisor
 
 TALLY = "tally.json"
 KEYS = tuple(f"c-{index}" for index in range(10))
 _TICK_SECONDS = 0.25
+_CONNECT_SECONDS = 45.0
 _FLUSH_SECONDS = 15.0
+_RECEIVE_SECONDS = 2.0
 _LATE_SECONDS = 0.5
 _RESTARTED_SECONDS = 8.0
 """In which a consumer that was restarted has received something."""
@@ -60,75 +66,65 @@ class TrafficRun:
             (Topic(name=str(audit), schema=SchemaKind.JSON, schema_versions=2), ("auditor-1",)),
         )
         self._producers = [
-            ProducerApplication(service_url, topic, f"{name}-{run}", folder=folder, keys=KEYS, rate=rate / len(names))
+            WritingProcess(
+                partial(
+                    ProducerApplication,
+                    service_url,
+                    topic,
+                    f"{name}-{run}",
+                    folder=folder,
+                    keys=KEYS,
+                    rate=rate / len(names),
+                ),
+                topic,
+                f"{name}-{run}",
+                folder=folder,
+                seconds=_FLUSH_SECONDS,
+            )
             for topic, names in written
             for name in names
         ]
-        names = [producer.name for producer in self._producers]
-        self._received = {
-            (str(topic), subscription): Received(names) for topic in (events, audit) for subscription in CONSUMED
+        producers = [producer.name for producer in self._producers]
+        self._readers = {
+            (str(topic), subscription): _readers(service_url, topic, subscription, producers, folder)
+            for topic in (events, audit)
+            for subscription in CONSUMED
         }
+        self._consumers = [consumer for _, consumers in self._readers.values() for consumer in consumers]
         self._quiesce_seconds = patience + _RESTARTED_SECONDS
-        self._consumers = [
-            ConsumerApplication(
-                service_url,
-                Topic(name=topic),
-                name,
-                folder=folder,
-                subscription=subscription,
-                type=CONSUMED[subscription],
-                received=received,
-            )
-            for (topic, subscription), received in self._received.items()
-            for name in _consumer_names(topic, subscription, events=topic == str(events))
-        ]
-        self._supervisor = Supervisor(
-            self._producers,
-            {
-                (topic, subscription): (
-                    received,
-                    [one for one in self._consumers if (one.topic.name, one.subscription) == (topic, subscription)],
-                )
-                for (topic, subscription), received in self._received.items()
-            },
-            patience,
-        )
+        self._supervisor = Supervisor(self._producers, self._readers, patience)
 
     @property
-    def _applications(self) -> list[Application]:
+    def _applications(self) -> list[ApplicationProcess]:
         return [*self._consumers, *self._producers]
 
     def start(self) -> None:
         """Connect all, consumers first."""
-        with ThreadPoolExecutor(len(self._consumers)) as pool:
-            list(pool.map(Application.start, self._consumers))
-            list(pool.map(Application.start, self._producers))
+        try:
+            _start(self._consumers)
+            _start(self._producers)
+        except PreconditionFailed:
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
         self.tick()
 
     def tick(self) -> None:
-        """Make everything so far safe and publish the counters."""
+        """Read what the applications have written down, restart what is stuck, and publish the counters."""
         for application in self._applications:
-            application.journal.flush()
+            application.tick()
         self._supervisor.look(writing=self._running)
         self._counters().write(self._folder)
 
     def stop(self) -> None:
         """Stop the producers, let the consumers catch up, close everything and write the tally."""
         self._running = False
-        for producer in self._producers:
-            producer.stop()
-        self._each(self._producers, _FLUSH_SECONDS)
+        _finish(self._producers)
         self._drain()
-        for consumer in self._consumers:
-            consumer.stop()
-        self._each(self._consumers, 2.0)
-        self.tick()
+        _finish(self._consumers)
+        self._counters().write(self._folder)
         text = json.dumps(read_tally(self._folder).to_json(), indent=1)
         (self._folder / TALLY).write_text(text)
-
-    def _each(self, applications: Sequence[Application], seconds: float) -> None:
-        with ThreadPoolExecutor(len(applications)) as pool:
-            list(pool.map(lambda application: application.finish(seconds), applications))
 
     def _drain(self) -> None:
         end = time.monotonic() + _DRAIN_SECONDS
@@ -141,37 +137,66 @@ class TrafficRun:
             time.sleep(_TICK_SECONDS)
 
     def _caught_up(self) -> bool:
-        published = {
-            topic: sum(each.published for each in self._producers if each.topic.name == topic)
-            for topic in {each.topic.name for each in self._producers}
-        }
-        return all(len(received) >= published[topic] for (topic, _), received in self._received.items())
+        published: Counter[str] = Counter()
+        for producer in self._producers:
+            published[producer.topic.name] += producer.published
+        return all(len(received) >= published[topic] for (topic, _), (received, _) in self._readers.items())
 
     def _counters(self) -> Counters:
         at = now()
-        waiting = {each.name: at - each.last_ack for each in self._producers}
+        waiting = {producer.name: at - producer.last_ack for producer in self._producers}
         silence = max(waiting.values()) // 1000 if self._running else 0
         received = dict.fromkeys(CONSUMED, 0)
-        for (_, subscription), arrived in self._received.items():
+        for (_, subscription), (arrived, _) in self._readers.items():
             received[subscription] += len(arrived)
         return Counters(
             at=at // 1000,
             running=self._running,
-            published=sum(each.published for each in self._producers),
-            failed=sum(each.failures for each in self._producers),
-            in_flight=sum(each.in_flight for each in self._producers),
+            published=sum(producer.published for producer in self._producers),
+            failed=sum(producer.failures for producer in self._producers),
+            in_flight=sum(producer.in_flight for producer in self._producers),
             received=received,
             quiet_producers=tuple(
                 name for name, time_ in sorted(waiting.items()) if time_ > _QUIET_PRODUCER_MICROSECONDS
             ),
             silence=silence,
-            longest_silence=max(silence, *(each.longest_silence for each in self._producers)),
+            longest_silence=max(silence, *(producer.longest_silence for producer in self._producers)),
         )
 
 
-def _consumer_names(topic: str, subscription: str, *, events: bool) -> list[str]:
-    count = _CONSUMERS_OF_EVENTS.get(CONSUMED[subscription], 1) if events else 1
-    return [f"{subscription}-{topic.rpartition('/')[2]}-{index + 1}" for index in range(count)]
+def _readers(
+    service_url: str, topic: TopicName, subscription: str, producers: Sequence[str], folder: Path
+) -> tuple[Received, list[ReadingProcess]]:
+    """The consumers of one subscription, and what they have received."""
+    received, kind = Received(producers), CONSUMED[subscription]
+    count = _CONSUMERS_OF_EVENTS.get(kind, 1) if topic.local == EVENTS else 1
+    place = Topic(name=str(topic))
+    names = [f"{subscription}-{topic.local}-{index + 1}" for index in range(count)]
+    return received, [
+        ReadingProcess(
+            partial(ConsumerApplication, service_url, place, name, folder=folder, subscription=subscription, type=kind),
+            place,
+            name,
+            folder=folder,
+            seconds=_RECEIVE_SECONDS,
+            received=received,
+        )
+        for name in names
+    ]
+
+
+def _start(applications: Sequence[ApplicationProcess]) -> None:
+    for application in applications:
+        application.start()
+    for application in applications:
+        application.wait_connected(_CONNECT_SECONDS)
+
+
+def _finish(applications: Sequence[ApplicationProcess]) -> None:
+    for application in applications:
+        application.stop()
+    for application in applications:
+        application.finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -205,7 +230,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    # A client library that hangs would keep the interpreter from ending.
-    sys.stdout.flush()
-    os._exit(code)
+    sys.exit(main())

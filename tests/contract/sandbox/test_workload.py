@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -16,8 +17,8 @@ import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Counters, Counts, EstateSpec, Traffic, build_estate, drain_subscription
 from pulsar_sandbox.workload.live import live_topics
@@ -66,6 +67,45 @@ def published(traffic: Traffic) -> int:
     counters = traffic.peek()
     assert isinstance(counters, Counters)
     return counters.published
+
+
+def process_of(traffic: Traffic, name: str) -> psutil.Process:
+    """The process that writes the journal of the application whose name begins so."""
+    processes = psutil.Process(traffic.pid).children()
+    return next(
+        process
+        for process in processes
+        if any(
+            Path(file.path).name.startswith(name) and file.path.endswith(".journal") for file in process.open_files()
+        )
+    )
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs; one that nobody has asked about since it ended does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def addresses(admin: AdminClient, live: NamespaceName, name: str) -> set[str]:
+    """The client's end of every connection that an application of that name has."""
+    ends = set()
+    for topic in live_topics(live):
+        for partition in (topic, *(TopicName(live, f"{topic.local}-partition-{index}") for index in range(4))):
+            try:
+                stats = await admin.stats(partition)
+            except NotFound:
+                continue
+            clients = [*stats["publishers"]]
+            for subscription in stats["subscriptions"].values():
+                clients += subscription["consumers"]
+            names = [
+                (client.get("producerName") or client.get("consumerName"), client["address"]) for client in clients
+            ]
+            ends |= {address for client, address in names if client.startswith(name)}
+    return ends
 
 
 async def test_an_estate_is_made_once(blue: ClusterConnection, new_namespace: NewNamespace) -> None:
@@ -148,6 +188,51 @@ async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
     assert all(gap.milliseconds > outage * 500 for _, gap in result.silences)
 
 
+async def test_hung_applications_are_restarted_and_nothing_is_lost(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live, names = new_namespace(), ("billing-events-1", "mail-audit-1", "checkout-1")
+    await only_live(blue, live)
+    with Traffic.start(
+        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", patience=5
+    ) as traffic:
+        until(lambda: published(traffic) >= 200, "200 messages")
+        before = [await addresses(on_blue, live, name) for name in names]
+        processes = [process_of(traffic, name) for name in names]
+        for process in processes:
+            process.suspend()
+        until(lambda: not any(process.is_running() for process in processes), "the hung processes are gone")
+        count = published(traffic)
+        until(lambda: published(traffic) >= count + 400, "400 messages after the restarts")
+        after = [await addresses(on_blue, live, name) for name in names]
+        result = traffic.stop()
+    assert all(before), "each was connected"
+    assert all(after), "each is connected again"
+    assert {*chain(*before)}.isdisjoint(chain(*after)), "no connection of a hung process is left"
+    assert (result.finished, result.lost, result.order_breaks) == (True, 0, 0), result.text()
+    assert {next(name for name in names if restarted.startswith(name)) for restarted in result.restarted} == {*names}
+    assert [part.duplicates.unexplained for part in result.subscriptions if part.duplicates.unexplained] == []
+
+
+async def test_what_killed_consumers_had_not_acknowledged_comes_again_for_that_reason(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live, names = new_namespace(), ("mail-audit-1", "search-events-1", "ledger-events-2")
+    await only_live(blue, live)
+    with Traffic.start(
+        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", rate=300
+    ) as traffic:
+        until(lambda: published(traffic) >= 400, "400 messages")
+        for name in names:
+            process_of(traffic, name).kill()
+        count = published(traffic)
+        until(lambda: published(traffic) >= count + 2000, "2,000 messages after the kills")
+        result = traffic.stop()
+    assert (result.finished, result.lost, result.order_breaks) == (True, 0, 0), result.text()
+    assert {*result.restarted} == {*names}
+    assert sum(part.duplicates.restarted for part in result.subscriptions) == result.duplicates > 0
+
+
 async def test_traffic_that_is_killed_leaves_what_it_knew_a_moment_before(
     blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
@@ -184,5 +269,20 @@ async def test_traffic_dies_with_an_owner_that_is_killed(
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         traffic = psutil.Process(int(owner.stdout.readline()))
+        processes = [traffic, *traffic.children()]
         os.kill(owner.pid, signal.SIGKILL)
-    until(lambda: not traffic.is_running(), "the traffic is gone")
+    until(lambda: not any(lives(process) for process in processes), "the traffic is gone")
+
+
+async def test_applications_end_when_what_started_them_is_killed(
+    blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> None:
+    live = new_namespace()
+    await only_live(blue, live)
+    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+        operator = psutil.Process(traffic.pid)
+        processes = operator.children()
+        operator.kill()
+        until(lambda: not any(lives(process) for process in processes), "the applications are gone")
+        result = traffic.stop()
+    assert (len(processes), result.finished, result.lost) == (14, False, None)

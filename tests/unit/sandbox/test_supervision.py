@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_sandbox.workload.application import Topic
-from pulsar_sandbox.workload.consumer import Received
+from pulsar_sandbox.workload.received import Received
 from pulsar_sandbox.workload.supervision import MOST_RESTARTS, Supervisor
 
 TOPIC = Topic(name="persistent://t/n/events")
@@ -31,6 +31,7 @@ class Writing:
     topic: Topic = TOPIC
     acked: list[tuple[Any, int]] = field(default_factory=list)
     restarts: list[str] = field(default_factory=list)
+    has_ended: bool = False
 
     def restart(self, reason: str) -> None:
         self.restarts.append(reason)
@@ -43,6 +44,7 @@ class Reading:
     name: str
     last_delivery: int
     restarts: list[str] = field(default_factory=list)
+    has_ended: bool = False
 
     def restart(self, reason: str) -> None:
         self.restarts.append(reason)
@@ -87,6 +89,18 @@ def test_an_idle_consumer_of_a_subscription_that_has_all_is_left_alone() -> None
     consumer = Reading("standby", ago(100))
     supervise(Writing(ago(0)), consumer).look(writing=True)
     assert consumer.restarts == []
+
+
+def test_an_application_whose_process_has_ended_is_restarted_at_once() -> None:
+    producer, consumer = Writing(ago(0), has_ended=True), Reading("c-1", ago(0), has_ended=True)
+    supervise(producer, consumer).look(writing=True)
+    assert (len(producer.restarts), len(consumer.restarts)) == (1, 1)
+
+
+def test_a_producer_that_was_stopped_is_not_restarted() -> None:
+    producer = Writing(ago(0), has_ended=True)
+    supervise(producer, Reading("c-1", ago(0))).look(writing=False)
+    assert producer.restarts == []
 
 
 def test_an_application_is_not_restarted_for_ever() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from pulsar_sandbox.workload.counts import longest_gap, tally
 from pulsar_sandbox.workload.live import SubscriptionType
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, ProducerJournal
-from pulsar_sandbox.workload.tally import Duplicates, Gap, SubscriptionTally
+from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
+from pulsar_sandbox.workload.tally import Duplicates, Gap, Repetition, SubscriptionTally
 
 TOPIC = "persistent://acme/orders/events"
 SECOND = 1_000_000
@@ -93,9 +95,34 @@ def test_a_message_of_another_run_counts_as_earlier() -> None:
     assert (result.received, result.earlier, result.duplicates.total) == (1, 1, 0)
 
 
-def test_the_same_stored_message_twice_is_a_redelivery() -> None:
-    result = subscription([ack(0)], [delivery(0), delivery(0, at=START + SECOND)])
-    assert result.duplicates == Duplicates(redelivered=1)
+@pytest.mark.parametrize(("restarted", "cause"), [(True, "restarted"), (False, "reconnected")])
+def test_the_same_stored_message_again_after_an_interruption_is_a_redelivery(restarted: bool, cause: str) -> None:
+    lost = Interruption(TOPIC, START + 50_000, START + 60_000, restarted)
+    again = [delivery(0), delivery(0, at=START + SECOND)]
+    result = tally([producer([ack(0)])], [consumer(again, interruptions=(lost,))]).subscriptions[0]
+    assert (getattr(result.duplicates, cause), result.duplicates.total) == (1, 1)
+
+
+def test_the_interruption_of_one_consumer_explains_a_redelivery_to_another() -> None:
+    lost = Interruption(TOPIC, START + 50_000, None, restarted=True)
+    first = consumer([delivery(0)], kind=SubscriptionType.SHARED, interruptions=(lost,))
+    second = consumer([delivery(0, at=START + SECOND)], kind=SubscriptionType.SHARED, name="d")
+    assert tally([producer([ack(0)])], [first, second]).subscriptions[0].duplicates == Duplicates(restarted=1)
+
+
+@pytest.mark.parametrize(
+    "interruption",
+    [
+        Interruption(TOPIC, START + 9 * SECOND, START + 10 * SECOND),
+        Interruption(TOPIC, START - 10 * SECOND, START - 9 * SECOND),
+        Interruption(f"{TOPIC}-partition-1", START + 50_000, START + 60_000),
+    ],
+    ids=["later", "earlier", "of another partition"],
+)
+def test_an_interruption_at_another_time_or_place_explains_no_redelivery(interruption: Interruption) -> None:
+    again = [delivery(0), delivery(0, at=START + SECOND)]
+    result = tally([producer([ack(0)])], [consumer(again, interruptions=(interruption,))]).subscriptions[0]
+    assert len(result.duplicates.unexplained) == 1
 
 
 def test_a_repetition_to_another_consumer_of_the_subscription_is_a_duplicate_too() -> None:
@@ -109,15 +136,30 @@ def test_a_message_stored_twice_after_a_failed_publish_was_sent_again() -> None:
     assert result.duplicates == Duplicates(resent=1)
 
 
-def test_a_message_stored_twice_after_a_slow_publish_was_in_flight() -> None:
+def test_a_message_stored_twice_whose_producer_reconnected_before_the_answer_was_in_flight() -> None:
+    lost = Interruption(TOPIC, START - SECOND, START - 10_000)
     stored_again = delivery(0, at=START + SECOND, position="-1:2:0:-1")
-    result = subscription([ack(0, took=2 * SECOND)], [delivery(0), stored_again])
+    result = subscription([ack(0, took=2 * SECOND)], [delivery(0), stored_again], interruptions=(lost,))
     assert result.duplicates == Duplicates(in_flight=1)
 
 
-def test_a_message_stored_twice_without_any_reason_is_not_explained() -> None:
-    result = subscription([ack(0)], [delivery(0), delivery(0, at=START + SECOND, position="-1:2:0:-1")])
-    assert result.duplicates == Duplicates(other=1)
+@pytest.mark.parametrize(
+    "interruptions",
+    [(), (Interruption(TOPIC, START - 3 * SECOND, START - SECOND),), (Interruption(TOPIC, None, START - SECOND),)],
+    ids=["none", "before the publish", "the first connection"],
+)
+def test_a_slow_publish_alone_does_not_explain_why_a_message_is_stored_twice(
+    interruptions: tuple[Interruption, ...],
+) -> None:
+    stored_again = delivery(0, at=START + SECOND, position="-1:2:0:-1")
+    result = subscription([ack(0, took=2 * SECOND)], [delivery(0), stored_again], interruptions=interruptions)
+    assert result.duplicates == Duplicates(unexplained=(Repetition(("p", "k", 0), TOPIC, ("-1:1:0:-1", "-1:2:0:-1")),))
+
+
+def test_a_publish_that_was_repeated_once_explains_one_more_copy_and_not_two() -> None:
+    copies = [delivery(0, at=START + n, position=f"-1:{n}:0:-1") for n in (1, 2, 3)]
+    result = subscription([ack(0)], copies, failures=(("p", "k", 0),))
+    assert (result.duplicates.resent, len(result.duplicates.unexplained)) == (1, 1)
 
 
 def test_a_later_message_of_a_key_before_an_earlier_one_is_an_order_break() -> None:

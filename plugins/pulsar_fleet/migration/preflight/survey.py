@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
-from pulsar_fleet.cluster.admin.tenants import list_namespaces
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
@@ -30,6 +29,7 @@ from pulsar_fleet.migration.stats.read import read_partitions, required_stats
 from pulsar_fleet.preflight.schema_probe import ask_about_schemas
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.tenants import list_namespaces
 
 _RUNNING = ("function", "source", "sink")
 

@@ -12,7 +12,6 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
-from pulsar_fleet.cluster.admin.tenants import read_tenant, tenant_names
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
@@ -26,6 +25,7 @@ from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
 from pulsar_fleet.snapshot.documents import read_namespace, read_partitioned
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
+from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
