@@ -7,8 +7,8 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 STATE := .state
-# Each starts two clusters of its own: 1.5 GB and a core.
-TEST_WORKERS ?= 2
+# More than cores, since tests wait for brokers. Each starts two clusters of its own: 1.5 GB.
+TEST_WORKERS ?= 3
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Airflow and Spark start dozens of interpreters: without bytecode each compiles all that it imports, for 5 s each.
 export PYTHONDONTWRITEBYTECODE :=
@@ -51,15 +51,37 @@ up: setup ## The same, left running to explore; `make down` ends it
 down: setup ## Stop what `make up` left running
 	@$(BIN)/pulsar-fleet demo --stop
 
+# What JVMs load, written down once for their next start.
+$(STATE)/classes/.written: $(VENV)/.installed
+	@rm -rf $(@D)
+	@echo "Writing archives of the classes of Pulsar and Spark …"
+	@$(BIN)/python -m tests.support.class_archives
+	@touch $@
+
+PYTEST := $(BIN)/python -m pytest -p tests.support.class_archives -n $(TEST_WORKERS)
+
 .PHONY: test
-test: setup ## All tests, against real clusters, a real scheduler, a real Spark
-	@$(BIN)/python -m pytest --ignore=tests/bench --ignore=tests/browser \
-	  -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+test: setup $(STATE)/classes/.written ## All tests, on real clusters, a real scheduler, a real Spark; under 15 minutes
+	@$(PYTEST) --ignore=tests/bench --ignore=tests/browser --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
 	@$(BIN)/python -m pytest tests/browser
+
+.PHONY: test-full
+test-full: export PULSAR_FLEET_CRASH_POINTS := 50
+test-full: export PULSAR_FLEET_MIGRATION_CRASH_POINTS := 25
+test-full: export PULSAR_FLEET_KILL_POINTS := 30
+test-full: export PULSAR_FLEET_FOLLOWER_POINTS := 20
+test-full: export PULSAR_FLEET_EDIT_ROUNDS := 200
+test-full: export PULSAR_FLEET_FAULT_RATES := 1000,10000
+test-full: export PULSAR_FLEET_FUZZ_EXAMPLES := 40
+test-full: setup $(STATE)/classes/.written # What `make test` does a few times, as often as it takes to meet a rare moment
+	@$(PYTEST) -m full --ignore=tests/bench --ignore=tests/browser --dist worksteal --timeout 3600 --exitfirst
+
+.PHONY: test-all
+test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits; about an hour
 
 .PHONY: lint
 lint: setup ## Style, types, layers, Docker files

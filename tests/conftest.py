@@ -21,8 +21,30 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox import Sandbox
 
 REPOSITORY = Path(__file__).parents[1]
+TESTS = REPOSITORY / "tests"
 VERSION_VARIABLE = "PULSAR_FLEET_TEST_VERSION"
 ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
+# What brokers do all the time, seldom: with the sandbox's settings, which are for shadow topics, each writes the last
+# entry of every open ledger twice a second, and two hundred idle topics take three times the CPU time of none.
+SELDOM = {"bookkeeperExplicitLacIntervalInMills": "5000", "managedLedgerCacheEvictionIntervalMs": "1000"}
+LONGEST = (
+    "e2e/test_scheduler",
+    "dags/test_runs",
+    "contract/policy_sync/test_events",
+    "contract/sandbox/test_sandbox",
+    "contract/verification/test_kills",
+    "dags/test_spark_cluster",
+    "contract/verification/test_job",
+    "contract/cluster/test_permissions",
+    "contract/migration/test_faults",
+    "contract/migration/test_gates",
+    "contract/policy_sync/test_reconciliation",
+    "contract/sandbox/test_workload",
+    "contract/policy_sync/test_reconciliation_rounds",
+    "contract/verification/test_subscriptions",
+    "contract/onboarding/test_canary",
+)
+"""Files of more than a minute, the longest first."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,9 +67,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders whose files take longest, so that no worker ends alone with one of them."""
-    folders = ("e2e", "dags", "contract", "unit")
-    items.sort(key=lambda item: folders.index(item.path.parent.name) if item.path.parent.name in folders else 0)
+    """Begin with the files that take longest and end with unit tests, so that no worker ends alone with a long file."""
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(TESTS).with_suffix("").as_posix()
+        return LONGEST.index(path) if path in LONGEST else len(LONGEST) + path.startswith("unit/")
+
+    items.sort(key=rank)
 
 
 # How long an example takes depends on what else the machine does.
@@ -61,8 +87,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     if running := os.environ.get(ATTACH_VARIABLE):
         yield Sandbox.attach(running)
         return
-    version = os.environ.get(VERSION_VARIABLE, "4.2.4")
-    with Sandbox.start(tmp_path_factory.mktemp("sandbox"), clusters=("blue", "green"), version=version) as sandbox:
+    version, names = os.environ.get(VERSION_VARIABLE, "4.2.4"), ("blue", "green")
+    folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
+    with Sandbox.start(folder, clusters=names, version=version, settings=settings) as sandbox:
         yield sandbox
 
 

@@ -39,12 +39,17 @@ def moving(blue: ClusterConnection, new_namespace: Callable[[], NamespaceName]) 
     return name
 
 
-def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:
+def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
+    play: Play, moving: NamespaceName, blue: ClusterConnection, green: ClusterConnection
+) -> None:
     onboarded = play("onboard_cluster", **SIDES, selection=[moving.tenant], auto_approve=True)
     assert set(states(onboarded).values()) == {"success"}
     assert report(onboarded).startswith("# Equal")
 
-    moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True)
+    before = asyncio.run(overrides(blue))
+    moved = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)
+    assert states(moved)["restore_blue"] == "success"
+    assert asyncio.run(overrides(blue)) == before
     last = ("plan_next_run", "start_next_wave")
     assert {state for task, state in states(moved).items() if task not in last} == {"success"}
     assert [states(moved)[task] for task in last] == ["skipped", "skipped"]
@@ -62,17 +67,10 @@ def test_a_namespace_is_onboarded_moved_and_proven(play: Play, moving: Namespace
     assert len(carried) == len(set(carried)) == 60
 
 
-def test_what_was_overridden_on_blue_is_restored(
-    play: Play, moving: NamespaceName, blue: ClusterConnection, green: ClusterConnection
-) -> None:
-    async def overrides() -> dict[str, str]:
-        async with AdminClient(blue) as admin:
-            return await admin.dynamic_overrides()
-
-    before = asyncio.run(overrides())
-    run = play("migrate_namespaces", namespaces=[str(moving)], auto_approve=True, delete_inactive_topics_on_blue=True)
-    assert states(run)["restore_blue"] == "success"
-    assert asyncio.run(overrides()) == before
+async def overrides(connection: ClusterConnection) -> dict[str, str]:
+    """What is set on a cluster's brokers while they run."""
+    async with AdminClient(connection) as admin:
+        return await admin.dynamic_overrides()
 
 
 def test_a_moved_namespace_is_brought_back(
@@ -89,6 +87,13 @@ def test_a_moved_namespace_is_brought_back(
     assert set(states(returned).values()) == {"success"}
     assert report(returned).startswith("## Migrated 1 namespaces, 1 topics, from green to blue")
     _publish(blue, topic, leave_out=None)
+    asyncio.run(_clear_flag(green, topic.namespace))
+
+
+async def _clear_flag(connection: ClusterConnection, name: NamespaceName) -> None:
+    """Whoever brings a namespace back later refuses while a flag is set elsewhere on the same cluster."""
+    async with AdminClient(connection) as admin:
+        await admin.post(f"/namespaces/{name.path}/migration", False)
 
 
 def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: ClusterConnection) -> None:

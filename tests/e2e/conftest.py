@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,9 @@ def airflow(
     tmp_path_factory: pytest.TempPathFactory, blue: ClusterConnection, green: ClusterConnection
 ) -> Iterator[AirflowStack]:
     """Airflow as `make demo` starts it, with connections to blue and green; it ends with the file that uses it."""
+    before = dict(os.environ)
+    # A database of its own, not the one of the DAGs that run in this process.
+    del os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
     stack = AirflowStack.launch(tmp_path_factory.mktemp("airflow"))
     try:
         stack.wait_ready(*DAGS)
@@ -30,3 +34,5 @@ def airflow(
         yield stack
     finally:
         stack.stop()
+        os.environ.clear()
+        os.environ.update(before)

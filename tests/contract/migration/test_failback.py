@@ -172,6 +172,8 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     )
     policies = [(await admin.namespace(name) or {}).get("migrated") for admin in (on_blue, on_green)]
     assert policies == [False, True]
+    # The way back of another namespace is refused while this flag is set.
+    await on_green.post(f"/namespaces/{name.path}/migration", False)
     phases = [one.phase for one in home.run.ledger.phases(home.run.id) if one.namespace == str(name)]
     assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
 

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.drain.steps import Attended
 from pulsar_fleet.migration.prepare.original_settings import quiet_rate
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic, drain_subscription
@@ -118,8 +119,10 @@ async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_n
 ) -> None:
     await moving.hold_still()
     await moving.switch()
+    # From here on it is known in which bundle each partition was.
+    await moving.attend()
     await on_blue.put(f"/namespaces/{moving.namespace.path}/unload")
-    unloaded = await moving.attend()
+    unloaded = await until_told(moving)
     assert {one.kind.value for one in unloaded.waiting} <= {"topic-unloaded", "bundle-moved"}
     assert {str(moving.topic(LATE))} <= {topic for one in unloaded.waiting for topic in one.topics}
     assert int((await on_blue.stats(moving.topic(LATE)))["subscriptions"][LATE]["msgBacklog"]) > 0
@@ -131,8 +134,7 @@ async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_n
         await asyncio.to_thread(clusters["blue"].restart)
     assert not down.is_done
     assert {"broker-silent", "statistics-incomplete"} <= {one.kind.value for one in down.look.incidents}
-    while not (restarted := await moving.attend()).waiting:
-        await asyncio.sleep(1)
+    restarted = await until_told(moving)
     assert {one.kind.value for one in restarted.waiting} == {"broker-restarted"}
 
     read = drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE)
@@ -143,3 +145,10 @@ async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_n
     await moving.release()
     tally = await asyncio.to_thread(traffic.stop)
     assert tally.lost == 0, tally.text()
+
+
+async def until_told(moving: Migration) -> Attended:
+    """Attend until something was treated."""
+    while not (attended := await moving.attend()).waiting:
+        await asyncio.sleep(1)
+    return attended

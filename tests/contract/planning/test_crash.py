@@ -34,7 +34,7 @@ from pulsar_fleet.snapshot.model import Snapshot
 SEAL = Redactor(b"a key of the tests")
 # More points by environment; each number is another moment.
 FIRST = int(os.environ.get("PULSAR_FLEET_CRASH_FIRST", "0"))
-POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_CRASH_POINTS", "8")))
+POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_CRASH_POINTS", "4")))
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 POLICIES: tuple[tuple[str, Json], ...] = (
     ("messageTTL", 60),
@@ -166,6 +166,7 @@ async def run_and_kill(plan: Plan, green: ClusterConnection, ledger: str, killer
         return process.exitcode or 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_killed_apply_is_finished_by_the_next_and_no_change_is_lost_or_made_twice(
     point: int,

@@ -40,7 +40,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicySta
 from pulsar_sandbox import Sandbox
 
 SEAL = Redactor(b"a key of the tests")
-EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "8"))
 SEED = int(os.environ.get("PULSAR_FLEET_FUZZ_SEED", "1"))
 # Brokers look for expired messages and subscriptions once a minute at best, so that takes more than 60 seconds.
 SECONDS = float(os.environ.get("PULSAR_FLEET_FUZZ_SECONDS", "6"))
@@ -296,6 +296,7 @@ def lost(before: dict[str, Stored], control: dict[str, Stored], after: dict[str,
     return found
 
 
+@pytest.mark.full
 async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: ClusterConnection, records: Path) -> None:
     examples = [example(number) for number in range(EXAMPLES)]
     names = [name for one in examples for name in one.names.values()]

@@ -38,7 +38,7 @@ from pulsar_sandbox import Sandbox
 log = logging.getLogger(__name__)
 
 OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
-KILLS = int(os.environ.get("PULSAR_FLEET_KILL_POINTS", "1"))
+KILLS = int(os.environ.get("PULSAR_FLEET_FOLLOWER_POINTS", "1"))
 NewNamespace = Callable[[], NamespaceName]
 
 
@@ -242,6 +242,7 @@ async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
     assert sum(one["lost"] for one in found["clusters"].values()) == metrics(found)["lost"] == 1
 
 
+@pytest.mark.full
 async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is_lost(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:

@@ -145,6 +145,7 @@ def fleet(
     return (blue, green) if request.param == 2 else (blue, green, request.getfixturevalue("red"))
 
 
+@pytest.mark.full
 async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoint_edit_is_lost(
     fleet: tuple[ClusterConnection, ...], new_namespace: NewNamespace, records: Path
 ) -> None:
@@ -162,6 +163,7 @@ async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoin
     log.info("%d clusters, %d rounds by field: %s", len(fleet), ROUNDS, dict(played.tally))
 
 
+@pytest.mark.full
 async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lost(
     blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, records: Path
 ) -> None:

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import STATE
 from pulsar_fleet.migration.clusters import Sides, redirect_of
-from pulsar_fleet.migration.drain.incident import Incident
+from pulsar_fleet.migration.drain.incident import Incident, Kind, Treatment
 from pulsar_fleet.migration.drain.monitor import Look, Watch
 from pulsar_fleet.migration.drain.remediate import Ward, is_exhausted, may_treat, treat, treated
 from pulsar_fleet.migration.drain.state import WatchState
@@ -61,10 +61,17 @@ async def attend(sides: Sides, run: Run, moves: Moves) -> Attended:
     """Look once, and treat what may be treated. A remedy that a process died in is seen, and tried again, next time."""
     async with _watching(sides, run, moves, probing=True) as watch:
         found = await _look(watch, run)
+        recovered: set[str] = set()
         for incident in found.waiting:
+            # One recovery loads all of a namespace, whichever of its bundles is told; a fenced topic needs its own.
+            recovers = incident.treatment is Treatment.RECOVER
+            if recovers and incident.namespace in recovered and incident.kind is not Kind.FENCED:
+                continue
             # A remedy must not be given up as early as a look.
             async with sides.open() as (blue, green):
-                await _treat(watch, replace(watch, blue=blue, green=green), incident, run)
+                done = await _treat(watch, replace(watch, blue=blue, green=green), incident, run)
+            if done and recovers:
+                recovered.add(incident.namespace)
         if found.is_done:
             _record_end(watch, run)
         return found
@@ -119,7 +126,7 @@ async def _look(watch: Watch, run: Run) -> Attended:
     return Attended(look=found, waiting=tuple(one for one in found.incidents if may_treat(one, tried, now)))
 
 
-async def _treat(watch: Watch, patient: Watch, incident: Incident, run: Run) -> None:
+async def _treat(watch: Watch, patient: Watch, incident: Incident, run: Run) -> bool:
     move = next(move for move in watch.moves if str(move.namespace) == incident.namespace)
     ward = Ward(blue=patient.blue, green=patient.green, move=move, redirect=watch.redirect, before=_before(run))
     done = await treat(incident, ward, run)
@@ -129,6 +136,7 @@ async def _treat(watch: Watch, patient: Watch, incident: Incident, run: Run) -> 
         one.blue.begin_again(move.partitions, time.time())
         one.green.begin_again((), time.time())
         one.closed.clear()
+    return done is not None
 
 
 def _record_end(watch: Watch, run: Run) -> None:
