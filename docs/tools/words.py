@@ -1,0 +1,118 @@
+"""Check that names and texts use the words of docs/glossary.md; `make lint` runs it.
+
+`python -m docs.tools.words` prints each place with an old word, and the share of vague names, and fails on either.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+CODE = ("plugins/*.py", "dags/*.py", "spark_jobs/*.py")
+TEXTS = (*CODE, "docs/*.md", "README.md", "CONTRIBUTING.md")
+GLOSSARY = "docs/glossary.md"
+
+VAGUE = frozenset(
+    "found one each wanted held known told there asked given said meant left seen made this".split()  # noqa: SIM905
+)
+"""Names that say nothing about what a variable holds."""
+VAGUE_SHARE = 0.01
+
+OLD_NAMES = frozenset(
+    {
+        *("attend", "attendance", "crew", "interlock", "interlocks", "patient", "rationing", "roster", "rosters"),
+        *("seal", "sealed", "unseal", "seat", "seating", "singles", "singly", "standing", "thaw", "ward"),
+    }
+)
+"""Words that no identifier contains; the glossary names the word to use."""
+
+OLD_PHRASES = (
+    "anew",
+    "born closed",
+    "cannot be meant",
+    "comes? again",
+    "for ever",
+    "gate stays shut",
+    "held alike",
+    "held still",
+    "hold[_ ](?:blue|green)[_ ]still",
+    "in silence",
+    "is no JSON",
+    "list of texts",
+    "not alike",
+    "silent since",
+    "taken for",
+    "way back",
+    "whole number",
+    "yes or no",
+)
+_OLD_PHRASE = re.compile(rf"\b(?:{'|'.join(OLD_PHRASES)})\b", re.IGNORECASE)
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files of the repository that match, the word list and the glossary apart."""
+    listing = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout
+    return [Path(line) for line in listing.splitlines() if line not in (GLOSSARY, "docs/tools/words.py")]
+
+
+def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of everything that a module defines: variables, parameters, functions, classes, attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+def old_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each identifier with an old word in it."""
+    for line, name in identifiers(tree):
+        words = re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower())
+        if OLD_NAMES.intersection(words):
+            yield line, name
+
+
+def old_phrases(text: str) -> Iterator[tuple[int, str]]:
+    """Line and words of each old phrase."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for match in _OLD_PHRASE.finditer(line):
+            yield number, match[0]
+
+
+def vague_share(trees: list[ast.Module]) -> tuple[int, int]:
+    """How many variables and parameters have a vague name, and how many there are."""
+    names = [
+        node.arg if isinstance(node, ast.arg) else node.id
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    ]
+    counted = [name for name in names if name not in ("self", "cls", "_")]
+    return sum(name.strip("_") in VAGUE for name in counted), len(counted)
+
+
+def main() -> int:
+    """Print what breaks the glossary; the number of places, at most 1."""
+    trees = {path: ast.parse(path.read_text()) for path in tracked(*CODE)}
+    places = [f"{path}:{line}: name {name!r}" for path, tree in trees.items() for line, name in old_names(tree)]
+    places += [
+        f"{path}:{line}: text {words!r}" for path in tracked(*TEXTS) for line, words in old_phrases(path.read_text())
+    ]
+    vague, names = vague_share(list(trees.values()))
+    if vague >= VAGUE_SHARE * names:
+        places.append(f"{vague} of {names} variables and parameters have a vague name ({', '.join(sorted(VAGUE))}).")
+    for place in places:
+        print(place)  # noqa: T201
+    if places:
+        print(f"{len(places)} places do not use the words of {GLOSSARY}.")  # noqa: T201
+    return min(len(places), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
