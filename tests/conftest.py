@@ -18,6 +18,7 @@ from tests.support import full_estate
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_sandbox import Sandbox
 
 REPOSITORY = Path(__file__).parents[1]
@@ -117,6 +118,26 @@ async def on_green(green: ClusterConnection) -> AsyncIterator[AdminClient]:
     """A client for green's admin API."""
     async with AdminClient(green) as admin:
         yield admin
+
+
+@pytest.fixture
+async def redirect(
+    on_blue: AdminClient, green: ClusterConnection
+) -> AsyncIterator[Callable[[NamespaceName], Awaitable[None]]]:
+    """Send the clients of a namespace from blue to green, until the test ends: migrations refuse beside such a flag."""
+    stored, names = await stored_redirect(on_blue, "blue"), list[NamespaceName]()
+    keys = ("serviceUrl", "serviceUrlTls"), ("brokerServiceUrl", "brokerServiceUrlTls")
+    address = {key: url for url, pair in zip((green.admin_url, green.service_url), keys, strict=True) for key in pair}
+
+    async def send(name: NamespaceName) -> None:
+        names.append(name)
+        await on_blue.post("/clusters/blue/migrate", address, migrated=False)
+        await on_blue.post(f"/namespaces/{name.path}/migration", True)
+
+    yield send
+    for name in names:
+        await on_blue.post(f"/namespaces/{name.path}/migration", False)
+    await on_blue.post("/clusters/blue/migrate", (stored or {}).get("migratedClusterUrl"), migrated=False)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
 
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+Redirect = Callable[[NamespaceName], Awaitable[None]]
 
 
 @pytest.fixture
@@ -166,8 +167,7 @@ def test_a_broker_that_does_not_answer_is_transient() -> None:
 async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
     on_blue: AdminClient,
     on_green: AdminClient,
-    blue: ClusterConnection,
-    green: ClusterConnection,
+    redirect: Redirect,
     topic: TopicName,
     make_namespace: MakeNamespace,
     writer: pulsar.Client,
@@ -177,14 +177,7 @@ async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
     batched = TopicName(topic.namespace, "batched")
     write(writer, topic, 2500)
     write(writer, batched, 2500, 9)
-    address = {
-        "serviceUrl": green.admin_url,
-        "serviceUrlTls": green.admin_url,
-        "brokerServiceUrl": green.service_url,
-        "brokerServiceUrlTls": green.service_url,
-    }
-    await on_blue.post("/clusters/blue/migrate", address, migrated=False)
-    await on_blue.post(f"/namespaces/{topic.namespace.path}/migration", True)
+    await redirect(topic.namespace)
     for each in (topic, batched):
         await terminated(on_blue, each)
     found = [

@@ -30,6 +30,8 @@ COUNT = 2400
 BATCH = 3
 NOWHERE = ClusterConnection(name="nowhere", admin_url="http://localhost:1", service_url="pulsar://localhost:1")
 
+Redirect = Callable[[NamespaceName], Awaitable[None]]
+
 
 @pytest.fixture
 async def topic(
@@ -153,26 +155,19 @@ async def test_a_topic_that_is_unloaded_while_it_is_read_is_read_on(
     assert found == COUNT // BATCH
 
 
-async def migrate(admin: AdminClient, green: ClusterConnection, topic: TopicName) -> None:
+async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> None:
     """Redirect the namespace's clients, and wait until the topic is closed."""
-    address = {
-        "serviceUrl": green.admin_url,
-        "serviceUrlTls": green.admin_url,
-        "brokerServiceUrl": green.service_url,
-        "brokerServiceUrlTls": green.service_url,
-    }
-    await admin.post("/clusters/blue/migrate", address, migrated=False)
-    await admin.post(f"/namespaces/{topic.namespace.path}/migration", True)
+    await redirect(topic.namespace)
     async with asyncio.timeout(30):
         while (await admin.internal_stats(topic))["state"] != "Terminated":
             await asyncio.sleep(0.1)
 
 
 async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
-    on_blue: AdminClient, topic: TopicName, green: ClusterConnection, engine: EntryEngine
+    on_blue: AdminClient, topic: TopicName, redirect: Redirect, engine: EntryEngine
 ) -> None:
     before = await asyncio.to_thread(digest, engine, await ranges(on_blue, topic))
-    await migrate(on_blue, green, topic)
+    await migrate(on_blue, redirect, topic)
     after = await ranges(on_blue, topic, 300)
     assert [await asyncio.to_thread(digest, engine, parts) for parts in (after, after)] == [before, before]
     await on_blue.put(f"/{topic.path}/unload")
@@ -184,11 +179,11 @@ async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_e
     on_blue: AdminClient,
     topic: TopicName,
     blue: ClusterConnection,
-    green: ClusterConnection,
+    redirect: Redirect,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = (await ranges(on_blue, topic, 300))[:2]
-    await migrate(on_blue, green, topic)
+    await migrate(on_blue, redirect, topic)
     monkeypatch.setattr(client, "FIRST_WAIT_MS", 1)
 
     def counts() -> list[int]:

@@ -33,6 +33,7 @@ JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
 COUNT = 60
 AT = 40
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
+Redirect = Callable[[NamespaceName], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -404,21 +405,21 @@ async def test_messages_of_writers_on_both_sides_are_inconclusive_and_not_a_loss
 
 
 async def test_a_migrated_namespace_is_compared_where_it_was(
-    on_blue: AdminClient, on_green: AdminClient, green: ClusterConnection, replicated: TopicName, writers: Writers
+    on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[0], replicated, MESSAGES)
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
-    await migrate(on_blue, green, replicated)
+    await migrate(on_blue, redirect, replicated)
     write(writers[1], replicated, MESSAGES[:20])
     found = only_topic(await verify(on_blue, on_green, replicated.namespace))
     assert (found.verdict, found.source_messages) == (Verdict.EQUAL, COUNT)
 
 
 async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
-    on_blue: AdminClient, on_green: AdminClient, green: ClusterConnection, replicated: TopicName, writers: Writers
+    on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[0], replicated, MESSAGES)
-    await migrate(on_blue, green, replicated)
+    await migrate(on_blue, redirect, replicated)
     await on_blue.put(f"/{replicated.path}/unload")
     found = only_topic(await verify(on_blue, on_green, replicated.namespace))
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -426,10 +427,10 @@ async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
 
 
 async def test_a_migrated_topic_that_is_unloaded_before_it_is_read_is_inconclusive(
-    on_blue: AdminClient, on_green: AdminClient, green: ClusterConnection, replicated: TopicName, writers: Writers
+    on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[0], replicated, MESSAGES)
-    await migrate(on_blue, green, replicated)
+    await migrate(on_blue, redirect, replicated)
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     await on_blue.put(f"/{replicated.path}/unload")
     found = only_topic(await verify_in_process(on_blue, on_green, request))
@@ -437,16 +438,9 @@ async def test_a_migrated_topic_that_is_unloaded_before_it_is_read_is_inconclusi
     assert "unloaded while it was read" in found.reason
 
 
-async def migrate(admin: AdminClient, to: ClusterConnection, topic: TopicName) -> None:
+async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> None:
     """Redirect the namespace's clients, and wait until the topic is closed."""
-    address = {
-        "serviceUrl": to.admin_url,
-        "serviceUrlTls": to.admin_url,
-        "brokerServiceUrl": to.service_url,
-        "brokerServiceUrlTls": to.service_url,
-    }
-    await admin.post("/clusters/blue/migrate", address, migrated=False)
-    await admin.post(f"/namespaces/{topic.namespace.path}/migration", True)
+    await redirect(topic.namespace)
     async with asyncio.timeout(30):
         while (await admin.internal_stats(topic))["state"] != "Terminated":
             await asyncio.sleep(0.1)
