@@ -1,14 +1,14 @@
-"""### Bring a cluster into the fleet: copy everything that another cluster holds, except messages
+"""### Onboard a cluster: copy everything from another cluster except messages
 
-1. **Snapshot** — tenants, namespaces and their policies, topics, schemas, topic policies and subscriptions of both
-   sides are read; no topic is loaded.
-2. **Plan** — what cannot work together stops the run; what the target lacks becomes a plan. Nothing is ever deleted:
-   what exists only on the target is named and left alone.
-3. **Approve** — a person sees the plan and its hazards, once; *Reject* changes nothing.
-4. **Apply** — each change reads the live value, writes, reads back, and is recorded with before and after.
-5. **Prove** — the target is read again; the run is green only if nothing is left to plan.
+1. **Snapshot** — the tenants, namespaces, policies, topics, schemas, topic policies and subscriptions of both
+   clusters are read; no topic is loaded.
+2. **Plan** — an incompatibility stops the run; what the target lacks becomes a plan. Nothing is deleted:
+   resources that exist only on the target are listed and left alone.
+3. **Approve** — a person reads the plan and its hazards; *Reject* changes nothing.
+4. **Apply** — each change reads the live value, writes, reads back, and is recorded with the value before and after.
+5. **Verify** — the target is read again; the run succeeds only if no changes remain to plan.
 
-*Dry run* stops after the plan. The page `docs/onboard_cluster.md` says what to do at each stop.
+*Dry run* stops after the plan. The page `docs/onboard_cluster.md` says what to do if a task fails.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from pathlib import Path
 
 from airflow.sdk import Param, dag
 
-from pulsar_fleet.airflow.operators.approval import PlanApprovalOperator
-from pulsar_fleet.airflow.operators.snapshot_equality import ProveEqualOperator
+from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
 from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
 
 PARAMS = {
-    "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that is copied. It is only read."),
+    "source": connection_param("pulsar_blue", "Source", "Connection of the cluster to copy. It is only read."),
     "target": connection_param("pulsar_green", "Target", "Connection of the cluster that receives the copy."),
     "selection": selection_param(),
     "subscriptions": Param(
@@ -39,25 +38,26 @@ PARAMS = {
         minimum=0,
         maximum=8760,
         title="Expected lag, hours",
-        description="How long messages may wait on the source before they are carried over, if they will be: "
-        "retention, time to live and quotas are checked against it. 0: none are carried.",
+        description="How long messages may wait on the source before they are copied later: retention, time to live "
+        "and quotas are checked against it. 0: no messages will be copied.",
     ),
     "allow_changes": Param(
         [],
         type="array",
         items={"type": "string"},
         title="Allowed changes",
-        description="Ids of the irreversible or destructive changes of the plan that may be made, from a dry run.",
+        description="Ids of the irreversible or destructive changes of the plan that are allowed, from a dry run.",
     ),
-    **approval_params("the plan is applied"),
+    **approval_params("the plan"),
     "compare_in_spark": Param(
         "auto",
         type="string",
         enum=["auto", "always", "never"],
         title="Compare in Spark",
-        description="auto takes Spark from 2,000,000 rows on: fewer are compared here before Spark has started.",
+        description="auto uses Spark from 2,000,000 rows on: fewer rows are compared in the task before Spark has "
+        "started.",
     ),
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan, change nothing."),
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan; change nothing."),
 }
 
 
@@ -76,7 +76,7 @@ def onboard_cluster():
     planned = onboard.plan_changes(source=source, target=target)
     approved = PlanApprovalOperator(task_id="approve_plan", planned=planned)
     applied = onboard.apply_plan.partial(planned=planned).expand(batch=approved.output)
-    verified = ProveEqualOperator(
+    verified = VerifySnapshotOperator(
         task_id="verify_equal",
         application=str(Path(__file__).parents[1] / "spark_jobs" / "compare_snapshots.py"),
         name="compare-snapshots",

@@ -1,14 +1,14 @@
-"""### Carry changes of metadata between clusters over an event topic
+"""### Synchronise metadata between clusters over an event topic
 
-1. **Carry** — the event topic is made if it is missing, replicated between the clusters. What changed on a cluster is
-   published, each field with the time and the cluster of its last change; what the others published is applied where it
-   is newer, with the hazards, the read-back and the journal of every change.
-2. **Report** — events by cluster, what could not be applied and why, who could not be reached and since when.
+1. **Synchronise** — the event topic is created if it is missing, and replicated between the clusters. Changes on a
+   cluster are published, each field with the time and the cluster of its last change; newer changes of the other
+   clusters are applied, with the hazards, the read-back and the journal of every change.
+2. **Report** — events by cluster, events that could not be applied and why, unreachable clusters and since when.
 
-A run that wrote on a cluster emits the asset `pulsar-policies/<cluster>`, so other DAGs can be scheduled on that.
+A run that wrote on a cluster emits the asset `pulsar-policies/<cluster>`, so other DAGs can be scheduled on it.
 
-To carry changes as soon as they are seen, run `pulsar-fleet sync-metadata --follow` as a service; this DAG may run
-beside it. The page `docs/sync_metadata.md` says what to do then.
+To synchronise changes immediately, run `pulsar-fleet sync-metadata --follow` as a service; this DAG may run at the same
+time. The page `docs/sync_metadata.md` says what to do with the report.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pulsar_fleet.airflow.tasks import metadata
     tags=["pulsar", "reconciliation"],
 )
 def sync_metadata():
-    metadata.read_request() >> metadata.carry_changes() >> metadata.write_report()
+    metadata.read_request() >> metadata.sync_changes() >> metadata.write_report()
 
 
 sync_metadata()

@@ -1,14 +1,18 @@
-"""### Prove that two clusters hold the same messages and subscriptions
+"""### Verify that two clusters hold the same messages and subscriptions
 
-1. **Freeze** — the source's end is taken once; on the target, exactly what came from there is compared.
-2. **Read** — a Spark job reads both sides and compares digests per bucket; buckets that differ are read again and the
-   first differing messages are named.
-3. **Subscriptions** — what each of them has not read is compared on both sides: what would come again, or never.
-   Up to 1,000 topics are done in this task, more by a Spark job. The switch `subscriptions` leaves this out.
-4. **Verdict** — equal, different or inconclusive; never equal by default. The run is green only when both are equal.
+1. **Freeze** — the end of each source topic is read once; on the target, exactly the messages that came from the source
+   up to this end are compared.
 
-A larger run does steps 1 to 4 for 100 namespaces at a time (`namespaces_per_job`), each in a job of its own.
-Nothing is changed on either cluster. The page `docs/verify_clusters.md` says how to read a verdict.
+2. **Read** — a Spark job reads both clusters and compares digests per bucket; different buckets are read again and the
+   first different messages are listed.
+3. **Subscriptions** — the backlog of each subscription is compared on both clusters: which messages would be
+   redelivered or skipped. Up to 1,000 topics are compared in the task, more by a Spark job. The setting
+   `subscriptions` turns this off.
+4. **Verdict** — equal, different or inconclusive; never equal by default. The run succeeds only if messages and
+   subscriptions are equal.
+
+A larger run does steps 1 to 4 for 100 namespaces at a time (`namespaces_per_job`), each batch in its own job.
+Neither cluster is changed. The page `docs/verify_clusters.md` says how to read a verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from pathlib import Path
 
 from airflow.sdk import dag, task_group
 
-from pulsar_fleet.airflow.operators.spark import VerifyMessagesOperator, VerifySubscriptionsOperator
+from pulsar_fleet.airflow import VerifyMessagesOperator, VerifySubscriptionsOperator
 from pulsar_fleet.airflow.params.verification import PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import verification

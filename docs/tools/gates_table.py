@@ -1,4 +1,4 @@
-"""The tables of docs/migrate_namespaces.md about gates and clients, made from the code so that they cannot rot."""
+"""The tables of docs/migrate_namespaces.md about gates and clients, generated from the code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulsar_fleet.preflight.findings import Severity
 
 
 def with_gates(page: str) -> str:
-    """The page with each table between its two marks brought up to date; one without marks stays as it is."""
+    """The page with the current tables between their markers; a page without markers is returned unchanged."""
     for name, table in _tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
@@ -23,10 +23,10 @@ def with_gates(page: str) -> str:
 
 
 def _tables() -> Mapping[str, str]:
-    assert EVALUATED  # Importing the gates is what fills the catalogue.
+    assert EVALUATED  # The import of the gates fills the catalogue.
     rows = sorted(GATES.values(), key=lambda gate: (gate.severity is not Severity.BLOCKER, gate.id))
-    gates = ["| finding | kind | who acts | if it were let through | waiver |", "| --- | --- | --- | --- | --- |"]
-    clients = ["| client | versions | finding | what it does | seen |", "| --- | --- | --- | --- | --- |"]
+    gates = ["| finding | severity | who acts | consequence if waived | waiver |", "| --- | --- | --- | --- | --- |"]
+    clients = ["| client | versions | finding | behaviour | evidence |", "| --- | --- | --- | --- | --- |"]
     shared = ["| finding of every procedure | for a migration |", "| --- | --- |"]
     shared += [f"| `{id_}` | a blocker: {why} |" for id_, why in sorted(GRAVER.items())]
     shared += [f"| `{id_}` | never waived: {lost.removesuffix('.')} |" for id_, lost in sorted(NEVER.items())]

@@ -1,7 +1,7 @@
-"""The tables of docs/fidelity.md, made from the catalogues so that they cannot rot.
+"""The tables of docs/fidelity.md, generated from the catalogues.
 
-`python -m docs.tools.policy_tables` writes them; a test compares the page, and another carries on real
-clusters what the page says is carried.
+`python -m docs.tools.policy_tables` writes them. A test compares the page; another test copies on real clusters what
+the page says is copied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 
 PAGE = "fidelity.md"
 VERSION = "4.2.4"
-# Counted by hand on the same broker: (namespace policies of 50, topic policies of 33), each with what it takes.
+# Counted by hand on the same broker: tool, operation, namespace policies (of 50), topic policies (of 33).
 PEERS = (
     ("pulsarctl (0869b80c, 2026-05-14)", "reads whole", 28, 15),
     ("", "writes whole", 27, 15),
@@ -32,7 +32,7 @@ Row = Policy | TopicPolicy
 
 
 def fidelity_page(page: str) -> str:
-    """The page with every table between its two marks brought up to date."""
+    """The page with the current tables between their markers."""
     for name, table in _tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
@@ -41,18 +41,20 @@ def fidelity_page(page: str) -> str:
 
 
 def namespace_counts() -> tuple[int, int]:
-    """Policies that a namespace of `VERSION` can hold, all of which reach a new one, and that reach an existing one."""
-    held = [policy for policy in CATALOGUE if policy.comparable and known_at(policy.since, VERSION)]
-    later = [policy for policy in held if policy.kind is not Kind.AT_CREATION]
-    return _sections(held), _sections(later)
+    """Policies of a namespace in `VERSION`: all of them are copied to a new namespace, the second number to an
+    existing one.
+    """
+    policies = [policy for policy in CATALOGUE if policy.comparable and known_at(policy.since, VERSION)]
+    later = [policy for policy in policies if policy.kind is not Kind.AT_CREATION]
+    return _sections(policies), _sections(later)
 
 
 def topic_counts(scope: Scope) -> tuple[int, int]:
-    """Policies that a topic of `VERSION` can hold in this scope, and that are carried."""
-    held = [policy for policy in TOPIC_CATALOGUE if policy.path and known_at(policy.since, VERSION)]
+    """Policies of a topic in `VERSION` and this scope: all of them, and those that are copied."""
+    policies = [policy for policy in TOPIC_CATALOGUE if policy.path and known_at(policy.since, VERSION)]
     if scope is Scope.GLOBAL:
-        held = [policy for policy in held if not policy.local_only]
-    return _sections(held), _sections(policy for policy in held if policy.carried(scope))
+        policies = [policy for policy in policies if not policy.local_only]
+    return _sections(policies), _sections(policy for policy in policies if policy.carried(scope))
 
 
 def _tables() -> Mapping[str, str]:
@@ -68,13 +70,12 @@ def _tables() -> Mapping[str, str]:
 
 
 def _counts() -> str:
-    held, existing = namespace_counts()
+    new, existing = namespace_counts()
     local, shared = topic_counts(Scope.LOCAL), topic_counts(Scope.GLOBAL)
     rows = [
-        f"| **Pulsar Fleet** | to a new namespace | **{held} of {held}** | **{local[1]} of {local[0]}** "
+        f"| **Pulsar Fleet** | to a new namespace | **{new} of {new}** | **{local[1]} of {local[0]}** "
         f"| **{shared[1]} of {shared[0]}** |",
-        f"| | to an existing namespace | {existing} of {held} | {local[1]} of {local[0]} "
-        f"| {shared[1]} of {shared[0]} |",
+        f"| | to an existing namespace | {existing} of {new} | {local[1]} of {local[0]} | {shared[1]} of {shared[0]} |",
     ]
     for tool, does, namespaces, topics in PEERS:
         of = [f"{count} of {total}" for count, total in zip((namespaces, topics), PEER_ROWS, strict=True)]
@@ -96,7 +97,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _sections(rows: Iterable[Row]) -> int:
-    """How many policies these are, where each section that is set by itself counts as one."""
+    """The number of policies; each section that is set by its own call counts as one."""
     return sum(len(row.sections) or 1 for row in rows)
 
 
@@ -111,7 +112,7 @@ def _unsetter(row: Row) -> str:
     if not row.path or _elsewhere(row):
         return ""
     if isinstance(row, TopicPolicy):
-        return f"`DELETE {row.path}`" if row.can_unset else "cannot be unset; `false` stands for that"
+        return f"`DELETE {row.path}`" if row.can_unset else "cannot be unset; `false` is the unset value"
     if row.kind in (Kind.GRANTS, Kind.PROPERTIES):
         return "`DELETE`, one call each"
     if row.unset is Unset.DEFAULT:
@@ -123,7 +124,7 @@ def _kind(row: Row) -> str:
     kind = row.kind.value if isinstance(row, Policy) else row.form.value
     since = [f"since {row.since}"] if row.since else []
     if isinstance(row, Policy):
-        return ", ".join([kind, *(["kept by each cluster for itself"] if row.own else []), *since])
+        return ", ".join([kind, *(["each cluster has its own value"] if row.own else []), *since])
     return ", ".join([kind, *(["local only"] if row.local_only else []), *since])
 
 

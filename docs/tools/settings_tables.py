@@ -1,4 +1,4 @@
-"""The table of a DAG's settings in its page under docs/, made from the Params so that it cannot rot.
+"""The table of a DAG's settings in its page under docs/, generated from the Params.
 
 `python -m docs.tools.settings_tables` writes the tables; a test compares them.
 """
@@ -17,23 +17,23 @@ END = "<!-- end of settings -->"
 
 
 def conf_table(dag: Any) -> str:
-    """A Markdown table: name, what it takes, default, what it means."""
+    """A Markdown table: name, type, default and meaning of each setting."""
     rows = []
     for name in dag.params:
         param = dag.params.get_param(name)
         rows.append(f"| `{name}` | {_kind(param.schema)} | `{json.dumps(param.value)}` | {param.description} |")
-    return "\n".join(["| setting | takes | default | meaning |", "| --- | --- | --- | --- |", *rows])
+    return "\n".join(["| setting | type | default | meaning |", "| --- | --- | --- | --- |", *rows])
 
 
 def with_table(page: str, table: str) -> str:
-    """The page with the table between its two marks; a page without them is returned as it is."""
+    """The page with the table between its two markers; a page without markers is returned unchanged."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else page
 
 
 def write_tables(repository: Path) -> None:
-    """Bring every page up to date."""
+    """Write the tables of every page."""
     from airflow.dag_processing.dagbag import DagBag
 
     dags = repository / "dags"
@@ -47,21 +47,21 @@ def _kind(schema: dict[str, Any]) -> str:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     types: Any = schema.get("type")
     optional = isinstance(types, list)
-    kind = next(each for each in types if each != "null") if optional else types
+    kind = str(next(name for name in types if name != "null") if optional else types)
     if kind in ("integer", "number"):
-        found = _number(schema, "whole number" if kind == "integer" else "number")
+        text = _number(schema, kind)
     else:
-        found = {"array": "list of texts", "boolean": "yes or no"}.get(str(kind), "text")
-    return f"{found} or nothing" if optional else found
+        text = f"array of {schema['items']['type']}s" if kind == "array" else kind
+    return f"optional {text}" if optional else text
 
 
 def _number(schema: dict[str, Any], kind: str) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{low} to {high}"
+        return f"{kind}, {low} to {high}"
     if "exclusiveMinimum" in schema and "exclusiveMaximum" in schema:
-        return f"{kind} between {schema['exclusiveMinimum']} and {schema['exclusiveMaximum']}"
-    return f"{kind} from {low} on" if low is not None else kind
+        return f"{kind} between {schema['exclusiveMinimum']} and {schema['exclusiveMaximum']}, exclusive"
+    return f"{kind}, at least {low}" if low is not None else kind
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], to
     moves = Moves.from_json(run.artefacts.read_json(reference))
     await step("plan_placements", _plan_placements(sides, run, moves))
     await step("prepare_green", prepare(sides, run, moves))
-    await step("check_again", check_again(sides, run, moves, expected=Expectations()))
+    await step("recheck_gates", check_again(sides, run, moves, expected=Expectations()))
     await step("freeze_blue", hold_still(sides, run, moves))
     before = known_before(run)
     assert before is not None
@@ -111,7 +111,7 @@ async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], to
     await step("wait_replicated", _replicated(sides, moves))
     await step("verify_copy", verify_copy(sides, run, moves))
     await step("cut_over", cut_over(sides, run, moves, before, proof_max_age_minutes=60))
-    await step("compare_subscriptions", prove_placements(sides, run, moves))
+    await step("verify_subscriptions", prove_placements(sides, run, moves))
     told(signal="switched")
     await step("wait_drained", attend_until_done(sides, run, moves, seconds=400, poll_seconds=POLL_SECONDS))
     await _end(step, sides, run, moves, before)
@@ -121,7 +121,7 @@ async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], to
 async def _end(
     step: Callable[..., Awaitable[Any]], sides: CountingSides, run: Run, moves: Moves, before: Frozen
 ) -> None:
-    await step("verify_equal", prove(sides, run, moves))
+    await step("verify_messages", prove(sides, run, moves))
     await step("clean_up_blue", clean_up(sides, run, moves, before))
     await step("restore_blue", release(sides, run, before, delete_topics=False))
 

@@ -29,7 +29,7 @@ def test_every_field_of_the_form_has_its_title(page: Page, title: str) -> None:
     [
         "Connection of the cluster that the namespaces leave.",
         "What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole",
-        "Evaluate every gate, show the waves, change nothing.",
+        "Evaluate every gate and show the waves; change nothing.",
     ],
 )
 def test_a_field_says_what_it_is_for(page: Page, description: str) -> None:

@@ -46,7 +46,7 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
     asyncio.run(change())
     exchange.send(green, b"\x00 no event")
     carried = play("sync_metadata", **conf)
-    assert (states(carried)["carry_changes"], states(carried)["write_report"]) == ("success", "failed")
+    assert (states(carried)["sync_changes"], states(carried)["write_report"]) == ("success", "failed")
     assert announced(carried) == ["pulsar-policies/green"]
     # It is replicated like any other message.
     assert "2 NOT APPLIED" in report(carried)
@@ -57,7 +57,7 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
 @pytest.mark.parametrize("conf", [{"snapshots": True}, {"clusters": ["pulsar_gren"]}], ids=lambda conf: ",".join(conf))
 def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
     found = states(play("sync_metadata", **conf))
-    assert (found["read_request"], found["carry_changes"]) == ("failed", "upstream_failed")
+    assert (found["read_request"], found["sync_changes"]) == ("failed", "upstream_failed")
 
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:

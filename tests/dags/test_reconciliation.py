@@ -91,7 +91,7 @@ def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repa
     repaired = play("reconcile_policies", **conf, compare_with_spark_above=1)
     assert set(states(repaired).values()) == {"success"}
     assert report(repaired).startswith("# Repaired: 2 changes on blue, green")
-    assert "Compared in Spark: 1 resource not alike on all clusters." in report(repaired)
+    assert "Compared in Spark: 1 resource divergent between clusters." in report(repaired)
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
 
@@ -136,5 +136,5 @@ def test_the_environment_says_what_scheduled_runs_do() -> None:
     assert (reconciliation_schedule({}), reconciliation_params({})["mode"].resolve()) == ("*/5 * * * *", "report")
     with pytest.raises(InvalidRequest, match="did you mean 'mode'"):
         reconciliation_params({VARIABLE: '{"mod": "repair"}'})
-    with pytest.raises(InvalidRequest, match="is no JSON"):
+    with pytest.raises(InvalidRequest, match="is not valid JSON"):
         reconciliation_schedule({VARIABLE: "{"})

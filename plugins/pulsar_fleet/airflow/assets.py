@@ -1,4 +1,4 @@
-"""The assets that say that policies of a cluster were changed, for DAGs that are scheduled on them."""
+"""Airflow assets for changed policies, so that other DAGs can be scheduled on them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
 
-CHANGED = AssetAlias("pulsar-policies-changed")
-"""Every cluster on which a run wrote policies; a DAG can be scheduled on all of them, or on one cluster's asset."""
+POLICIES_CHANGED = AssetAlias("pulsar-policies-changed")
+"""All clusters whose policies a run wrote. A DAG can be scheduled on this alias, or on the asset of one cluster."""
 
 
 def policies_of(cluster: str) -> Asset:
-    """The policies of one cluster, by its own name."""
+    """The asset for the policies of a cluster, by the cluster's own name."""
     return Asset(name=f"pulsar-policies/{cluster}", uri=f"x-pulsar-policies://{cluster}", group="pulsar-policies")
 
 
-def announce(clusters: Iterable[str], run_id: str) -> None:
-    """Emit an event for each of these clusters; the task that runs must have `CHANGED` among its outlets."""
+def emit_policies_changed(clusters: Iterable[str], run_id: str) -> None:
+    """Emit an asset event for each cluster. The running task must have `POLICIES_CHANGED` among its outlets."""
     for cluster in clusters:
-        get_current_context()["outlet_events"][CHANGED].add(policies_of(cluster), extra={"run": run_id})
+        get_current_context()["outlet_events"][POLICIES_CHANGED].add(policies_of(cluster), extra={"run": run_id})

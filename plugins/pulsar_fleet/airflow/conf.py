@@ -1,4 +1,4 @@
-"""A run's configuration, checked before anything else happens: Airflow accepts unknown keys in silence."""
+"""Validate and read the configuration of a DAG run. Airflow itself ignores unknown keys without a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pulsar_fleet.cluster.names import NamespaceName
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection import ClusterConnection
-    from pulsar_fleet.cluster.json import JsonObject
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.model import Moves, Strategy
     from pulsar_fleet.migration.preflight.view import Expectations
@@ -22,21 +21,21 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.prepare.original_settings import Frozen
 
 
-def refuse_unknown_settings(conf: Mapping[str, Json] | None, known: Iterable[str]) -> None:
-    """Refuse a configuration key that the DAG does not have, naming the one that was probably meant.
+def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[str]) -> None:
+    """Refuse a configuration key that the DAG does not define, and propose the closest setting.
 
-    :param known: the DAG's own params; those of the task's context hold the unknown keys too.
+    :param settings: the DAG's own params. The params of the task's context contain the unknown keys too.
     """
-    names = sorted(known)
+    names = sorted(settings)
     for key in conf or {}:
         if key not in names:
-            meant = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"known are {', '.join(names)}."
+            similar = difflib.get_close_matches(key, names, n=1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"the settings are {', '.join(names)}."
             raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
 
 
 def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
-    """The namespaces of a configuration, in its order, each once; a wrong one is `InvalidRequest`."""
+    """The namespaces of a configuration, in order and without duplicates; an invalid name raises `InvalidRequest`."""
     if not texts:
         raise InvalidRequest(
             "The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"]."
@@ -45,23 +44,20 @@ def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
 
 
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:
-    """Refuse two connections that lead to the same cluster (equal cluster names)."""
+    """Refuse two connections to the same cluster (equal cluster names)."""
     if names[0] == names[1]:
         raise InvalidRequest(
-            f"Connections {source!r} and {target!r} both lead to cluster {names[0]!r}; give two different clusters."
+            f"Connections {source!r} and {target!r} both lead to cluster {names[0]!r}; name two different clusters."
         )
 
 
 def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
     """All clusters of the form."""
-    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-
     return [cluster_connection(name) for name in params["clusters"]]
 
 
 def sides_of(params: dict[str, Any]) -> Sides:
     """Blue and green of the form."""
-    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.migration.clusters import Sides
 
     return Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
@@ -74,8 +70,8 @@ def strategy_of(params: dict[str, Any]) -> Strategy | None:
     return None if params["strategy"] == "auto" else Strategy(params["strategy"])
 
 
-def expected_of(params: dict[str, Any], *, returns: bool = False) -> Expectations:
-    """What the gates depend on; `returns`: the run leads back from green to blue."""
+def expectations_of(params: dict[str, Any], *, returns: bool = False) -> Expectations:
+    """The settings that the gates depend on; `returns`: the run is a failback from green to blue."""
     from pulsar_fleet.migration.preflight.view import Expectations
 
     return Expectations(drain_minutes=params["drain_timeout_minutes"], returns=returns)
@@ -85,19 +81,19 @@ def waivers_of(params: dict[str, Any]) -> list[Waiver]:
     """The waivers of the form."""
     from pulsar_fleet.migration.preflight.waivers import Waiver
 
-    return [Waiver.parse(found) for found in params["waivers"]]
+    return [Waiver.parse(waiver) for waiver in params["waivers"]]
 
 
 def moves_of(reference: JsonObject) -> Moves:
-    """What moves, from its reference."""
+    """The namespaces of the migration, read from the artefact."""
     from pulsar_fleet.ledger.artefacts import Artefacts, Reference
     from pulsar_fleet.migration.model import Moves
 
     return Moves.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
 
 
-def frozen_of(reference: JsonObject) -> Frozen:
-    """How the cluster was before it was held still, from its reference."""
+def original_settings_of(reference: JsonObject) -> Frozen:
+    """The cluster's settings before the freeze, read from the artefact."""
     from pulsar_fleet.ledger.artefacts import Artefacts, Reference
     from pulsar_fleet.migration.prepare.original_settings import Frozen
 
@@ -105,20 +101,22 @@ def frozen_of(reference: JsonObject) -> Frozen:
 
 
 async def require_two_clusters(source: str, target: str, namespaces: Sequence[NamespaceName]) -> JsonObject:
-    """Read both clusters' own names; refuse one cluster under two connections, and namespaces that the source lacks."""
-    first, second = cluster_connection(source), cluster_connection(target)
-    async with AdminClient(first) as at_source, AdminClient(second) as at_target:
-        names = (await at_source.cluster_name(), await at_target.cluster_name())
+    """Read the names of both clusters; refuse two connections to one cluster, and namespaces missing on the source."""
+    connections = cluster_connection(source), cluster_connection(target)
+    async with AdminClient(connections[0]) as source_admin, AdminClient(connections[1]) as target_admin:
+        names = (await source_admin.cluster_name(), await target_admin.cluster_name())
         refuse_same_cluster(source, target, names)
         for namespace in namespaces:
-            if await at_source.namespace(namespace) is None:
-                raise NotFound(await _no_such_namespace(at_source, namespace, names[0]))
+            if await source_admin.namespace(namespace) is None:
+                raise NotFound(await _no_such_namespace(source_admin, namespace, names[0]))
     return {"source": names[0], "target": names[1]}
 
 
 async def _no_such_namespace(admin: AdminClient, namespace: NamespaceName, cluster: str) -> str:
     if await admin.tenant(namespace.tenant) is None:
-        known = ", ".join(await admin.tenants())
-        return f"Namespace {str(namespace)!r} does not exist on {cluster}, which has the tenants: {known}."
-    known = ", ".join(str(one) for one in await admin.namespaces(namespace.tenant)) or "none"
-    return f"Namespace {str(namespace)!r} does not exist on {cluster}. Tenant {namespace.tenant!r} has: {known}."
+        existing = ", ".join(await admin.tenants())
+        return f"Namespace {str(namespace)!r} does not exist on {cluster}. The tenants of {cluster} are: {existing}."
+    existing = ", ".join(str(name) for name in await admin.namespaces(namespace.tenant)) or "none"
+    return (
+        f"Namespace {str(namespace)!r} does not exist on {cluster}. Tenant {namespace.tenant!r} contains: {existing}."
+    )

@@ -1,4 +1,4 @@
-"""What Airflow learns from the `apache_airflow_provider` entry point: the connection type `pulsar`."""
+"""Provider metadata for the `apache_airflow_provider` entry point: the connection type `pulsar`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Provider metadata: the connection type, its form, and the hook behind it."""
+    """Provider metadata: the connection type, its form and its hook."""
 
     def text(label: str, description: str) -> dict[str, Any]:
         return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
@@ -29,18 +29,20 @@ def get_provider_info() -> dict[str, Any]:
                 },
                 "conn-fields": {
                     "service_url": text("Broker service URL", "pulsar://host:6650 or pulsar+ssl://host:6651"),
-                    "token_file": text("Token file", "A file on the workers that holds the JWT; read at each use"),
-                    "oauth2_key_file": text("OAuth 2.0 key file", "JSON on the workers: client_id, client_secret"),
-                    "oauth2_issuer_url": text("OAuth 2.0 issuer", "https://issuer.example; by default the key file's"),
-                    "oauth2_audience": text("OAuth 2.0 audience", "Where the issuer wants one"),
-                    "oauth2_scope": text("OAuth 2.0 scope", "Where the issuer wants one"),
+                    "token_file": text("Token file", "Path on the workers of the file with the JWT; read at each use"),
+                    "oauth2_key_file": text(
+                        "OAuth 2.0 key file", "Path of a JSON file on the workers: client_id, client_secret"
+                    ),
+                    "oauth2_issuer_url": text("OAuth 2.0 issuer", "https://issuer.example; default: the key file's"),
+                    "oauth2_audience": text("OAuth 2.0 audience", "If the issuer requires one"),
+                    "oauth2_scope": text("OAuth 2.0 scope", "If the issuer requires one"),
                     "tls_trust_file": text("TLS trust file", "PEM of the authorities that signed the brokers' keys"),
-                    "tls_certificate_file": text("TLS certificate file", "Our own certificate (PEM), for mTLS"),
-                    "tls_key_file": text("TLS key file", "The key of our own certificate (PEM), for mTLS"),
-                    "cluster_name": text("Cluster name", "For a role that may not ask the broker for it"),
+                    "tls_certificate_file": text("TLS certificate file", "Client certificate (PEM), for mTLS"),
+                    "tls_key_file": text("TLS key file", "Key of the client certificate (PEM), for mTLS"),
+                    "cluster_name": text("Cluster name", "For a role that may not read it from the broker"),
                     "broker_hosts": text("Broker hosts", "For a role that may not list them: one.example,two.example"),
-                    "timeout_seconds": text("Time-out of one call, seconds", "30 by default"),
-                    "max_connections": text("Connections to a broker", "8 by default; more gains nothing"),
+                    "timeout_seconds": text("Timeout of one call, seconds", "Default: 30"),
+                    "max_connections": text("Connections to a broker", "Default: 8; more are not faster"),
                 },
             }
         ],

@@ -1,4 +1,4 @@
-"""What every task of ours shares: retries by who must act, the run's records, the state of the other tasks."""
+"""What all tasks share: retries by kind of error, the records of the run, the states of the other tasks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ DEFAULT_ARGS: dict[str, Any] = {
     "retry_policy": ExceptionRetryPolicy(
         rules=[
             RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
-            RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="trying again cannot help"),
+            RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
         ]
     ),
 }
-"""For every DAG of ours: only what may heal by itself is tried again."""
+"""The default arguments of every DAG: only errors that can pass without an operator are retried."""
 
 FAILED_STATES = frozenset({"failed", "upstream_failed"})
 
 
 def fleet_run_id(context: Context) -> str:
-    """The id under which a DAG run keeps its records: the same for all its tasks and tries."""
+    """The id of the records of a DAG run: the same for all its tasks and tries."""
     run = context["dag_run"]
     return f"{run.dag_id}/{run.run_id}"
 
@@ -47,14 +47,17 @@ def current_run(context: Context) -> Run:
 
 
 def failed_tasks(context: Context) -> tuple[str, ...]:
-    """Tasks of this run that failed or could not run, except the asking one."""
+    """Tasks of this run that failed or could not run, without the current task."""
     run, own = context["dag_run"], context["ti"]
     states = own.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id]).get(run.run_id, {})
     return tuple(sorted(task for task, state in states.items() if state in FAILED_STATES and task != own.task_id))
 
 
 def finish_run(context: Context, failed: tuple[str, ...]) -> None:
-    """Close the run in the ledger, and fail the asking task if another one failed: a run is green when its leaf is."""
+    """End the run in the ledger, and fail the current task if another task failed.
+
+    Airflow takes the state of a run from its last task.
+    """
     run = current_run(context)
     run.ledger.finish_run(run.id, "failed" if failed else "succeeded")
     if failed:
@@ -65,5 +68,6 @@ log = logging.getLogger(__name__)
 
 
 def log_progress(noun: str) -> Callable[[int, int], None]:
-    """A callback that takes (done, all) and logs `120 of 480 changes, done in about 30 s`."""
+    """A callback for (done, total) that logs `120 of 480 changes, done in about 30 s`."""
+
     return progress_lines(noun, lambda line: log.info("%s", line))

@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 
 import typer
 
+from pulsar_fleet.cli.commands.abort import abort
 from pulsar_fleet.cli.commands.apply import apply, undo
 from pulsar_fleet.cli.commands.metadata import sync_metadata
 from pulsar_fleet.cli.commands.onboard import check, diff, plan, snapshot
 from pulsar_fleet.cli.commands.reconciliation import export, reconcile
-from pulsar_fleet.cli.commands.stop import stop
 from pulsar_fleet.cli.commands.verification import verify
 
 COMMANDS = "pulsar_fleet.commands"
@@ -37,6 +37,6 @@ def _add_commands_of_other_packages() -> None:
             app.command(entry_point.name)(command)
 
 
-for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, stop):
+for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, abort):
     app.command()(command)
 _add_commands_of_other_packages()

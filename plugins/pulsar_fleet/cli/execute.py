@@ -1,4 +1,4 @@
-"""Carry out one plan under the operator's eyes: show it, ask, apply, say what became of it."""
+"""Execute a plan on the command line: show it, ask, apply, print the result."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_text
 
-_MOST_SHOWN = 20
+_MAX_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """A plan that is to be carried out.
+class PlanExecution:
+    """A plan to execute.
 
-    :param run_id: where it is recorded; that of an attempt that was cut off, where there was one.
-    :param conf: what was asked for, without secrets.
-    :param allow: ids of the irreversible and destructive changes that may be made.
-    :param undoes: the run that it takes back, if it does.
+    :param run_id: id of its records; that of an interrupted attempt, if there is one.
+    :param conf: the request, without secrets.
+    :param allow: ids of the irreversible and destructive changes that are allowed.
+    :param undoes: the run that the plan undoes, or None.
     """
 
     run_id: str
@@ -44,8 +44,8 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """What became of a plan: changes by outcome, the first problems, and the state to exit with."""
+class ExecutionResult:
+    """The result of a plan: changes by outcome, the first problems, and the exit state."""
 
     counts: Mapping[str, int]
     problems: tuple[str, ...]
@@ -53,100 +53,106 @@ class Ending:
     message: str = ""
 
 
-def carry_out(terminal: Terminal, work: Work, *, ask: bool) -> NoReturn:
-    """Show the plan, ask, apply, and exit; what is in place already is left as it is.
+def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> NoReturn:
+    """Show the plan, ask, apply, and exit; changes that are already in place are skipped.
 
-    :raises Refused: the operator said no, or nothing of the plan may be made; nothing was sent.
+    :raises PreconditionFailed: the operator rejected the plan, or no change of it is allowed; nothing was sent.
     """
-    if work.plan.empty:
-        terminal.say(plan_text(work.plan) if work.undoes is None else nothing_text(work.undoes, work.plan))
-        terminal.finish(_document(work, Ending(counts={}, problems=(), state=ExitState.DONE)), ExitState.DONE)
-    (terminal.show if ask else terminal.say)(plan_text(work.plan))
-    _require_agreement(terminal, work, ask=ask)
-    ending = _apply(terminal, work)
-    complete = ending.state is ExitState.DONE
-    terminal.say(f"\n{applied_text(work.plan.target, ending.counts, ending.problems, complete=complete)}")
-    if ending.message:
-        terminal.note(ending.message, style="red")
-    if work.undoes is None and ending.counts.get(Outcome.APPLIED.value):
-        terminal.say(f"Undo it with: {shlex.join(['pulsar-fleet', 'undo', work.run_id])}")
-    terminal.finish(_document(work, ending), ending.state)
-
-
-def _require_agreement(terminal: Terminal, work: Work, *, ask: bool) -> None:
-    unknown = sorted(set(work.allow) - {change.id for change in work.plan.needing_permission()})
-    if unknown:
-        terminal.note(f"--allow {', '.join(unknown)}: no such change in this plan needs permission.", style="yellow")
-    asked = question(work.plan, work.allow)
-    if not asked:
-        raise PreconditionFailed(
-            "Every change of this plan needs permission: name them with --allow. Nothing has been changed."
+    if execution.plan.empty:
+        terminal.say(
+            plan_text(execution.plan) if execution.undoes is None else nothing_text(execution.undoes, execution.plan)
         )
-    if ask and not terminal.confirmed(asked):
-        raise PreconditionFailed("You did not agree. Nothing has been changed.")
+        terminal.finish(
+            _document(execution, ExecutionResult(counts={}, problems=(), state=ExitState.DONE)), ExitState.DONE
+        )
+    (terminal.show if ask else terminal.say)(plan_text(execution.plan))
+    _require_agreement(terminal, execution, ask=ask)
+    result = _apply(terminal, execution)
+    complete = result.state is ExitState.DONE
+    terminal.say(f"\n{applied_text(execution.plan.target, result.counts, result.problems, complete=complete)}")
+    if result.message:
+        terminal.note(result.message, style="red")
+    if execution.undoes is None and result.counts.get(Outcome.APPLIED.value):
+        terminal.say(f"Undo it with: {shlex.join(['pulsar-fleet', 'undo', execution.run_id])}")
+    terminal.finish(_document(execution, result), result.state)
 
 
-def _apply(terminal: Terminal, work: Work) -> Ending:
-    """Apply under the run's records; a failure on the way is an ending as well, once anything was recorded."""
-    run = Run.open(work.run_id)
-    run.ledger.start_run(run.id, work.command, work.conf)
+def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> None:
+    unknown = sorted(set(execution.allow) - {change.id for change in execution.plan.needing_permission()})
+    if unknown:
+        terminal.note(
+            f"--allow {', '.join(unknown)}: this plan has no such change that needs permission.", style="yellow"
+        )
+    question_text = question(execution.plan, execution.allow)
+    if not question_text:
+        raise PreconditionFailed(
+            "Every change of this plan needs permission: allow each with --allow ID. Nothing has been changed."
+        )
+    if ask and not terminal.confirm(question_text):
+        raise PreconditionFailed("The plan was not approved. Nothing has been changed.")
+
+
+def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
+    """Apply and record; an error after the first recorded change is part of the result."""
+    run = Run.open(execution.run_id)
+    run.ledger.start_run(run.id, execution.command, execution.conf)
     recorded_before = len(run.ledger.changes(run.id))
     try:
-        with terminal.counting(f"Changing {work.plan.target}", "changes") as progress:
-            applied = asyncio.run(_step(work, run, progress))
-        ending = _ending(applied)
+        with terminal.progress(f"Changing {execution.plan.target}", "changes") as progress:
+            applied = asyncio.run(_step(execution, run, progress))
+        result = _ending(applied)
     except KeyboardInterrupt:
-        ending = _cut_off(run, recorded_before, "Interrupted. Run the same command again to go on from here.")
+        result = _cut_off(run, recorded_before, "Interrupted. Run the same command again to continue.")
     except FleetError as error:
-        ending = _cut_off(run, recorded_before, str(error))
-        if not ending.counts:
+        result = _cut_off(run, recorded_before, str(error))
+        if not result.counts:
             run.ledger.finish_run(run.id, "failed")
             raise
-    run.ledger.finish_run(run.id, "succeeded" if ending.state is ExitState.DONE else "failed")
-    if work.undoes and ending.state is ExitState.DONE:
-        run.ledger.finish_run(work.undoes, "undone")
-    return ending
+    run.ledger.finish_run(run.id, "succeeded" if result.state is ExitState.DONE else "failed")
+    if execution.undoes and result.state is ExitState.DONE:
+        run.ledger.finish_run(execution.undoes, "undone")
+    return result
 
 
-async def _step(work: Work, run: Run, progress: Callable[[int, int], None]) -> JsonObject:
-    planned = {"plan": run.artefacts.write_json(run.id, "plan.json", work.plan.to_json()).to_json()}
+async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int], None]) -> JsonObject:
+    planned = {"plan": run.artefacts.write_json(run.id, "plan.json", execution.plan.to_json()).to_json()}
     return await apply_onboarding(
-        work.source,
-        work.target,
+        execution.source,
+        execution.target,
         planned,
         run.artefacts,
         run.ledger,
         run.id,
-        allow=work.allow,
+        allow=execution.allow,
         progress=progress,
     )
 
 
-def _ending(applied: JsonObject) -> Ending:
+def _ending(applied: JsonObject) -> ExecutionResult:
     missed = {outcome for outcome, count in applied["counts"].items() if count and not Outcome(outcome).in_place}
     state = ExitState.PARTLY if missed else ExitState.DONE
     if missed == {Outcome.REFUSED.value}:
         state = ExitState.REFUSED
-    return Ending(counts=applied["counts"], problems=tuple(applied["problems"]), state=state)
+    return ExecutionResult(counts=applied["counts"], problems=tuple(applied["problems"]), state=state)
 
 
-def _cut_off(run: Run, recorded_before: int, message: str) -> Ending:
-    """What the ledger says of an attempt that did not come to its end."""
+def _cut_off(run: Run, recorded_before: int, message: str) -> ExecutionResult:
+    """The result of an interrupted attempt, from the ledger."""
     rows = run.ledger.changes(run.id)[recorded_before:]
     missed = [row for row in rows if not Outcome(row.outcome).in_place]
-    return Ending(
+    return ExecutionResult(
         counts=Counter(row.outcome for row in rows),
-        problems=tuple(f"{row.resource}: {row.outcome}: {row.detail}" for row in missed[:_MOST_SHOWN]),
+        problems=tuple(f"{row.resource}: {row.outcome}: {row.detail}" for row in missed[:_MAX_PROBLEMS]),
         state=ExitState.PARTLY,
         message=message,
     )
 
 
-def _document(work: Work, ending: Ending) -> JsonObject:
+def _document(execution: PlanExecution, result: ExecutionResult) -> JsonObject:
     return {
-        "run": work.run_id,
-        "plan": work.plan.id,
-        "target": work.plan.target,
-        "counts": dict(ending.counts),
-        "problems": list(ending.problems),
+        "run": execution.run_id,
+        "plan": execution.plan.id,
+        "target": execution.plan.target,
+        "counts": dict(result.counts),
+        "problems": list(result.problems),
     }

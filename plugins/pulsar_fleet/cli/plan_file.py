@@ -1,4 +1,4 @@
-"""A plan that is stored between `plan` and `apply`: what it changes, between which clusters, from which selection."""
+"""The file of a plan between `plan` and `apply`: changes, clusters, selection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.cli.terminal import Usage
+from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.findings import Finding
@@ -17,10 +17,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """All that applying needs, without any secret.
+    """Everything that `apply` needs, without secrets.
 
     :param run: id of the run that made the plan.
-    :param source: the cluster that is copied, as it was named on the command line; `target` likewise.
+    :param source: the cluster to copy, as given on the command line; `target` likewise.
     """
 
     run: str
@@ -32,7 +32,7 @@ class PlanFile:
     findings: tuple[Finding, ...]
 
     def to_json(self) -> JsonObject:
-        """As a JSON object, with a digest over all of it."""
+        """A JSON object with a digest over its content."""
         content = {
             "schema_version": SCHEMA_VERSION,
             "run": self.run,
@@ -47,23 +47,25 @@ class PlanFile:
 
     @classmethod
     def from_text(cls, text: str, name: str) -> Self:
-        """Read what `to_json` wrote; a document that is none, or was altered since, is `Usage`.
+        """Read the result of `to_json`; an invalid or altered document raises `UsageError`.
 
-        :param name: of the file, for messages.
+        :param name: name of the file, for messages.
         """
         try:
-            found = json.loads(text)
-            content = {key: found[key] for key in (*cls.__slots__, "schema_version")}
-            sha256 = found["sha256"]
+            document = json.loads(text)
+            content = {key: document[key] for key in (*cls.__slots__, "schema_version")}
+            sha256 = document["sha256"]
         except (ValueError, TypeError, KeyError) as error:
-            raise Usage(f"{name!r} is no plan: make one with: pulsar-fleet plan SOURCE TARGET --out {name}") from error
+            raise UsageError(
+                f"{name!r} is not a plan: make one with: pulsar-fleet plan SOURCE TARGET --out {name}"
+            ) from error
         if content["schema_version"] != SCHEMA_VERSION:
-            raise Usage(
+            raise UsageError(
                 f"The plan {name!r} has schema version {content['schema_version']!r}, this release reads "
                 f"{SCHEMA_VERSION}: make the plan again."
             )
         if sha256 != _digest(content):
-            raise Usage(f"The plan {name!r} was altered after it was made: make the plan again.")
+            raise UsageError(f"The plan {name!r} was altered after it was made: make the plan again.")
         return cls(
             run=content["run"],
             source=content["source"],
@@ -71,7 +73,7 @@ class PlanFile:
             selection=tuple(content["selection"]),
             subscriptions=content["subscriptions"],
             plan=Plan.from_json(content["plan"]),
-            findings=tuple(Finding.from_json(one) for one in content["findings"]),
+            findings=tuple(Finding.from_json(finding) for finding in content["findings"]),
         )
 
 

@@ -1,4 +1,4 @@
-"""A command's run: its id, its records, and what it reads from two clusters."""
+"""The run of a command: its id, its records, and the plan for two clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pulsar_fleet.cli.clusters import Reached
+from pulsar_fleet.cli.clusters import ReachedCluster
 from pulsar_fleet.cli.text import compared_line
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
@@ -21,10 +21,10 @@ from pulsar_fleet.preflight.findings import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """What a comparison of two clusters led to.
+class PlannedPair:
+    """The result of planning two clusters.
 
-    :param line: what was compared, and what our roles may not see or set, if that is anything.
+    :param line: what was compared, and the missing permissions of the roles, if any.
     """
 
     plan: Plan
@@ -33,13 +33,13 @@ class Planned:
 
 
 def new_run_id(command: str) -> str:
-    """`cli/plan-20261121T160000-9f3c`: by time, and apart from one that starts in the same second."""
+    """`cli/plan-20261121T160000-9f3c`: the time, and a suffix for runs that start in the same second."""
     return f"cli/{command}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 @contextmanager
-def recorded(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
-    """The run's records; the ledger keeps what was asked for, and whether the block came to its end."""
+def recorded_run(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
+    """The records of a run; the ledger stores the request and whether the block succeeded."""
     run = Run.open(run_id)
     run.ledger.start_run(run_id, command, conf)
     try:
@@ -51,9 +51,15 @@ def recorded(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
 
 
 async def plan_pair(
-    source: Reached, target: Reached, selection: Selection, run: Run, *, subscriptions: bool = True, lag_hours: int = 0
-) -> Planned:
-    """Read both clusters, check and plan with the steps of the DAG; nothing is changed."""
+    source: ReachedCluster,
+    target: ReachedCluster,
+    selection: Selection,
+    run: Run,
+    *,
+    subscriptions: bool = True,
+    lag_hours: int = 0,
+) -> PlannedPair:
+    """Read both clusters, check and plan with the same steps as the DAG; nothing is changed."""
     began = time.monotonic()
     ours, theirs = await asyncio.gather(
         take_snapshot(
@@ -76,8 +82,8 @@ async def plan_pair(
         answers=await ask_target(target.connection, ours, theirs, run.artefacts),
     )
     compared = compared_line(ours, theirs, time.monotonic() - began)
-    return Planned(
+    return PlannedPair(
         plan=read_plan(run.artefacts, planned),
         findings=read_findings(run.artefacts, planned),
-        line="\n\n".join(one for one in (compared, ours["rights"], theirs["rights"]) if one),
+        line="\n\n".join(text for text in (compared, ours["rights"], theirs["rights"]) if text),
     )

@@ -1,4 +1,4 @@
-"""What a command says and where: its result on stdout, everything else on stderr, and the state with which it exits."""
+"""The output of a command: its result on stdout, everything else on stderr, and its exit state."""
 
 from __future__ import annotations
 
@@ -23,90 +23,90 @@ _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", 
 
 
 class ExitState(IntEnum):
-    """How a command ended; its JSON says the same by name, under `state`."""
+    """How a command ended; its JSON contains the name under `state`."""
 
     DONE = 0
     """Nothing to do, equal, or everything done."""
     ERROR = 1
-    """A cluster, a file or the ledger failed; the message says which."""
+    """A cluster, a file or the ledger failed; the message names it."""
     USAGE = 2
-    """The command cannot be meant as it stands."""
+    """The command line is invalid."""
     DIFFERENT = 3
     """`diff` and `verify` found differences, `plan` planned changes."""
     REFUSED = 4
-    """Blockers, a change without permission, or an operator who said no."""
+    """Blockers, a change without permission, or an operator who rejected it."""
     PARTLY = 5
     """Conflicts, failures or Ctrl-C: some changes are in place, others are not."""
     INCONCLUSIVE = 6
-    """`verify` could not tell; the reasons are in its result."""
+    """`verify` could not compare everything; the reasons are in its result."""
     INTERRUPTED = 130
     """Ctrl-C before anything was changed."""
 
 
-class Usage(InvalidRequest):
-    """The command line cannot be meant as it stands."""
+class UsageError(InvalidRequest):
+    """The command line is invalid."""
 
 
 class Terminal:
-    """Where one command speaks.
+    """The output of one command.
 
-    :param as_json: the result is one JSON document on stdout, and the text for people is left out.
+    :param as_json: the result is one JSON document on stdout, without the text for people.
     """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        # The Pulsar client writes its log to file descriptor 1, which a reader of the result must not get.
+        # The Pulsar client writes its log to file descriptor 1, where a program reads the result.
         self._stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
         os.dup2(2, 1)
         self._result = Console(file=self._stdout, highlight=False, emoji=False)
-        self._aside = Console(stderr=True, highlight=False, emoji=False)
-        # What stops a change is part of the result: it need not be said twice.
+        self._notes = Console(stderr=True, highlight=False, emoji=False)
+        # Problems are part of the result: the log must not repeat them.
         logging.getLogger("pulsar_fleet").addHandler(logging.NullHandler())
 
     def say(self, text: str) -> None:
-        """Give the result to people; nothing where a program gets it."""
+        """Print a part of the result for people; nothing with `as_json`."""
         if not self.as_json:
             _print(self._result, text)
 
     def show(self, text: str) -> None:
-        """Say what somebody has to read before an answer: beside the result, where a program gets that."""
-        _print(self._aside if self.as_json else self._result, text)
+        """Print what an operator must read before a question; with `as_json` on stderr."""
+        _print(self._notes if self.as_json else self._result, text)
 
     def note(self, text: str, *, style: str | None = None) -> None:
-        """Say something beside the result."""
-        self._aside.print(text, style=style, markup=False, soft_wrap=True)
+        """Print a note on stderr."""
+        self._notes.print(text, style=style, markup=False, soft_wrap=True)
 
     @contextmanager
-    def working(self, message: str) -> Iterator[None]:
-        """Show that something goes on: a spinner, or one line where nobody watches."""
-        if self._aside.is_terminal:
-            with self._aside.status(message):
+    def status(self, message: str) -> Iterator[None]:
+        """Show that the command is working: a spinner, or one line without a terminal."""
+        if self._notes.is_terminal:
+            with self._notes.status(message):
                 yield
         else:
             self.note(message)
             yield
 
     @contextmanager
-    def counting(self, message: str, noun: str) -> Iterator[Callable[[int, int], None]]:
-        """Show how far something has come, by a callback that takes (done, all)."""
-        if not self._aside.is_terminal:
+    def progress(self, message: str, noun: str) -> Iterator[Callable[[int, int], None]]:
+        """Show progress, by a callback for (done, total)."""
+        if not self._notes.is_terminal:
             self.note(message)
             yield progress_lines(noun, self.note)
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self._aside, transient=True) as bar:
+        with Progress(*columns, console=self._notes, transient=True) as bar:
             task = bar.add_task(message, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
-    def confirmed(self, question: str) -> bool:
-        """Ask the operator; no answer is a no."""
+    def confirm(self, question: str) -> bool:
+        """Ask the operator; without an answer the result is False."""
         try:
             return typer.confirm(question, err=True)
         except typer.Abort:
             return False
 
     def finish(self, document: JsonObject, state: ExitState) -> NoReturn:
-        """Give the result and exit."""
+        """Print the result and exit."""
         if self.as_json:
             text = json.dumps({"state": state.name.lower(), **document}, indent=1, ensure_ascii=False)
             self._stdout.write(f"{text}\n")
@@ -115,7 +115,7 @@ class Terminal:
 
     @contextmanager
     def plain_errors(self) -> Iterator[None]:
-        """Turn what we understand into one sentence on stderr and an exit state."""
+        """Turn known errors into one sentence on stderr and an exit state."""
         try:
             yield
         except FleetError as error:
@@ -138,19 +138,28 @@ def _print(console: Console, text: str) -> None:
         console.print(line, style=style, markup=False, soft_wrap=True)
 
 
-def is_watched() -> bool:
-    """Whether a person can be asked."""
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Raise an `InvalidRequest` of the block as `UsageError`: the command line caused it."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise error if isinstance(error, UsageError) else UsageError(str(error)) from error
+
+
+def is_interactive() -> bool:
+    """Whether an operator can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def require_consent(what: str, *, yes: bool) -> None:
-    """Refuse to change `what` where nobody said yes and nobody can be asked."""
-    if not yes and not is_watched():
+def require_consent(subject: str, *, yes: bool) -> None:
+    """Refuse to change `subject` without --yes where no operator can be asked."""
+    if not yes and not is_interactive():
         raise PreconditionFailed(
-            f"This changes {what}, and nobody can be asked here: say --yes. Nothing has been changed."
+            f"This changes {subject}, and there is no terminal to ask on: add --yes. Nothing has been changed."
         )
 
 
 def _state(error: FleetError) -> ExitState:
-    states = {Usage: ExitState.USAGE, PreconditionFailed: ExitState.REFUSED, Conflict: ExitState.PARTLY}
+    states = {UsageError: ExitState.USAGE, PreconditionFailed: ExitState.REFUSED, Conflict: ExitState.PARTLY}
     return next((state for kind, state in states.items() if isinstance(error, kind)), ExitState.ERROR)

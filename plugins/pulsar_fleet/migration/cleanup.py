@@ -125,7 +125,7 @@ def require_verdict(run: Run, move: Move) -> None:
     if found.get(str(move.namespace)) not in PROVEN:
         raise PreconditionFailed(
             f"{move.namespace} has the verdict {found.get(str(move.namespace))!r} in this run: nothing is removed from "
-            "blue before it is proven. Clear the task verify_equal."
+            "blue before it is proven. Clear the task verify_messages."
         )
 
 

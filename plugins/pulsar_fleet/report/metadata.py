@@ -1,4 +1,4 @@
-"""What a run of metadata events did, for people and for metrics (pure)."""
+"""The report and the metrics of a run of `sync_metadata` (pure)."""
 
 from __future__ import annotations
 
@@ -8,71 +8,71 @@ from pulsar_fleet.planning.render import counted
 _NUMBERS = ("published", "applied", "written", "dropped", "postponed", "refused", "lost", "stamped", "backlog")
 
 
-def headline(found: JsonObject) -> str:
+def headline(result: JsonObject) -> str:
     """The run in one line."""
-    sums = {name: sum(one[name] for one in found["clusters"].values()) for name in _NUMBERS}
+    sums = {name: sum(cluster[name] for cluster in result["clusters"].values()) for name in _NUMBERS}
     parts = [f"{counted(sums['published'], 'event')} published", f"{sums['applied']} applied"]
-    parts += [f"{sums['dropped']} stale or known"] if sums["dropped"] else []
+    parts += [f"{sums['dropped']} outdated or duplicate"] if sums["dropped"] else []
     parts += [f"{sums['refused']} NOT APPLIED"] if sums["refused"] else []
     parts += [f"{counted(sums['lost'], 'edit')} LOST to whole documents"] if sums["lost"] else []
-    parts += [f"BEHIND: {', '.join(sorted(found['behind']))}"] if found["behind"] else []
-    return f"{', '.join(parts)} on {', '.join(sorted(found['clusters']))}"
+    parts += [f"BEHIND: {', '.join(sorted(result['behind']))}"] if result["behind"] else []
+    return f"{', '.join(parts)} on {', '.join(sorted(result['clusters']))}"
 
 
-def lines(found: JsonObject) -> list[str]:
-    """What a person has to look at."""
-    refused = [f"  ! {name}: {reason}" for name, one in found["clusters"].items() for reason in one["reasons"]]
-    behind = [f"  ! {name}: {why}" for name, why in found["behind"].items()]
-    since = [f"  ! {name}: silent since {at}; it is caught up when it returns" for name, at in found["since"].items()]
+def lines(result: JsonObject) -> list[str]:
+    """What an operator must check."""
+    refused = [f"  ! {name}: {reason}" for name, cluster in result["clusters"].items() for reason in cluster["reasons"]]
+    behind = [f"  ! {name}: {why}" for name, why in result["behind"].items()]
+    since = [f"  ! {name}: unreachable since {at}; a later run synchronises it" for name, at in result["since"].items()]
     unsent = [
         f"  {counted(number, 'event')} wait on {name} for {peer}"
-        for name, one in found["clusters"].items()
-        for peer, number in sorted(one["unsent"].items())
+        for name, cluster in result["clusters"].items()
+        for peer, number in sorted(cluster["unsent"].items())
         if number
     ]
     idle = [
-        f"  {name}: a follower is at work there, so this run left its events to it"
-        for name, one in found["clusters"].items()
-        if not one["active"]
+        f"  {name}: a follower is active, so this run left its events to the follower"
+        for name, cluster in result["clusters"].items()
+        if not cluster["active"]
     ]
     return [*refused, *behind, *since, *unsent, *idle]
 
 
-def metadata_report(found: JsonObject) -> str:
+def metadata_report(result: JsonObject) -> str:
     """The page of a run."""
     rows = [
-        f"| {name} | {' | '.join(str(one[key]) for key in _NUMBERS)} |"
-        for name, one in sorted(found["clusters"].items())
+        f"| {name} | {' | '.join(str(cluster[key]) for key in _NUMBERS)} |"
+        for name, cluster in sorted(result["clusters"].items())
     ]
     table = [f"| cluster | {' | '.join(_NUMBERS)} |", f"| --- |{' --- |' * len(_NUMBERS)}", *rows]
-    left = [f"* {line.strip().removeprefix('! ')}" for line in lines(found)]
-    return "\n".join([f"# {headline(found)}", "", *table, "", *left, f"It took {found['seconds']} s.", ""])
+    details = [f"* {line.strip().removeprefix('! ')}" for line in lines(result)]
+    return "\n".join([f"# {headline(result)}", "", *table, "", *details, f"It took {result['seconds']} s.", ""])
 
 
-def metrics(found: JsonObject) -> dict[str, float]:
-    """Gauges of a run; of each cluster for how long it has been silent, and how many events wait for it elsewhere."""
-    sums = {name: float(sum(one[name] for one in found["clusters"].values())) for name in _NUMBERS}
-    silent = {f"behind_seconds.{name}": float(found["behind_seconds"].get(name, 0.0)) for name in _names(found)}
+def metrics(result: JsonObject) -> dict[str, float]:
+    """Gauges of a run; for each cluster the duration of its outage, and how many events other clusters hold for it."""
+    sums = {name: float(sum(cluster[name] for cluster in result["clusters"].values())) for name in _NUMBERS}
+    outages = {f"behind_seconds.{name}": float(result["behind_seconds"].get(name, 0.0)) for name in _names(result)}
     waiting = {
-        f"unsent.{name}": float(sum(one["unsent"].get(name, 0) for one in found["clusters"].values()))
-        for name in found["fleet"]
+        f"unsent.{name}": float(sum(cluster["unsent"].get(name, 0) for cluster in result["clusters"].values()))
+        for name in result["fleet"]
     }
-    behind = {"clusters_behind": float(len(found["behind"])), "seconds": found["seconds"]}
-    return {**sums, **behind, **silent, **waiting}
+    behind = {"clusters_behind": float(len(result["behind"])), "seconds": result["seconds"]}
+    return {**sums, **behind, **outages, **waiting}
 
 
-def failure(found: JsonObject) -> str:
-    """Why the run counts as failed; empty when it does not."""
-    refused = sum(one["refused"] for one in found["clusters"].values())
-    parts = [f"{counted(refused, 'event')} put away, first: {_first_reason(found)}"] if refused else []
-    parts += [f"{name} is behind: {why}" for name, why in found["behind"].items()]
-    parts += [f"{name} is silent since {at}" for name, at in found["since"].items()]
+def failure(result: JsonObject) -> str:
+    """The reason why the run fails; empty if it does not."""
+    refused = sum(cluster["refused"] for cluster in result["clusters"].values())
+    parts = [f"{counted(refused, 'event')} dead-lettered, first: {_first_reason(result)}"] if refused else []
+    parts += [f"{name} is behind: {why}" for name, why in result["behind"].items()]
+    parts += [f"{name} is unreachable since {at}" for name, at in result["since"].items()]
     return "; ".join(parts)
 
 
-def _names(found: JsonObject) -> list[str]:
-    return sorted({*found["fleet"], *found["behind_seconds"]})
+def _names(result: JsonObject) -> list[str]:
+    return sorted({*result["fleet"], *result["behind_seconds"]})
 
 
-def _first_reason(found: JsonObject) -> str:
-    return next((reason for one in found["clusters"].values() for reason in one["reasons"]), "")
+def _first_reason(result: JsonObject) -> str:
+    return next((reason for cluster in result["clusters"].values() for reason in cluster["reasons"]), "")

@@ -1,4 +1,4 @@
-"""The report of a migration, from the run's own records."""
+"""The report and the evidence of a migration, from the records of the run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pulsar_fleet.migration.model import Moves, Phase, is_reversible, still_reve
 from pulsar_fleet.migration.waves.steps import known_moves
 from pulsar_fleet.preflight.findings import Finding, findings_markdown
 from pulsar_fleet.report.migration_timeline import migration_picture
-from pulsar_fleet.report.page import approval_text, keep_report
+from pulsar_fleet.report.page import approval_text, store_report
 
 
 def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
-    """Markdown: first whether something is wrong, then what happened, then what is left to do.
+    """Markdown: the outcome, what happened, what to do.
 
-    :param approval: who answered for the wave: `about`, `answer`, `by`, `at`; None if nobody was asked.
+    :param approval: answer to the approval of the wave: `about`, `answer`, `by`, `at`; None without an approval.
     """
     moves = known_moves(run)
     phases = run.ledger.phases(run.id)
@@ -42,26 +42,26 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         approval_text(approval),
         _phase_table(phases),
         _switches(_document(run, CUT_OVER) or {}),
-        _watched(_document(run, STATE) or {}),
+        _drain(_document(run, STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
         _reversible(phases),
-        _left(moves, phases),
+        _next_steps(moves, phases),
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def keep_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
-    """Write report, picture and evidence into the run's artefacts, and return the report; again replaces them."""
+def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
+    """Write report, picture and evidence into the run's artefacts, return the report; a second call replaces them."""
     report = migration_report(run, failed, approval)
     state = _document(run, STATE) or {}
-    watched = {name: one["samples"] for name, one in (state.get("namespaces") or {}).items()}
+    samples = {name: drain["samples"] for name, drain in (state.get("namespaces") or {}).items()}
     phases = run.ledger.phases(run.id)
-    picture = migration_picture(phases, watched)
+    picture = migration_picture(phases, samples)
     if picture:
         run.artefacts.write(run.id, "migration.svg", picture)
-    keep_report(run, report, picture=picture)
+    store_report(run, report, picture=picture)
     run.artefacts.write_json(
         run.id,
         "evidence.json",
@@ -70,8 +70,8 @@ def keep_migration_report(run: Run, failed: Sequence[str], approval: JsonObject 
             "run": run.id,
             "failed": list(failed),
             "approval": approval,
-            "phases": [[one.namespace, one.phase, one.at.isoformat(), one.detail] for one in phases],
-            "verdicts": [[one.scope, one.verdict, one.messages, one.summary] for one in run.ledger.verdicts(run.id)],
+            "phases": [[entry.namespace, entry.phase, entry.at.isoformat(), entry.detail] for entry in phases],
+            "verdicts": [[row.scope, row.verdict, row.messages, row.summary] for row in run.ledger.verdicts(run.id)],
             **{name: _document(run, document) for name, document in _EVIDENCE.items()},
         },
     )
@@ -103,14 +103,14 @@ def _headline(
 ) -> str:
     if failed:
         reached = {entry.namespace: Phase(entry.phase) for entry in phases}
-        held = [name for name, phase in reached.items() if not is_reversible(phase)]
-        state = f"Already handed over: {', '.join(held)}." if held else "No namespace was handed over; nothing is lost."
+        migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
+        state = f"Already cut over: {', '.join(migrated)}." if migrated else "No namespace was cut over: nothing lost."
         return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
     finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
         return "## Every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
-    # Proofs of copies and of subscriptions have scopes of their own, and count the same messages.
+    # Verdicts of copies and of subscriptions have their own scopes, and count the same messages.
     names = {str(move.namespace) for move in moves.moves}
     messages = sum(verdict.messages for verdict in verdicts if verdict.scope in names)
     return (
@@ -136,48 +136,48 @@ def _phase_table(phases: Sequence[RecordedPhase]) -> str:
 def _switches(switched: JsonObject) -> str:
     lines = []
     for name, result in switched.items():
-        lines.append(f"`{name}`: writers were held to 1 message/s for {result['throttled_seconds']:.1f} s.")
+        lines.append(f"`{name}`: producers were throttled to 1 message/s for {result['throttled_seconds']:.1f} s.")
         lines += [
             f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']:,} unread entries "
-            f"continue on green; of those acknowledged singly {placed['carried']:,} were carried over, "
-            f"{placed['redelivered']:,} come again."
+            f"continue on green; of the individually acknowledged messages {placed['carried']:,} were acknowledged on "
+            f"green, {placed['redelivered']:,} are redelivered."
             for placed in result["placed"]
         ]
         window = result["window"]
         lines.append(
-            f"* Duplicates to expect: {sum(window.values())} messages, written on blue after the subscriptions "
-            "had been placed on green; each subscription with consumers gets them from both sides."
+            f"* Duplicates to expect: {sum(window.values())} messages, written to blue after the cursors were set on "
+            "green; each subscription with consumers receives them from both clusters."
             if window
-            else "* Duplicates to expect from the placement: none."
+            else "* Duplicates to expect from the transfer of the cursors: none."
         )
         lines.append(
-            "* A publish that was in flight when its topic closed is stored on blue and sent again to green by its "
-            "client: at most one batch of each producer, seen once more by every subscription with consumers."
+            "* A message that was in flight when its topic was terminated is stored on blue and sent again to green by "
+            "its client: at most one batch per producer, delivered twice to every subscription with consumers."
         )
     return "\n".join(lines)
 
 
-def _watched(state: JsonObject) -> str:
-    """The drain: forecast against fact, what went wrong and what was done about it, and what looking cost."""
+def _drain(state: JsonObject) -> str:
+    """The drain: forecast and actual time, incidents with their remediation, the cost of monitoring."""
     if not state:
         return ""
     lines = []
-    for name, one in state["namespaces"].items():
-        if (error := one["forecast_error"]) is not None:
+    for name, namespace in state["namespaces"].items():
+        if (error := namespace["forecast_error"]) is not None:
             lines.append(
                 f"`{name}`: the first forecast of the drain's end was {abs(error['first']):.0f} s too "
                 f"{'early' if error['first'] > 0 else 'late'}, the one at half-time {abs(error['middle']):.0f} s."
             )
         lines += [
             f"* **{incident['kind']}** {incident['sentence']} *{_outcome(incident)}*"
-            for incident in one["incidents"].values()
+            for incident in namespace["incidents"].values()
         ]
-    lines.append(f"Watching took {state['looks']:,} looks and {state['calls']:,} admin calls.")
+    lines.append(f"Monitoring took {state['looks']:,} polls and {state['calls']:,} admin calls.")
     return "\n".join(lines)
 
 
 def _outcome(incident: JsonObject) -> str:
-    seconds = f"seen for {incident['last'] - incident['first']:.0f} s"
+    seconds = f"lasted {incident['last'] - incident['first']:.0f} s"
     ended = "over" if incident["outcome"] == "over" else "**not over**"
     return f"{incident.get('treated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
 
@@ -191,7 +191,7 @@ def _findings(documents: Sequence[JsonObject]) -> str:
 
 
 def _reversible(phases: Sequence[RecordedPhase]) -> str:
-    """Each namespace with what can still be taken back, and with what is left on the cluster that it has left."""
+    """What can still be undone for each namespace, and its leftovers on the old cluster."""
     newest = {entry.namespace: entry for entry in phases}
     lines = [f"* `{name}`: {still_reversible(Phase(entry.phase))}." for name, entry in newest.items()]
     lines += [
@@ -202,14 +202,14 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
     return "\n".join(["**Still reversible.**", "", *lines]) if lines else ""
 
 
-def _left(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
+def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ""
     return (
-        f"**Left to do.** {moves.blue} keeps redirecting until the applications' configuration names {moves.green}: "
-        "leave it running. Topics that are created from now on are seen only by consumers that were restarted against "
+        f"**Next steps.** {moves.blue} redirects clients until the applications are configured with {moves.green}: "
+        "leave it running. Topics that are created from now on are found only by consumers that were restarted against "
         f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
-        "pattern were restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
+        "pattern are restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
     )
 
 

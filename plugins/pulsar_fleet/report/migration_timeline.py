@@ -1,4 +1,4 @@
-"""A migration as a picture: when each namespace was in which phase, and what was left to drain over time, as SVG."""
+"""A migration as an SVG: the phases of each namespace, and the backlog on blue over time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST = 20
-"""Namespaces that are drawn; those with the longest drain first."""
+"""Largest number of namespaces in the picture; those with the longest drain first."""
 
 Samples = Mapping[str, Sequence[tuple[float, int]]]
-"""By namespace: seconds since 1970, and the entries that were left on blue."""
+"""By namespace: seconds since 1970, and the entries not yet consumed on blue."""
 
 _COLOURS = dict(
     zip(
@@ -33,7 +33,7 @@ _COLOURS = dict(
 
 
 def migration_picture(phases: Sequence[RecordedPhase], samples: Samples) -> bytes | None:
-    """The picture; None where no namespace has entered two phases. The same records give the same bytes."""
+    """The picture; None if no namespace has entered two phases. The same records give the same bytes."""
     spans = _spans(phases)
     if not spans:
         return None
@@ -55,14 +55,16 @@ _Span = tuple[Phase, datetime, datetime]
 
 
 def _spans(phases: Sequence[RecordedPhase]) -> dict[str, list[_Span]]:
-    """By namespace, each phase from its beginning to that of the next; the last has no length."""
+    """By namespace, each phase from its start to the start of the next; the last phase is left out."""
     entered: dict[str, list[tuple[Phase, datetime]]] = {}
-    known = {phase.value for phase in Phase}
+    values = {phase.value for phase in Phase}
     for entry in phases:
-        if entry.phase in known:
+        if entry.phase in values:
             entered.setdefault(entry.namespace, []).append((Phase(entry.phase), _utc(entry.at)))
-    spans = {name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(found)] for name, found in entered.items()}
-    return {name: found for name, found in spans.items() if found}
+    spans = {
+        name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(entries)] for name, entries in entered.items()
+    }
+    return {name: entries for name, entries in spans.items() if entries}
 
 
 def _utc(at: datetime) -> datetime:
@@ -77,14 +79,14 @@ _DAY = 86_400.0
 
 
 def _day(at: datetime) -> float:
-    """Days since 1970, which is how matplotlib counts."""
+    """Days since 1970, the unit of matplotlib."""
     return at.timestamp() / _DAY
 
 
 def _draw_phases(axes: Axes, spans: Mapping[str, Sequence[_Span]]) -> None:
     shown: set[Phase] = set()
-    for row, found in enumerate(spans.values()):
-        for phase, begins, ends in found:
+    for row, phases in enumerate(spans.values()):
+        for phase, begins, ends in phases:
             begin, end = _day(begins), _day(ends)
             label = phase.value if phase not in shown else None
             shown.add(phase)
@@ -92,13 +94,13 @@ def _draw_phases(axes: Axes, spans: Mapping[str, Sequence[_Span]]) -> None:
     axes.set_yticks(range(len(spans)), list(spans))
     axes.invert_yaxis()
     axes.xaxis_date()  # numbers are days since 1970
-    axes.set_title("Phases, from the one named to the next (UTC)", loc="left")
+    axes.set_title("Phase of each namespace until its next phase (UTC)", loc="left")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.05), ncols=9, frameon=False, fontsize=8)
 
 
 def _draw_backlogs(axes: Axes, samples: Samples) -> None:
-    for name, found in samples.items():
-        axes.step([at / _DAY for at, _ in found], [left for _, left in found], label=name)
+    for name, series in samples.items():
+        axes.step([at / _DAY for at, _ in series], [entries for _, entries in series], label=name)
     axes.set_ylabel("entries left on blue")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)

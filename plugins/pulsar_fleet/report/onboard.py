@@ -1,4 +1,4 @@
-"""The report of an onboarding as Markdown: whether something is wrong, what happened, numbers, what to do (pure)."""
+"""The report of an onboarding as Markdown: the outcome, what happened, numbers, what to do (pure)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ def onboarding_report(
     verified: JsonObject | None,
     approval: JsonObject | None = None,
 ) -> str:
-    """What a run did, for a person; what is None is what the run did not come to.
-
-    The arguments are what the steps of onboarding returned, with the stored plan and findings.
-    """
+    """Markdown from the results of the onboarding steps; the result of a step that did not run is None."""
     parts = [
         f"# {verdict(plan, findings, applied, verified)}",
         approval_text(approval),
         _compared(source, target),
-        *(one["rights"] for one in (source, target)),
+        *(snapshot["rights"] for snapshot in (source, target)),
         f"## Findings: {count_line(findings)}" if findings else "",
         findings_markdown(findings),
         _applied(applied),
@@ -42,7 +39,7 @@ def onboarding_report(
 
 
 def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None, verified: JsonObject | None) -> str:
-    """One line: first whether something is wrong."""
+    """The outcome in one line."""
     names = f"{plan.source} → {plan.target}"
     if verified is not None:
         if verified["equal"]:
@@ -53,17 +50,17 @@ def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None,
     if applied is None:
         return f"Planned, not applied: {names}, {len(plan.changes):,} changes. Nothing has been changed"
     if not applied["complete"]:
-        return f"INCOMPLETE: {names}, {len(applied['problems'])} or more changes were not made"
+        return f"INCOMPLETE: {names}, at least {len(applied['problems'])} changes were not made"
     return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
 
 
 def _compared(source: JsonObject, target: JsonObject) -> str:
     head = "| | version | " + " | ".join(name.replace("_", " ") for name in _TABLES) + " | calls |"
     rows = [
-        f"| {one['cluster']} | {', '.join(one['versions'])} | "
-        + " | ".join(f"{one['counts'][name]:,}" for name in _TABLES)
-        + f" | {one['calls']:,} |"
-        for one in (source, target)
+        f"| {snapshot['cluster']} | {', '.join(snapshot['versions'])} | "
+        + " | ".join(f"{snapshot['counts'][name]:,}" for name in _TABLES)
+        + f" | {snapshot['calls']:,} |"
+        for snapshot in (source, target)
     ]
     return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows])
 
@@ -72,7 +69,7 @@ def _applied(applied: JsonObject | None) -> str:
     if applied is None:
         return ""
     done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied["counts"].items() if count)
-    lines = [f"## Applied: {done or 'nothing was to do'}", f"{applied['calls']:,} calls, reading included."]
+    lines = [f"## Applied: {done or 'nothing to do'}", f"{applied['calls']:,} calls, reads included."]
     lines += [f"* {problem}" for problem in applied["problems"]]
     return "\n".join(lines)
 
@@ -81,8 +78,10 @@ def _evidence(source: JsonObject, target: JsonObject, verified: JsonObject | Non
     references = {"source before": source["reference"], "target before": target["reference"]}
     if verified is not None:
         references |= {"target after": verified["snapshot"]}
-    rows = [f"| {what} | `{one['uri']}` | `{one['sha256'][:16]}…` |" for what, one in references.items()]
-    return "\n".join(["## Evidence", "", "| what | where | sha256 |", "| --- | --- | --- |", *rows])
+    rows = [
+        f"| {name} | `{reference['uri']}` | `{reference['sha256'][:16]}…` |" for name, reference in references.items()
+    ]
+    return "\n".join(["## Evidence", "", "| snapshot | URI | sha256 |", "| --- | --- | --- |", *rows])
 
 
 def _counts(compared: JsonObject) -> str:

@@ -1,4 +1,4 @@
-"""Keep a report where people and programs find it: as Markdown, and as one HTML page without anything from outside."""
+"""Store a report as Markdown and as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ th {{ text-align: left; }} code {{ font-size: .9em; overflow-wrap: anywhere; }}
 """
 
 
-def keep_report(run: Run, markdown: str, *, picture: bytes | None = None) -> None:
-    """Write `report.md` and `report.html` into the run's artefacts; again replaces both.
+def store_report(run: Run, markdown: str, *, picture: bytes | None = None) -> None:
+    """Write `report.md` and `report.html` into the run's artefacts; a second call replaces both.
 
-    :param picture: an SVG of our own making, for the end of the page.
+    :param picture: an SVG of this package, for the end of the page.
     """
     run.artefacts.write(run.id, "report.md", markdown.encode())
-    run.artefacts.write(run.id, "report.html", as_page(markdown, picture=picture).encode())
+    run.artefacts.write(run.id, "report.html", html_page(markdown, picture=picture).encode())
 
 
-def as_page(markdown: str, *, picture: bytes | None = None) -> str:
-    """One HTML page; HTML in the text is shown, not obeyed, because names of resources come from elsewhere."""
+def html_page(markdown: str, *, picture: bytes | None = None) -> str:
+    """One HTML page; HTML in the text is escaped, because the names of resources are not trusted."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     title = markdown.lstrip("# ").partition("\n")[0]
     drawn = f"<figure>{picture.decode().partition('?>')[2]}</figure>\n" if picture else ""
@@ -39,9 +39,9 @@ def as_page(markdown: str, *, picture: bytes | None = None) -> str:
 
 
 def approval_text(approval: JsonObject | None) -> str:
-    """`Wave 2: Approve by anna, 2026-11-21 …`; empty where nobody was asked.
+    """`Wave 2: Approve by anna, 2026-11-21 …`; empty without an approval.
 
-    :param approval: what was approved (`about`), the `answer`, and `by` whom and `at` what time.
+    :param approval: subject (`about`), `answer`, author (`by`) and time (`at`).
     """
     if approval is None:
         return ""

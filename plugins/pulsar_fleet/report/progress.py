@@ -1,4 +1,4 @@
-"""How far long work has come, as lines that are far enough apart to be read."""
+"""The progress of long operations as log lines, at most one every 10 s."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable
 EVERY_SECONDS = 10.0
 
 
-def progress_lines(noun: str, say: Callable[[str], None]) -> Callable[[int, int], None]:
-    """A callback that takes (done, all) and says `120 of 480 changes, done in about 30 s`, every 10 s and at the end.
+def progress_lines(noun: str, write: Callable[[str], None]) -> Callable[[int, int], None]:
+    """A callback for (done, total) that writes `120 of 480 changes, done in about 30 s`, every 10 s and at the end.
 
-    :param say: gets each line.
+    :param write: receives each line.
     """
     began = time.monotonic()
-    said = began
+    reported = began
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal reported
         now = time.monotonic()
-        if done < total and now - said < EVERY_SECONDS:
+        if done < total and now - reported < EVERY_SECONDS:
             return
-        said = now
-        left = f", done in about {(now - began) / done * (total - done):.0f} s" if 0 < done < total else ""
-        say(f"{done} of {total} {noun}{left}")
+        reported = now
+        remaining = f", done in about {(now - began) / done * (total - done):.0f} s" if 0 < done < total else ""
+        write(f"{done} of {total} {noun}{remaining}")
 
     return progress

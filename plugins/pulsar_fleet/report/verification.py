@@ -17,31 +17,31 @@ from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerifica
 
 
 def verification_report(run: Run, failed: Sequence[str], batches: Sequence[JsonObject]) -> str:
-    """Markdown: the verdict first, then each namespace, then the evidence.
+    """Markdown: the verdict, the namespaces, the evidence.
 
-    :param batches: the `namespaces` of each and the `folder` of its documents; none where the request was refused.
+    :param batches: the `namespaces` of each batch and the `folder` of its documents; empty if the request was refused.
     """
-    compared = [reference for each in batches if (reference := _document(run, each, VERDICT))]
+    compared = [reference for batch in batches if (reference := _document(run, batch, VERDICT))]
     if not compared:
-        named = ", ".join(failed)
-        return f"## Inconclusive\n\nNothing was compared: {named} failed; the reason is at the end of its log.\n"
-    found = _joined(run, batches)
+        names = ", ".join(failed)
+        return f"## Inconclusive\n\nNothing was compared: {names} failed; the reason is at the end of its log.\n"
+    verification = _joined(run, batches)
     headline = {
-        Verdict.EQUAL: f"Equal: {found.messages:,} messages on {found.source} and {found.target}",
-        Verdict.DIFFERENT: f"Different: {found.source} and {found.target} do not hold the same messages",
-        Verdict.INCONCLUSIVE: f"Inconclusive: {found.source} and {found.target} could not be compared",
-    }[found.verdict]
+        Verdict.EQUAL: f"Equal: {verification.messages:,} messages on {verification.source} and {verification.target}",
+        Verdict.DIFFERENT: f"Different: {verification.source} and {verification.target} do not hold the same messages",
+        Verdict.INCONCLUSIVE: f"Inconclusive: {verification.source} and {verification.target} could not be compared",
+    }[verification.verdict]
     subscriptions = _read_subscriptions(run, batches)
-    if found.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
+    if verification.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:
         headline += f", but their subscriptions are {subscriptions[1].verdict}"
     rows = [
         f"| `{namespace.namespace}` | {namespace.verdict.upper()} | {namespace.messages:,} | {len(namespace.topics)} |"
-        for namespace in found.namespaces
+        for namespace in verification.namespaces
     ]
     table = "\n".join(["| namespace | verdict | messages | topics |", "| --- | --- | --- | --- |", *rows])
-    gate = "" if found.verdict is Verdict.EQUAL else "\n\nThe gate stays shut."
+    consequence = "" if verification.verdict is Verdict.EQUAL else "\n\nVerification failed: the cut-over is blocked."
     return (
-        f"## {headline}\n\n{table}\n\n```\n{verification_text(found)}\n```{gate}\n\n"
+        f"## {headline}\n\n{table}\n\n```\n{verification_text(verification)}\n```{consequence}\n\n"
         f"{_evidence(compared)}{_subscriptions(*subscriptions) if subscriptions else ''}"
     )
 
@@ -51,7 +51,7 @@ def _document(run: Run, batch: JsonObject, name: str) -> Reference | None:
 
 
 def _joined(run: Run, batches: Sequence[JsonObject]) -> Verification:
-    """All batches as one; the namespaces of a batch whose job failed are there without a topic: inconclusive."""
+    """All batches as one verification; the namespaces of a failed batch have no topics and are inconclusive."""
     parts: list[Verification] = []
     namespaces: list[NamespaceVerdict] = []
     for batch in batches:
@@ -66,23 +66,24 @@ def _joined(run: Run, batches: Sequence[JsonObject]) -> Verification:
 def _read_subscriptions(
     run: Run, batches: Sequence[JsonObject]
 ) -> tuple[list[Reference], SubscriptionVerification] | None:
-    """What was found about subscriptions; None where they were left out."""
-    references = [one for each in batches if (one := _document(run, each, subscription_steps.VERDICT))]
-    parts = [SubscriptionVerification.from_bytes(run.artefacts.read(reference)) for reference in references]
+    """The verification of the subscriptions; None if they were not compared."""
+    references = [reference for batch in batches if (reference := _document(run, batch, subscription_steps.VERDICT))]
+    parts = [SubscriptionVerification.from_bytes(run.artefacts.read(stored)) for stored in references]
     if not parts:
         return None
     namespaces = tuple(namespace for part in parts for namespace in part.namespaces)
     return references, replace(parts[0], namespaces=namespaces)
 
 
-def _subscriptions(references: Sequence[Reference], found: SubscriptionVerification) -> str:
+def _subscriptions(references: Sequence[Reference], verification: SubscriptionVerification) -> str:
+    names = f"{verification.source} and {verification.target}"
     headline = {
-        Verdict.EQUAL: f"equal: {found.subscriptions:,} have the same unread on {found.source} and {found.target}",
-        Verdict.DIFFERENT: f"different: consumers that go to {found.target} would not get exactly the rest",
-        Verdict.INCONCLUSIVE: "inconclusive: not all of them could be compared",
-    }[found.verdict]
-    return f"\n## Subscriptions {headline}\n\n```\n{subscription_text(found)}\n```\n\n{_evidence(references)}"
+        Verdict.EQUAL: f"equal: {verification.subscriptions:,} have the same backlog on {names}",
+        Verdict.DIFFERENT: f"different: consumers on {verification.target} would not receive exactly the backlog",
+        Verdict.INCONCLUSIVE: "inconclusive: some of them could not be compared",
+    }[verification.verdict]
+    return f"\n## Subscriptions {headline}\n\n```\n{subscription_text(verification)}\n```\n\n{_evidence(references)}"
 
 
 def _evidence(references: Sequence[Reference]) -> str:
-    return "".join(f"Evidence: `{one.uri}`, sha256 `{one.sha256}`.\n" for one in references)
+    return "".join(f"Evidence: `{reference.uri}`, sha256 `{reference.sha256}`.\n" for reference in references)

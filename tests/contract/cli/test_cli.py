@@ -216,7 +216,7 @@ def test_a_mistake_gets_one_sentence(shell: Shell) -> None:
     mistakes = [
         (["check", "pulsar_gren", "pulsar_green"], USAGE, "Connection 'pulsar_gren' does not exist. Defined"),
         (["snapshot", "http://localhost:1"], ERROR, "localhost:1: GET /admin/v2/brokers/configuration/runtime at"),
-        (["apply", "plan.json"], REFUSED, "This changes a cluster, and nobody can be asked here"),
+        (["apply", "plan.json"], REFUSED, "This changes a cluster, and there is no terminal to ask on"),
     ]
     said = shell.at_once(*(tuple(words) for words, _, _ in mistakes))
     assert [(one.state, one.out, one.err.splitlines()[-1][:40]) for one in said] == [

@@ -17,7 +17,7 @@ def test_a_misspelt_setting_is_refused_and_the_right_one_proposed() -> None:
 
 
 def test_a_setting_like_none_other_lists_what_there_is() -> None:
-    with pytest.raises(InvalidRequest, match="known are blue, green, namespaces"):
+    with pytest.raises(InvalidRequest, match="the settings are blue, green, namespaces"):
         refuse_unknown_settings({"zzz": 1}, KNOWN)
 
 

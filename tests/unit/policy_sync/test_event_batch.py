@@ -94,10 +94,10 @@ def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
     }
     assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
     assert failure(bad) == (
-        "1 event put away, first: too much; pulsar_green is behind: it does not answer; "
-        "green is silent since 2026-11-22T05:00:00+00:00"
+        "1 event dead-lettered, first: too much; pulsar_green is behind: it does not answer; "
+        "green is unreachable since 2026-11-22T05:00:00+00:00"
     )
-    assert "green: silent since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
+    assert "green: unreachable since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
     told = {name: value for name, value in metrics(bad).items() if "behind" in name}
     assert told == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
 
@@ -125,4 +125,4 @@ def test_a_silence_is_as_old_as_who_noticed_it_first_says_until_the_cluster_answ
 
 
 def test_a_run_beside_a_follower_says_that_it_left_the_events_to_it() -> None:
-    assert "a follower is at work" in lines(found(active=False))[0]
+    assert "a follower is active" in lines(found(active=False))[0]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from pulsar_fleet.ledger.rows import RecordedPhase
 from pulsar_fleet.migration.model import Phase
 from pulsar_fleet.report.migration_timeline import MOST, migration_picture
-from pulsar_fleet.report.page import as_page
+from pulsar_fleet.report.page import html_page
 
 BEGAN = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
@@ -48,5 +48,5 @@ def test_of_many_namespaces_some_are_drawn() -> None:
 
 def test_the_page_holds_the_picture_and_obeys_no_html_of_the_text() -> None:
     picture = migration_picture(phases(9), {})
-    page = as_page("# Done\n\n<script>x</script>", picture=picture)
+    page = html_page("# Done\n\n<script>x</script>", picture=picture)
     assert ("<svg" in page, "<script>" in page) == (True, False)

@@ -1,4 +1,4 @@
-"""The hook behind connection type `pulsar`."""
+"""The hook for the connection type `pulsar`."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
 
 
 def cluster_connection(conn_id: str) -> ClusterConnection:
-    """Read connection `conn_id`, of any type: host = admin URL, password or extra `token` = JWT, the rest in extras.
+    """Read connection `conn_id`, of any type: host = admin URL, password or extra `token` = JWT, other fields: extras.
 
-    A connection that does not exist or cannot be used is `InvalidRequest` with what to do; secrets are masked in
-    every log.
+    A missing or invalid connection raises `InvalidRequest` with what to do. Secrets are masked in every log.
     """
     try:
-        found = BaseHook.get_connection(conn_id)
+        connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise InvalidRequest(_missing(conn_id)) from error
-    return from_airflow(found)
+    return from_airflow(connection)
 
 
-def from_airflow(found: Connection) -> ClusterConnection:
-    """The cluster that an Airflow connection describes; a field that cannot be used is `InvalidRequest`."""
+def from_airflow(connection: Connection) -> ClusterConnection:
+    """The cluster of an Airflow connection; an invalid field raises `InvalidRequest`."""
     fields = ConnectionFields(
-        conn_id=found.conn_id,
-        host=found.host,
-        schema=found.schema,
-        port=found.port,
-        password=found.password,
-        extra=found.extra_dejson,
+        conn_id=connection.conn_id,
+        host=connection.host,
+        schema=connection.schema,
+        port=connection.port,
+        password=connection.password,
+        extra=connection.extra_dejson,
     )
     if fields.token:
         mask_secret(fields.token)
@@ -48,9 +47,9 @@ def from_airflow(found: Connection) -> ClusterConnection:
 
 
 def _missing(conn_id: str) -> str:
-    # A task may ask for a connection by name only, so of those in Airflow's database no list can be given.
-    known = defined_connections()
-    listed = f" Defined by environment: {', '.join(known)}." if known else ""
+    # A task can read connections by name only, so the message cannot list those in Airflow's database.
+    defined = defined_connections()
+    listed = f" Defined by environment: {', '.join(defined)}." if defined else ""
     return (
         f"Connection {conn_id!r} does not exist.{listed} "
         "Create it under Admin → Connections (type Apache Pulsar cluster), or correct the run's configuration."
@@ -58,7 +57,7 @@ def _missing(conn_id: str) -> str:
 
 
 class PulsarHook(BaseHook):
-    """One Pulsar cluster, for DAGs of your own.
+    """One Pulsar cluster, for your own DAGs.
 
     :param pulsar_conn_id: the Airflow connection; any connection type works.
 
@@ -77,19 +76,19 @@ class PulsarHook(BaseHook):
 
     @cached_property
     def cluster(self) -> ClusterConnection:
-        """Where the cluster answers; read once."""
+        """The connection to the cluster; read once."""
         return cluster_connection(self.pulsar_conn_id)
 
     def admin(self) -> AdminClient:
-        """A new client for the admin API; use it with `async with`."""
+        """A new client of the admin API; use it with `async with`."""
         return AdminClient(self.cluster)
 
     def get_conn(self) -> AdminClient:
-        """Same as `admin`, under the name that Airflow expects."""
+        """Same as `admin`, by the name that Airflow expects."""
         return self.admin()
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the cluster answers, which version it is and whether we may administer it (the UI's Test button)."""
+        """Read version, brokers and name of the cluster (the Test button of the UI)."""
         try:
             return True, asyncio.run(self._describe())
         except FleetError as error:

@@ -1,4 +1,4 @@
-"""Ask a person before a plan is carried out: once, with everything in front of them."""
+"""Operators that wait for a person to approve a plan or a wave."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APPROVAL = "approval.json"
-"""Name of the artefact that says who approved what."""
+"""Name of the artefact with the answer and its author."""
 
 
 class PlanApprovalOperator(ApprovalOperator):
-    """Wait for a person to approve a plan, without a worker slot; *Reject* skips what follows and changes nothing.
+    """Wait for a person to approve a plan, without a worker slot; *Reject* skips the next tasks and changes nothing.
 
-    It asks nobody when the conf says so (`auto_approve`) or nothing is to change; a dry run ends here, and blockers
-    end the run. Without an answer within `approval_hours` it is rejected. The answer is kept in the run's artefacts.
+    With `auto_approve` or an empty plan no person is asked. A dry run ends here; blockers fail the run. Without an
+    answer within `approval_hours` the plan is rejected. The answer is stored in the run's artefacts.
 
-    It returns the numbers of the plan's batches, so that the next task can be mapped over them.
+    Returns the numbers of the plan's batches, for the mapped task that applies them.
 
-    :param planned: what the planning task returned: `headline`, `text` (a reference), `changes`, `blockers`, `batches`.
+    :param planned: result of the planning task: `headline`, `text` (a reference), `changes`, `blockers`, `batches`.
     """
 
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "planned")
@@ -41,27 +41,27 @@ class PlanApprovalOperator(ApprovalOperator):
         self.planned: JsonObject = planned
 
     def execute(self, context: Context) -> Any:
-        """Decide at once where no person is needed, else ask."""
+        """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
         from pulsar_fleet.onboarding.steps import stopping_text
 
         params, headline = context["params"], self.planned["headline"]
         run = current_run(context)
         if params["dry_run"]:
-            raise AirflowSkipException(f"Dry run: {headline} Nothing is changed.")
+            raise AirflowSkipException(f"Dry run: {headline} Nothing has been changed.")
         if self.planned["blockers"]:
             raise PreconditionFailed(stopping_text(run.artefacts, self.planned))
         if params["auto_approve"] or not self.planned["changes"]:
-            return self._keep(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
+            return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)
         self.response_timeout = timedelta(hours=params["approval_hours"])
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Keep the answer, then go on or skip what follows."""
+        """Store the answer, then continue or skip the next tasks."""
         if "error" not in event:
-            # First of all: skipping what follows ends this method.
-            self._keep(context, event)
+            # Before the call below, which raises when it skips the next tasks.
+            self._store(context, event)
         super().execute_complete(context, event)
         return list(self.planned["batches"])
 
@@ -71,18 +71,18 @@ class PlanApprovalOperator(ApprovalOperator):
         text = current_run(context).artefacts.read(Reference.from_json(self.planned["text"])).decode()
         return f"{self.planned['warnings']} warnings.\n\n{text}"
 
-    def _keep(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
-        keep_answer(context, f"plan {self.planned['id']}", answer)
+    def _store(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
+        store_answer(context, f"plan {self.planned['id']}", answer)
         return list(self.planned["batches"])
 
 
 class WaveApprovalOperator(ApprovalOperator):
-    """Wait for a person to approve a wave, without a worker slot; *Reject* skips what follows and changes nothing.
+    """Wait for a person to approve a wave, without a worker slot; *Reject* skips the next tasks and changes nothing.
 
-    It asks nobody when the conf says so (`auto_approve`); a dry run ends here. Without an answer within
-    `approval_hours` the wave is rejected. The answer is kept in the run's artefacts.
+    With `auto_approve` no person is asked. A dry run ends here. Without an answer within `approval_hours` the wave is
+    rejected. The answer is stored in the run's artefacts.
 
-    :param checked: what the task before returned: `headline`, `findings` and `text` (a reference).
+    :param checked: result of the task `check_gates`: `headline`, `findings`, `wave` and `text` (a reference).
     """
 
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "checked")
@@ -92,26 +92,28 @@ class WaveApprovalOperator(ApprovalOperator):
         self.checked: JsonObject = checked
 
     def execute(self, context: Context) -> Any:
-        """Decide at once where no person is needed, else ask."""
+        """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.ledger.artefacts import Reference
 
         params = context["params"]
         text = current_run(context).artefacts.read(Reference.from_json(self.checked["text"])).decode()
         self.log.info("%s\n%s", self.checked["headline"], text)
         if params["dry_run"]:
-            raise AirflowSkipException("Dry run: every gate was evaluated, nothing is changed.")
+            raise AirflowSkipException("Dry run: every gate was evaluated. Nothing has been changed.")
         if params["auto_approve"]:
-            keep_answer(context, self._about, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
+            store_answer(
+                context, self._about, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"}
+            )
             return None
         self.subject, self.body = self.checked["headline"], text
         self.response_timeout = timedelta(hours=params["approval_hours"])
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Keep the answer, then go on or skip what follows."""
+        """Store the answer, then continue or skip the next tasks."""
         if "error" not in event:
-            # First of all: skipping what follows ends this method.
-            keep_answer(context, self._about, event)
+            # Before the call below, which raises when it skips the next tasks.
+            store_answer(context, self._about, event)
         return super().execute_complete(context, event)
 
     @property
@@ -119,20 +121,20 @@ class WaveApprovalOperator(ApprovalOperator):
         return f"wave {self.checked['wave']}"
 
 
-def keep_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:
-    """Note who answered what, and when, in the run's artefacts; again replaces it."""
+def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:
+    """Store answer, author and time in the run's artefacts; a second call replaces them."""
     run, who = current_run(context), answer.get("responded_by_user") or {}
-    kept = {
+    document = {
         "about": about,
         "answer": ", ".join(answer["chosen_options"]),
         "by": who if isinstance(who, str) else str(who.get("name") or who.get("id")),
         "at": str(answer.get("responded_at") or ""),
     }
-    run.artefacts.write_json(run.id, APPROVAL, kept)
-    log.info("%s: %s by %s", kept["about"], kept["answer"], kept["by"])
+    run.artefacts.write_json(run.id, APPROVAL, document)
+    log.info("%s: %s by %s", document["about"], document["answer"], document["by"])
 
 
 def read_approval(run: Run) -> JsonObject | None:
-    """Who answered for a run's plan, and what; None if nobody was asked yet."""
+    """The stored answer of a run; None if there is no answer yet."""
     reference = run.artefacts.find(run.id, APPROVAL)
     return dict(run.artefacts.read_json(reference)) if reference else None

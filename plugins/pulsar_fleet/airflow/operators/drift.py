@@ -1,4 +1,4 @@
-"""Find what drifted apart: compared here where clusters are small, in Spark where they are not."""
+"""Find drift between clusters: small clusters are compared in the task, large clusters in Spark."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 
 class FindDriftOperator(CompareSnapshotsOperator):
-    """Look at all clusters, merge, and plan what each would have to write; no cluster is changed.
+    """Scan all clusters, merge, and plan the writes for each cluster; no cluster is changed.
 
-    Above `compare_with_spark_above` namespaces a Spark job says first which resources are not alike everywhere, and
-    only these are merged.
+    Above `compare_with_spark_above` namespaces a Spark job first finds the divergent resources, and only these are
+    merged.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(request="", result="", **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Look, compare, plan."""
+        """Scan, compare, plan."""
         from pulsar_fleet.policy_sync.merge import divergence
         from pulsar_fleet.policy_sync.reconcile import steps
         from pulsar_fleet.policy_sync.reconcile.request import Request
 
         params, run = dict(context["params"]), current_run(context)
-        most = params["compare_with_spark_above"]
+        threshold = params["compare_with_spark_above"]
 
-        def find_apart(looks: Mapping[str, Snapshot], fleet: Collection[str]) -> frozenset[Item] | None:
-            namespaces = max(len(one.namespaces) for one in looks.values())
-            if most is None or namespaces <= most:
+        def find_divergent(snapshots: Mapping[str, Snapshot], fleet: Collection[str]) -> frozenset[Item] | None:
+            namespaces = max(len(snapshot.namespaces) for snapshot in snapshots.values())
+            if threshold is None or namespaces <= threshold:
                 return None
             self.log.info("%s namespaces are compared in Spark", f"{namespaces:,}")
-            self.request, self.result = divergence.hand_over(run, looks, fleet)
+            self.request, self.result = divergence.hand_over(run, snapshots, fleet)
             super(FindDriftOperator, self).execute(context)
             return divergence.take_over(run, self.result)
 
-        return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run, find_apart))
+        return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run, find_divergent))

@@ -1,4 +1,4 @@
-"""Prove that a target holds what a source's snapshot holds: here where they are small, in Spark where they are not."""
+"""Verify that a target holds what a source's snapshot holds: small snapshots in the task, large ones in Spark."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pulsar_fleet.verification.snapshots.compare import CompareRequest
 
 SPARK_FROM_ROWS = 2_000_000
-"""Of the source. As many are compared here before Spark has started, unless much differs: that takes far longer."""
+"""Rows of the source. Fewer rows are compared in the task before Spark has started, unless many rows differ."""
 
 
-class ProveEqualOperator(CompareSnapshotsOperator):
-    """Read the target again, compare it with the source's stored snapshot, and fail unless nothing is left to plan.
+class VerifySnapshotOperator(CompareSnapshotsOperator):
+    """Read the target again, compare it with the source's stored snapshot, and fail if changes remain to plan.
 
-    :param source: what the task that took the source's snapshot returned (templated).
+    :param source: result of the task that took the source's snapshot (templated).
     :param target: connection id of the cluster that holds the copy (templated).
     :param selection: names of tenants and namespaces (templated).
     """
@@ -38,17 +38,17 @@ class ProveEqualOperator(CompareSnapshotsOperator):
         self.selection: Sequence[str] = selection
 
     def execute(self, context: Context) -> Any:
-        """Read, compare, judge."""
+        """Read, compare, fail on a difference."""
         from pulsar_fleet.verification.snapshots.compare import summary
 
         request = self._read_back(context)
-        found = self._compare(context, request)
-        handed = summary(request, found)
-        if not found.equal:
+        comparison = self._compare(context, request)
+        result = summary(request, comparison)
+        if not comparison.equal:
             raise Conflict(
-                f"The target still differs. Trigger the DAG again to see and apply what is left.\n{handed['text']}"
+                f"The target still differs. Trigger the DAG again to see and apply the changes.\n{result['text']}"
             )
-        return handed
+        return result
 
     def _read_back(self, context: Context) -> CompareRequest:
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
@@ -71,10 +71,10 @@ class ProveEqualOperator(CompareSnapshotsOperator):
     def _compare(self, context: Context, request: CompareRequest) -> Comparison:
         from pulsar_fleet.verification.snapshots.compare import compare_here, compare_snapshots, hand_over, read_result
 
-        wanted, rows = context["params"]["compare_in_spark"], sum(self.source["counts"].values())
+        mode, rows = context["params"]["compare_in_spark"], sum(self.source["counts"].values())
         self.request, self.result = hand_over(current_run(context), request)
-        if wanted == "never" or (wanted == "auto" and rows < SPARK_FROM_ROWS):
-            self.log.info("%s rows are compared here, without Spark", f"{rows:,}")
+        if mode == "never" or (mode == "auto" and rows < SPARK_FROM_ROWS):
+            self.log.info("%s rows are compared in this task, without Spark", f"{rows:,}")
             return compare_snapshots(request, compare_here)
         super().execute(context)
         return read_result(self.result)

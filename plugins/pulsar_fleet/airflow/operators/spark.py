@@ -1,4 +1,4 @@
-"""Submit our Spark jobs: refuse before Airflow guesses a master, and keep secrets out of the command line."""
+"""Operators that submit the Spark jobs of this package, with secrets in the environment and never in arguments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 
 
 class FleetJobOperator(SparkSubmitOperator):
-    """Run a job of ours on the master of a Spark connection; the package travels as a zip.
+    """Run a Spark job of this package on the master of a Spark connection; executors get the package as a zip.
 
-    :param spark_conn_id: the Spark connection; Airflow would take YARN if it did not exist, so it is looked up first.
+    :param spark_conn_id: the Spark connection; a missing one is refused, since Airflow would submit to YARN.
     """
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "spark_conn_id")
@@ -28,20 +28,20 @@ class FleetJobOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
 
     def environment(self) -> dict[str, str]:
-        """Variables for `spark-submit`; they may hold secrets, its arguments never do."""
+        """Environment variables for `spark-submit`; only they may contain secrets."""
         from pulsar_fleet.verification.job import interpreter_environment
 
         return interpreter_environment()
 
     def execute(self, context: Context) -> None:
-        """Submit and wait; the job's log lines come to this task's log."""
+        """Submit the job and wait; its log lines are written to this task's log."""
         from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip
 
         try:
             master = BaseHook.get_connection(self.spark_conn_id)
         except AirflowNotFoundException as error:
             raise PreconditionFailed(
-                f"Spark connection {self.spark_conn_id!r} does not exist, and Airflow would silently submit to YARN. "
+                f"Spark connection {self.spark_conn_id!r} does not exist, and Airflow would submit to YARN. "
                 'Create it: type spark, host "local[*]" or spark://host:7077.'
             ) from error
         self.log.info("Spark master: %s", master.host)
@@ -56,7 +56,7 @@ class FleetJobOperator(SparkSubmitOperator):
                 self._close_output()
 
     def _close_output(self) -> None:
-        # The provider's hook leaves the pipe of the job that it started open.
+        # The provider's hook does not close the pipe of the job that it started.
         job = self._hook._submit_sp if self._hook else None
         if job is not None and job.stdout:
             job.stdout.close()
@@ -85,10 +85,10 @@ class VerifyMessagesOperator(FleetJobOperator):
 
 
 class VerifySubscriptionsOperator(VerifyMessagesOperator):
-    """Compare subscriptions: in this task where that is sooner done than a Spark session is open, else by the job.
+    """Compare subscriptions: in this task where that is faster than starting Spark, else by the job.
 
     :param request: URI of the request, from `pulsar_fleet.verification.steps.hand_over` (templated).
-    :param result: URI under which the result is written (templated).
+    :param result: URI of the result (templated).
     """
 
     template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "request", "result")
@@ -99,7 +99,10 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
         self.result = result
 
     def execute(self, context: Context) -> None:
-        """Compare here, or submit and wait; a difference is a result and no failure. Skipped where nobody wants it."""
+        """Compare in the task, or submit and wait; skipped unless the run compares subscriptions.
+
+        A difference is a result and does not fail the task.
+        """
         from upath import UPath
 
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
@@ -108,21 +111,21 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
         from pulsar_fleet.verification.subscriptions.steps import compare_here, fits_here
 
         if not context["params"]["subscriptions"]:
-            raise AirflowSkipException("The run leaves subscriptions out.")
+            raise AirflowSkipException("The setting 'subscriptions' of this run is off.")
         if not fits_here(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
             self.application_args = ["--request", self.request, "--result", self.result]
             super().execute(context)
             return
         source, target = cluster_connection(self.source), cluster_connection(self.target)
-        found = asyncio.run(compare_here(source, target, self.request, self.result))
-        self.log.info("verdict %s\n%s", found.verdict, subscription_text(found))
+        compared = asyncio.run(compare_here(source, target, self.request, self.result))
+        self.log.info("verdict %s\n%s", compared.verdict, subscription_text(compared))
 
 
 class CompareSnapshotsOperator(FleetJobOperator):
-    """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is asked anything.
+    """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is called.
 
     :param request: URI of the request, from `pulsar_fleet.verification.snapshots.compare.hand_over` (templated).
-    :param result: URI under which the result is written, from the same (templated).
+    :param result: URI of the result, from the same function (templated).
     """
 
     template_fields: Sequence[str] = (*FleetJobOperator.template_fields, "request", "result")
@@ -133,6 +136,6 @@ class CompareSnapshotsOperator(FleetJobOperator):
         self.result = result
 
     def execute(self, context: Context) -> None:
-        """Submit and wait; a difference is a result and no failure."""
+        """Submit the job and wait; a difference is a result and does not fail the task."""
         self.application_args = ["--request", self.request, "--result", self.result]
         super().execute(context)

@@ -1,4 +1,4 @@
-"""Fields of the trigger forms that several runbooks share."""
+"""Fields of the trigger forms that several DAGs share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ NAMESPACE_PATTERN = r"^[\w=:.-]+/[\w=:.-]+$"
 
 
 def connection_param(default: str, title: str, description: str) -> Param:
-    """A connection id; which cluster it leads to is read from the broker."""
+    """A connection id; the name of its cluster is read from the broker."""
     return Param(default, type="string", minLength=1, title=title, description=description)
 
 
 def namespaces_param(description: str) -> Param:
-    """A list of `tenant/namespace`; the form checks how it is written, the first task whether it exists."""
+    """A list of `tenant/namespace`; the form checks the pattern, the first task checks that the namespace exists."""
     return Param(
         ["acme/orders"],
         type="array",
@@ -24,13 +24,13 @@ def namespaces_param(description: str) -> Param:
     )
 
 
-def clusters_param(least: int, description: str) -> Param:
-    """A list of connection ids, no fewer than `least`."""
+def clusters_param(minimum: int, description: str) -> Param:
+    """A list of at least `minimum` connection ids."""
     return Param(
         ["pulsar_blue", "pulsar_green"],
         type="array",
         items={"type": "string", "minLength": 1},
-        minItems=least,
+        minItems=minimum,
         title="Clusters",
         description=description,
     )
@@ -44,37 +44,37 @@ def selection_param() -> Param:
         items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
         title="Selection",
         description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line. "
-        "Empty: everything.",
+        "Empty: all.",
     )
 
 
-def tie_break_param(when: str) -> Param:
-    """Whose value wins `when` times do not tell."""
+def tie_break_param(condition: str) -> Param:
+    """The cluster whose value wins on `condition`, where times do not decide."""
     return Param(
         "smaller",
         type="string",
         enum=["smaller", "larger"],
         title="Tie-break",
-        description=f"Whose value wins {when}: that of the smaller or the larger name.",
+        description=f"Which cluster's value wins {condition}: the one with the smaller or the larger name.",
     )
 
 
 def granularity_param() -> Param:
-    """What wins or loses as a whole."""
+    """The unit that wins or loses as a whole."""
     return Param(
         "field",
         type="string",
         enum=["field", "document"],
         title="Granularity",
-        description="What wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
+        description="The unit that wins or loses as a whole: a field, or all policies of a resource as in PIP-136.",
     )
 
 
-def approval_params(what: str) -> dict[str, Param]:
-    """Whether a person is asked before `what`, such as "a wave", and how long an answer may take."""
+def approval_params(subject: str) -> dict[str, Param]:
+    """Whether a person approves `subject`, such as "a wave", and how long the answer may take."""
     return {
         "auto_approve": Param(
-            False, type="boolean", title="Approve automatically", description=f"Ask nobody before {what}."
+            False, type="boolean", title="Approve automatically", description=f"Skip the approval of {subject}."
         ),
         "approval_hours": Param(
             24,
@@ -82,6 +82,6 @@ def approval_params(what: str) -> dict[str, Param]:
             minimum=1,
             maximum=720,
             title="Time to approve, hours",
-            description="After that long without an answer it is rejected.",
+            description="Without an answer in this time the run is rejected.",
         ),
     }

@@ -1,4 +1,4 @@
-"""The settings of `sync_metadata`; a scheduled run takes their defaults, which the environment can change."""
+"""The settings of `sync_metadata`; a scheduled run uses the defaults, which an environment variable replaces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCHEDULE = "*/5 * * * *"
 _PARAMS = {
     "clusters": clusters_param(
         1,
-        "Connections of the clusters, one per line: one of each metadata store. The first run needs "
-        "all, to make the event topic.",
+        "Connections of the clusters, one per line: one cluster of each metadata store. The first run needs "
+        "all of them, to create the event topic.",
     ),
     "selection": selection_param(),
     "event_topic": Param(
@@ -25,66 +25,67 @@ _PARAMS = {
         type="string",
         pattern=r"^persistent://[^/]+/[^/]+/.+$",
         title="Event topic",
-        description="The topic that the clusters share; its tenant and namespace never travel themselves.",
+        description="The topic that the clusters share. Its own tenant and namespace are never synchronised.",
     ),
-    "topics": Param(True, type="boolean", title="Policies of topics", description="Carry the policies of topics too."),
+    "topics": Param(
+        True, type="boolean", title="Policies of topics", description="Synchronise the policies of topics too."
+    ),
     "granularity": granularity_param(),
-    "tie_break": tie_break_param("at the same time"),
+    "tie_break": tie_break_param("at equal times"),
     "stamp": Param(
         False,
         type="boolean",
-        title="Stamp",
-        description="Write into each namespace's properties who wrote it last, and when: `lastUpdatedBy`, "
-        "`lastUpdatedTime`.",
+        title="Record the last update",
+        description="Write the cluster and the time of the last change into each namespace's properties: "
+        "`lastUpdatedBy`, `lastUpdatedTime`.",
     ),
     "snapshot": Param(
         False,
         type="boolean",
         title="Snapshot",
-        description="Publish every resource once, each field with its original time: for a cluster that joins.",
+        description="Publish every resource once, each field with its original time: for a cluster that is added.",
     ),
     "snapshot_minutes": Param(
         60.0,
         type="number",
         minimum=0,
         title="Snapshots, minutes",
-        description="How often a follower publishes a snapshot by itself; 0: never. A scheduled run does so only with "
-        "`snapshot`.",
+        description="How often a follower publishes a snapshot; 0: never. A scheduled run publishes one only if "
+        "`snapshot` is true.",
     ),
     "poll_seconds": Param(
         0.5,
         type="number",
         minimum=0,
         maximum=3600,
-        title="Pause between looks, seconds",
-        description="How long a follower waits between two looks at its cluster, each a call for a namespace.",
+        title="Pause between scans, seconds",
+        description="How long a follower waits between two scans of its cluster. A scan costs one call per namespace.",
     ),
     "calls_per_second": Param(
         0,
         type="number",
         minimum=0,
         maximum=10000,
-        title="Calls of a look, per second",
-        description="How many calls a look makes in a second at most, on each cluster; 0: as many as it answers.",
+        title="Calls of a scan, per second",
+        description="Rate limit of a scan on each cluster; 0: no limit.",
     ),
     "quiet_seconds": Param(
         2.0,
         type="number",
         minimum=0.1,
         maximum=600,
-        title="Quiet, seconds",
-        description="A run ends when no event came for so long.",
+        title="Idle time, seconds",
+        description="A run ends when it has received no event for this time.",
     ),
 }
 
 
 def metadata_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults that PULSAR_FLEET_SYNC_METADATA gives; one that cannot be meant is
-    `InvalidRequest`.
-    """
+    """The form, with the defaults of PULSAR_FLEET_SYNC_METADATA; an invalid default raises `InvalidRequest`."""
     return defaults_from(VARIABLE, _PARAMS, environment)
 
 
 def metadata_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
-    """How often it runs; null in the variable for never by itself."""
+    """The schedule of the DAG; null in the variable turns it off."""
+
     return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)

@@ -6,19 +6,19 @@ from airflow.sdk import Param
 
 from pulsar_fleet.airflow.params.common import approval_params, connection_param, namespaces_param
 
-TEXTS = {"type": "string"}
+STRINGS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
 
 
-def _strategy(more: str = "") -> Param:
-    """How namespaces move, or `auto`; `more` ends what is said of it."""
+def _strategy(suffix: str = "") -> Param:
+    """How namespaces move, or `auto`; `suffix` ends the description."""
     return Param(
         "auto",
         type="string",
         enum=["auto", "redirect", "replicate_then_switch"],
         title="Strategy",
-        description="auto takes redirect where every subscription drains by itself and nothing is retained, "
-        f"else replicate_then_switch{more}.",
+        description="auto chooses redirect where every subscription drains and no messages are retained, "
+        f"else replicate_then_switch{suffix}.",
     )
 
 
@@ -28,18 +28,18 @@ WAIVERS = {
         type="array",
         items={"type": "object"},
         title="Waivers",
-        description='Blockers that somebody takes on: {"id": …, "resource": …, "who": …, "why": …}.',
+        description='Blockers whose risk a person accepts: {"id": …, "resource": …, "who": …, "why": …}.',
     ),
 }
-QUIET = {
+QUIESCE = {
     "quiesce_seconds": Param(
         0.2,
         type="number",
         minimum=0.2,
         maximum=5,
-        title="Quiet before the switch, seconds",
-        description="Writers are held to 1 message/s for so long, and until nothing is in flight, before topics are "
-        "closed; longer only adds silence.",
+        title="Quiesce before the cut-over, seconds",
+        description="Producers are throttled to 1 message/s for this time, and until nothing is in flight, before "
+        "topics are terminated. A longer time only adds to the publish pause.",
     ),
 }
 PROOF = {
@@ -49,7 +49,7 @@ PROOF = {
         minimum=1,
         maximum=10080,
         title="Age of the proof, minutes",
-        description="The switch refuses when what it relies on was proven longer ago, or anything changed since.",
+        description="The cut-over is refused if its proof is older than this, or if anything has changed since.",
     ),
 }
 DRAIN = {
@@ -59,7 +59,7 @@ DRAIN = {
         minimum=1,
         maximum=10080,
         title="Time for copying and draining, minutes",
-        description="After that long without an end the run fails and says what is missing.",
+        description="After this time an unfinished run fails and says what is missing.",
     ),
 }
 
@@ -73,96 +73,97 @@ PARAMS = {
         minItems=1,
         title="Namespaces",
         description="What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole "
-        "tenant/namespace, or all. What an earlier run has moved is left out.",
+        "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",
     ),
     "strategy": _strategy(),
     "wave_namespaces": Param(
-        20, type="integer", minimum=1, maximum=500, title="Namespaces in a wave", description="At most so many."
+        20, type="integer", minimum=1, maximum=500, title="Namespaces in a wave", description="Upper limit."
     ),
     "wave_topics": Param(
         1000,
         type="integer",
         minimum=1,
         title="Topics in a wave",
-        description="At most so many; a namespace with more is a wave by itself.",
+        description="Upper limit; a namespace with more topics is a wave of its own.",
     ),
     "next_waves": Param(
         True,
         type="boolean",
-        title="Go on with the next wave",
-        description="Start a run for the next wave, with an approval of its own, when this one has ended well.",
+        title="Continue with the next wave",
+        description="After a successful run, start a run for the next wave, with its own approval.",
     ),
     "change_windows": Param(
         [],
         type="array",
-        items=TEXTS,
+        items=STRINGS,
         title="Change windows",
-        description="When topics may be switched, such as Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with a "
-        "slash between; the run waits for one. Empty means always.",
+        description="When the cut-over is allowed, such as Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with a "
+        "slash between; the run waits for a window. Empty: always.",
     ),
     "freeze_windows": Param(
         [],
         type="array",
-        items=TEXTS,
-        title="Freezes",
-        description="When nothing may be switched, written as change windows are.",
+        items=STRINGS,
+        title="Freeze windows",
+        description="When the cut-over is not allowed; same format as change windows.",
     ),
     **WAIVERS,
     **approval_params("a wave"),
-    **QUIET,
+    **QUIESCE,
     "individually_acknowledged": Param(
         "carry",
         type="string",
         enum=["carry", "redeliver"],
-        title="Messages acknowledged one by one",
-        description="With replicate_then_switch, behind a message that is not acknowledged: carry acknowledges them on "
-        "green too, redeliver lets them come again; the text of the approval says how many.",
+        title="Individually acknowledged messages",
+        description="With replicate_then_switch, for messages acknowledged beyond the mark-delete position: carry "
+        "acknowledges them on green too; redeliver accepts that they are redelivered. The approval says how many.",
     ),
     **PROOF,
     **DRAIN,
     "delete_inactive_topics_on_blue": Param(
         False,
         type="boolean",
-        title="Let blue delete inactive topics again",
-        description="Leave off while consumers that subscribe by pattern have not been restarted against green: "
+        title="Restore deletion of inactive topics on blue",
+        description="Leave off until consumers that subscribe by pattern have been restarted against green: "
         "they lose a topic on green when blue deletes it.",
     ),
     "remove_topics_on_blue": Param(
         False,
         type="boolean",
         title="Remove topics on blue",
-        description="At the end, remove the closed topics on blue. Leave off until every application names green: "
-        "consumers by pattern lose a topic with it, and nobody comes to a partitioned one through blue any more.",
+        description="At the end, remove the terminated topics on blue. Leave off until every application is "
+        "configured with green: consumers by pattern lose a removed topic, and clients that connect to blue no longer "
+        "reach a partitioned topic.",
     ),
     "dry_run": Param(
-        False, type="boolean", title="Dry run", description="Evaluate every gate, show the waves, change nothing."
+        False, type="boolean", title="Dry run", description="Evaluate every gate and show the waves; change nothing."
     ),
     "continues": Param(
         None,
         type=["null", "string"],
-        title="Continues",
-        description="The run whose plan of waves this one carries on; set by that run itself.",
+        title="Continued run",
+        description="The run whose plan of waves this run continues; that run sets it.",
     ),
     "wave": Param(
-        1, type="integer", minimum=1, title="Wave", description="Number of the wave to move; with continues only."
+        1, type="integer", minimum=1, title="Wave", description="Number of the wave to move; only with continues."
     ),
 }
 
-RETURN_PARAMS = {
+FAILBACK_PARAMS = {
     "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
-    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they are on."),
-    "namespaces": namespaces_param("What to bring back, one tenant/namespace per line."),
-    "strategy": _strategy(", which brings back what was written on green"),
+    "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they leave."),
+    "namespaces": namespaces_param("What to move back, one tenant/namespace per line."),
+    "strategy": _strategy(", which copies the messages written on green"),
     "allow_removal": Param(
         False,
         type="boolean",
-        title="Allow removal of closed topics",
-        description="Let the topics that the migration closed on blue be removed with what they still store. "
-        "Without it the check ends with their list.",
+        title="Allow removal of terminated topics",
+        description="Remove the topics that the migration terminated on blue, with their stored messages. "
+        "If off, the check fails with their list.",
     ),
     **WAIVERS,
-    **QUIET,
+    **QUIESCE,
     **PROOF,
     **DRAIN,
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every interlock, change nothing."),
+    "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
 }

@@ -1,4 +1,4 @@
-"""The settings of `reconcile_policies`; a scheduled run takes their defaults, which the environment can change."""
+"""The settings of `reconcile_policies`; a scheduled run uses the defaults, which an environment variable replaces."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ VARIABLE = "PULSAR_FLEET_RECONCILE"
 SCHEDULE = "*/5 * * * *"
 SPARK_ABOVE = 100_000
 """Fewer namespaces are compared in the task before Spark has started."""
-_TEXTS = {"type": "string"}
+_STRINGS = {"type": "string"}
 
 _PARAMS = {
-    "clusters": clusters_param(2, "Connections of the clusters that are kept equal, one per line."),
+    "clusters": clusters_param(2, "Connections of the clusters whose policies are reconciled, one per line."),
     "selection": selection_param(),
     "mode": Param(
         "report",
         type="string",
         enum=["report", "repair", "dry_run"],
         title="Mode",
-        description="report says what differs; repair writes it; dry_run shows what a repair would write and keeps "
-        "nothing.",
+        description="report lists the differences; repair writes them; dry_run shows what a repair would write and "
+        "stores nothing.",
     ),
     "authority": Param(
         "merge",
         type="string",
         pattern=r"^(merge|cluster:.+|file:.+)$",
         title="Authority",
-        description="merge: all are equal, the latest change wins. cluster:NAME: that cluster, by its own name, is the "
-        "truth. file:FOLDER: the YAML files of `pulsar-fleet export` are.",
+        description="Where the desired state comes from. merge: all clusters, the latest change wins. cluster:NAME: "
+        "the cluster with this name. file:FOLDER: the YAML files of `pulsar-fleet export`.",
     ),
     "granularity": granularity_param(),
-    "tie_break": tie_break_param("when nobody can tell which is later"),
+    "tie_break": tie_break_param("when no change is known to be the later one"),
     "topics": Param(
-        True, type="boolean", title="Policies of topics", description="Keep the policies of topics equal too."
+        True, type="boolean", title="Policies of topics", description="Reconcile the policies of topics too."
     ),
     "propagate_deletes": Param(
         False,
         type="boolean",
-        title="Carry deletions",
-        description="Plan to delete empty namespaces and tenants that are gone elsewhere; each needs its id under "
-        "allowed changes.",
+        title="Propagate deletions",
+        description="Plan to delete empty namespaces and tenants that were deleted on another cluster. Each deletion "
+        "needs its id under allowed changes.",
     ),
     "allow_changes": Param(
         [],
         type="array",
-        items=_TEXTS,
+        items=_STRINGS,
         title="Allowed changes",
-        description="Ids of the irreversible or destructive changes that may be made, from the report of a run.",
+        description="Ids of the irreversible or destructive changes that are allowed, from the report of a run.",
     ),
     "choose": Param(
         [],
         type="array",
         items={"type": "string", "pattern": "^.+=.+$"},
         title="Choose",
-        description="Take another cluster's value of a conflict after all: the conflict's id=the cluster's name.",
+        description="Choose another cluster's value for a conflict: conflict id=cluster name.",
     ),
     "skew_seconds": Param(
         2.0,
@@ -67,30 +67,31 @@ _PARAMS = {
         minimum=0,
         maximum=3600,
         title="Clock skew, seconds",
-        description="Times that are closer count as equal, on top of what is measured of each cluster's clock.",
+        description="Times closer than this count as equal, in addition to the measured skew of each cluster's clock.",
     ),
     "compare_with_spark_above": Param(
         SPARK_ABOVE,
         type=["integer", "null"],
         minimum=0,
         title="Compare with Spark above",
-        description="Namespaces of a cluster above which a Spark job on the connection spark_default finds what is not "
-        "alike. Empty: never. Desired state in files is compared without it.",
+        description="Number of namespaces per cluster above which a Spark job on the connection spark_default finds "
+        "the divergent resources. Empty: never. Desired state in files is always compared without Spark.",
     ),
     "fail_on_drift": Param(
         False,
         type="boolean",
         title="Fail on drift",
-        description="A run that leaves drift behind fails. A run that cannot reach a cluster fails in any case.",
+        description="Fail the run if drift remains. A run that cannot reach a cluster always fails.",
     ),
 }
 
 
 def reconciliation_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults that PULSAR_FLEET_RECONCILE gives; one that cannot be meant is `InvalidRequest`."""
+    """The form, with the defaults of PULSAR_FLEET_RECONCILE; an invalid default raises `InvalidRequest`."""
     return defaults_from(VARIABLE, _PARAMS, environment)
 
 
 def reconciliation_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
-    """How often it runs; null in the variable for never by itself."""
+    """The schedule of the DAG; null in the variable turns it off."""
+
     return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)

@@ -1,4 +1,4 @@
-"""Defaults of a DAG that runs by itself, from one variable of the environment: nobody fills in its form."""
+"""Defaults and schedule of a scheduled DAG, from an environment variable: its runs have no form."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 
 
 def defaults_from(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Param]:
-    """The form, with the defaults that the variable gives; one that cannot be meant is `InvalidRequest`."""
-    given = {key: value for key, value in _given(variable, params, environment).items() if key != "schedule"}
+    """The form, with the defaults of the variable; an invalid default raises `InvalidRequest`."""
+    defaults = {key: value for key, value in _settings(variable, params, environment).items() if key != "schedule"}
     return {
-        name: Param(given[name], description=param.description, **param.schema) if name in given else param
+        name: Param(defaults[name], description=param.description, **param.schema) if name in defaults else param
         for name, param in params.items()
     }
 
@@ -24,20 +24,20 @@ def defaults_from(variable: str, params: Mapping[str, Param], environment: Mappi
 def schedule_from(
     variable: str, params: Mapping[str, Param], environment: Mapping[str, str], default: str
 ) -> str | None:
-    """How often it runs; null in the variable for never by itself."""
-    found: str | None = _given(variable, params, environment).get("schedule", default)
-    return found
+    """The schedule of the DAG; null in the variable turns it off."""
+    schedule: str | None = _settings(variable, params, environment).get("schedule", default)
+    return schedule
 
 
-def _given(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Any]:
+def _settings(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Any]:
     text = environment.get(variable)
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        settings = json.loads(text)
     except ValueError as error:
-        raise InvalidRequest(f"{variable} is no JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise InvalidRequest(f'{variable} is no JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
-    refuse_unknown_settings(found, [*params, "schedule"])
-    return found
+        raise InvalidRequest(f"{variable} is not valid JSON: {error}.") from error
+    if not isinstance(settings, dict):
+        raise InvalidRequest(f'{variable} is not a JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
+    refuse_unknown_settings(settings, [*params, "schedule"])
+    return settings

@@ -15,36 +15,36 @@ PARAMS = {
         type="string",
         enum=["auto", "replicated", "whole"],
         title="Mapping",
-        description="replicated compares what geo-replication brought, by source position; whole compares everything.",
+        description="replicated compares the replicated messages by source position; whole compares all messages.",
     ),
     "mode": Param(
         "full",
         type="string",
         enum=["full", "window", "sample", "incremental"],
         title="Mode",
-        description="full compares all; window what was published between two times; sample pieces chosen by chance; "
-        "incremental what came since the last proof in the ledger.",
+        description="full compares all messages; window the messages published between two times; sample randomly "
+        "chosen ranges; incremental the messages since the last proof in the ledger.",
     ),
     "window_from": Param(
         None,
         type=["null", "string"],
         format="date-time",
         title="Window: from",
-        description="For window: publish time of the first messages, as 2026-11-21T08:00:00+00:00.",
+        description="For window: publish time of the first messages, such as 2026-11-21T08:00:00+00:00.",
     ),
     "window_to": Param(
         None,
         type=["null", "string"],
         format="date-time",
         title="Window: to",
-        description="For window: publish time before which the last messages lie.",
+        description="For window: end of the publish times; messages published at this time or later are left out.",
     ),
     "sample_one_in": Param(
         10_000,
         type="integer",
         minimum=1,
         title="Sample: one in",
-        description="For sample: a difference in one of so many messages of a topic is to be found …",
+        description="For sample: a difference in one of this many messages of a topic is detected …",
     ),
     "sample_probability": Param(
         0.99,
@@ -55,65 +55,66 @@ PARAMS = {
         description="… with this probability.",
     ),
     "sample_seed": Param(
-        1, type="integer", title="Sample: seed", description="Chooses the pieces; the same seed chooses the same ones."
+        1, type="integer", title="Sample: seed", description="Chooses the ranges; equal seeds choose equal ranges."
     ),
     "compacted": Param(
         "auto",
         type="string",
         enum=["auto", "always", "never"],
         title="Compacted topics",
-        description="When only the latest value of each key is compared; auto does so where either side has compacted "
-        "the topic.",
+        description="When to compare only the latest value of each key; auto: if either cluster has compacted the "
+        "topic.",
     ),
     "engine": Param(
         "auto",
         type="string",
         enum=["auto", "client", "entry"],
         title="Engine",
-        description="entry reads whole entries of replicated topics, client messages; auto takes what costs less. "
-        "Windows and compacted topics are always read by client.",
+        description="entry reads whole entries of replicated topics, client reads messages; auto chooses the cheaper "
+        "one. Windows and compacted topics are always read by client.",
     ),
     "read_from": Param(
         "serving",
         type="string",
         enum=["serving", "shadow"],
         title="Read from",
-        description="serving reads the source's topics themselves; shadow reads a shadow topic of each, which spares "
-        "the brokers that applications use.",
+        description="serving reads the topics of the source; shadow reads a shadow topic of each topic, which keeps "
+        "the load off the brokers that applications use.",
     ),
     "keyed_digests": Param(
         False,
         type="boolean",
         title="Keyed digests",
         description="Hash messages with BLAKE2b and the key in PULSAR_FLEET_DIGEST_SECRET of worker and executors: "
-        "nobody can make two messages that look alike. Such a proof is never continued.",
+        "without the key, different messages with equal digests cannot be constructed. An incremental run never "
+        "continues such a proof.",
     ),
     "max_bytes_per_second": Param(
         None,
         type=["null", "integer"],
         minimum=1,
         title="Bytes per second",
-        description="How fast any one broker is read at most, over all tasks; nothing means no limit.",
+        description="Read limit per broker, over all tasks. Empty: no limit.",
     ),
     "examples": Param(
         20,
         type="integer",
         minimum=1,
         maximum=1000,
-        title="Messages to name",
-        description="How many differing messages are named per topic.",
+        title="Example messages",
+        description="Number of different messages to list per topic.",
     ),
     "namespaces_per_job": Param(
         100,
         type="integer",
         minimum=1,
         title="Namespaces per job",
-        description="How many one Spark job compares; of a larger run each batch is frozen when its turn comes.",
+        description="Number of namespaces per Spark job. A larger run freezes each batch just before its job.",
     ),
     "subscriptions": Param(
         True,
         type="boolean",
         title="Compare subscriptions",
-        description="Compare what each subscription has not read yet. Their consumers must not run meanwhile.",
+        description="Compare the backlog of each subscription. Their consumers must not run during the comparison.",
     ),
 }

@@ -1,4 +1,4 @@
-"""Operators that wait for a migration without holding a worker slot."""
+"""Sensors of a migration; they wait without a worker slot."""
 
 from __future__ import annotations
 
@@ -9,73 +9,89 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
 from pulsar_fleet.airflow.conf import moves_of
 from pulsar_fleet.airflow.run import current_run
-from pulsar_fleet.airflow.triggers.migration import Awaited, MigrationTrigger, Status
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 
 POLL_SECONDS = 5.0
+"""The shortest time between two polls: Airflow can mark a task that resumes sooner as failed."""
 
 
-class MigrationSensor(BaseOperator):
-    """Wait until namespaces have been replicated to green, or drained on blue with their clients on green.
+class MigrationSensor(BaseSensorOperator):
+    """Wait until namespaces are replicated to green, or drained on blue with their clients on green.
 
-    :param awaited: what to wait for.
+    :param milestone: what to wait for.
     :param blue: connection id of the old cluster (templated).
     :param green: connection id of the new cluster (templated).
-    :param moves: reference of the artefact that says what moves (templated).
-    :param timeout_minutes: when to give up (templated); the message then says what is still missing.
+    :param moves: reference of the artefact with the namespaces of the migration (templated).
+    :param timeout_minutes: when to fail (templated); the message then says what is missing.
+    :param poke_interval: seconds between two polls, at least 5.
     """
 
     template_fields: Sequence[str] = ("blue", "green", "moves", "timeout_minutes")
 
     def __init__(
-        self, *, awaited: Awaited, blue: str, green: str, moves: Any, timeout_minutes: Any, **kwargs: Any
+        self,
+        *,
+        milestone: Milestone,
+        blue: str,
+        green: str,
+        moves: Any,
+        timeout_minutes: Any,
+        poke_interval: float = POLL_SECONDS,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.awaited = awaited
+        if poke_interval < POLL_SECONDS:
+            raise InvalidRequest(f"poke_interval is {poke_interval} seconds; set it to {POLL_SECONDS:.0f} or more.")
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.milestone = milestone
         self.blue = blue
         self.green = green
         self.moves = moves
         self.timeout_minutes = timeout_minutes
 
     def execute(self, context: Context) -> str:
-        """Look once; if it has not come yet, leave the worker until it has."""
-        return self._attend(context, time.time() + float(self.timeout_minutes) * 60)
+        """Poll once; defer to the trigger until the milestone is reached."""
+        return self._poke_or_defer(context, time.time() + float(self.timeout_minutes) * 60)
 
     def resume(self, context: Context, event: JsonObject, end: float) -> str:
-        """Take the trigger's answer: end, treat what goes wrong and wait on, or fail with what is missing."""
+        """Take the trigger's event: finish, remediate incidents and defer again, or fail with what is missing."""
         status = Status(event["status"])
         if status is Status.TIMEOUT:
             raise PreconditionFailed(
-                f"After {self.timeout_minutes} minutes it has not {self.awaited.value}: {event['message']}. "
-                "Clear this task to wait on, or look at what it waits for."
+                f"After {self.timeout_minutes} minutes the namespaces are not {self.milestone.value}: "
+                f"{event['message']}. Clear this task to wait again, or check the namespaces."
             )
         if status is Status.ERROR:
             raise PreconditionFailed(str(event["message"]))
-        return self._attend(context, end)
+        return self._poke_or_defer(context, end)
 
-    def _attend(self, context: Context, end: float) -> str:
+    def poke(self, context: Context) -> PokeReturnValue:
+        """Poll once, and remediate what may be remediated without an operator; the value is a line of progress."""
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.migration.clusters import Sides
 
-        run = current_run(context)
         sides = Sides(cluster_connection(self.blue), cluster_connection(self.green))
-        done, line = asyncio.run(attend(self.awaited, sides, run, moves_of(self.moves)))
+        done, line = asyncio.run(monitor(self.milestone, sides, current_run(context), moves_of(self.moves)))
         self.log.info("%s", line)
-        if done:
-            return line
+        return PokeReturnValue(done, xcom_value=line)
+
+    def _poke_or_defer(self, context: Context, end: float) -> str:
+        poll = self.poke(context)
+        if poll:
+            return str(poll.xcom_value)
         self.defer(
             trigger=MigrationTrigger(
-                awaited=self.awaited.value,
+                milestone=self.milestone.value,
                 blue=self.blue,
                 green=self.green,
                 moves=self.moves,
-                run_id=run.id,
-                poll_seconds=POLL_SECONDS,
+                run_id=current_run(context).id,
+                poll_seconds=self.poke_interval,
                 end=end,
             ),
             method_name="resume",
@@ -83,30 +99,30 @@ class MigrationSensor(BaseOperator):
         )
 
 
-class ChangeWindowSensor(BaseOperator):
-    """Wait until topics may be switched, by the run's `change_windows` and `freeze_windows`, without a worker slot."""
+class ChangeWindowSensor(BaseSensorOperator):
+    """Wait for a change window, by the run's `change_windows` and `freeze_windows`, without a worker slot."""
 
     def execute(self, context: Context, event: Any = None) -> str:
-        """Go on inside of a window; else leave the worker until one opens, and look again then."""
+        """Continue inside a window; else defer until the next one opens, and check again then."""
         from pulsar_fleet.migration.waves.change_windows import Calendar
 
         params = context["params"]
         calendar = Calendar.parse(params["change_windows"], params["freeze_windows"])
-        found = calendar.permission(datetime.now(UTC), "This wave")
-        self.log.info("%s", found.sentence)
-        if found.granted:
-            return found.sentence
-        if found.opens is None:
-            raise PreconditionFailed(found.sentence)
-        self.defer(trigger=DateTimeTrigger(moment=found.opens), method_name="execute")
+        window = calendar.permission(datetime.now(UTC), "This wave")
+        self.log.info("%s", window.sentence)
+        if window.granted:
+            return window.sentence
+        if window.opens is None:
+            raise PreconditionFailed(window.sentence)
+        self.defer(trigger=DateTimeTrigger(moment=window.opens), method_name="execute")
 
 
-async def attend(awaited: Awaited, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
-    """Look once, treat what may be treated by itself; whether it has come, and a line that says how far it is."""
+async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
+    """Poll once and remediate; returns whether the milestone is reached, and a line of progress."""
     from pulsar_fleet.migration.drain import steps as drain_steps
     from pulsar_fleet.migration.steps import replication_progress
 
-    if awaited is Awaited.REPLICATED:
+    if milestone is Milestone.REPLICATED:
         return await replication_progress(sides, moves)
-    found = await drain_steps.attend(sides, run, moves)
-    return found.is_done, found.line()
+    status = await drain_steps.attend(sides, run, moves)
+    return status.is_done, status.line()

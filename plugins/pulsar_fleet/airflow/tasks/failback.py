@@ -1,6 +1,7 @@
-"""The tasks of `fail_back_namespaces`: interlocks, blue opened again, then a migration from green to blue.
+"""The tasks of `fail_back_namespaces`: interlocks, blue reopened, then a migration from green to blue.
 
-The form names blue and green as the migration did; in the steps of the migration back, green is the side that is left.
+Blue and green are the same clusters as in the migration. The steps of the failback migrate from green to blue, so they
+get the clusters in reverse order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from pulsar_fleet.airflow.conf import expected_of, frozen_of, moves_of, sides_of, strategy_of, waivers_of
+from pulsar_fleet.airflow.conf import expectations_of, moves_of, original_settings_of, sides_of, strategy_of, waivers_of
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ PROCEDURE = "fail_back_namespaces"
 
 @task
 def read_request(params: dict[str, Any]) -> JsonObject:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
+    """Refuse an invalid configuration: unknown keys, unknown connections or namespaces, one cluster twice."""
     from pulsar_fleet.airflow.conf import parse_namespaces, refuse_unknown_settings, require_two_clusters
 
     context = get_current_context()
@@ -39,7 +40,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 @task
 def check_failback(params: dict[str, Any], request: JsonObject) -> str:
-    """Evaluate every interlock and every gate at once; go on only without a blocker. Nothing has been changed."""
+    """Evaluate every interlock and every gate; a blocker stops the run. Nothing has been changed."""
     from pulsar_fleet.migration.failback.steps import check_failback as check
     from pulsar_fleet.preflight.findings import count_line
 
@@ -50,7 +51,7 @@ def check_failback(params: dict[str, Any], request: JsonObject) -> str:
         names,
         strategy_of(params),
         allow_removal=params["allow_removal"],
-        expected=expected_of(params, returns=True),
+        expected=expectations_of(params, returns=True),
         waivers=waivers_of(params),
     )
     return count_line(asyncio.run(checking))
@@ -58,17 +59,17 @@ def check_failback(params: dict[str, Any], request: JsonObject) -> str:
 
 @task
 def reopen_blue(params: dict[str, Any], request: JsonObject) -> JsonObject:
-    """Clear blue's flags and make its closed topics anew; from here on, applications that start anew stay on blue."""
+    """Clear blue's migration flags and recreate its terminated topics; applications that restart now stay on blue."""
     from pulsar_fleet.migration.failback.steps import reopen
 
     if params["dry_run"]:
-        raise AirflowSkipException("Dry run: every interlock holds, nothing is changed.")
+        raise AirflowSkipException("Dry run: every interlock passed. Nothing has been changed.")
     return asyncio.run(reopen(sides_of(params), current_run(get_current_context()), _names(request)))
 
 
 @task(multiple_outputs=True)
 def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
-    """Evaluate every gate of the migration to blue once more, on blue as it is now, and decide how each moves."""
+    """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""
     from pulsar_fleet.migration.preflight.run import check
     from pulsar_fleet.preflight.findings import count_line
 
@@ -78,7 +79,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
         run,
         _names(request),
         strategy_of(params),
-        expected=expected_of(params, returns=True),
+        expected=expectations_of(params, returns=True),
         waivers=waivers_of(params),
     )
     moves, findings = asyncio.run(checking)
@@ -87,7 +88,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
 
 @task
 def prepare_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Create on blue everything that green's clients will need; only what is missing is created."""
+    """Create on blue what green's clients need and blue lacks."""
     from pulsar_fleet.migration.prepare.target import prepare
 
     return asyncio.run(prepare(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -95,7 +96,7 @@ def prepare_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def freeze_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Stop what could unload or delete a topic on green; remembers how it was."""
+    """Turn off what could unload or delete a topic on green; stores the original settings."""
     from pulsar_fleet.migration.steps import hold_still
 
     run = current_run(get_current_context())
@@ -104,7 +105,7 @@ def freeze_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
-    """Copy what is stored on green to blue, where a namespace's strategy asks for it."""
+    """Replicate stored messages from green to blue, where the strategy of the namespace requires it."""
     from pulsar_fleet.migration.steps import start_replication as start
 
     return asyncio.run(start(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -112,7 +113,7 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Compare what was copied, message by message, and keep on what the switch may rely."""
+    """Compare the copied messages, and store the proof that the cut-over requires."""
     from pulsar_fleet.migration.proof import verify_copy as prove
 
     return asyncio.run(prove(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -120,14 +121,14 @@ def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
-    """Quiet the writers for a moment, place the subscriptions, redirect the clients to blue. No way back from here."""
+    """Quiesce the producers, transfer the cursors, redirect the clients to blue. The point of no return."""
     from pulsar_fleet.migration.steps import cut_over as switch
 
     switching = switch(
         _back(params),
         current_run(get_current_context()),
         moves_of(checked["moves"]),
-        frozen_of(before),
+        original_settings_of(before),
         quiesce_seconds=float(params["quiesce_seconds"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
@@ -135,16 +136,16 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
 
 
 @task
-def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Right after the switch: do the subscriptions without consumers stand on blue where they stood on green?"""
+def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
     from pulsar_fleet.migration.proof import prove_placements
 
     return asyncio.run(prove_placements(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
-def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Compare what green holds with blue's copy, message by message, and fail unless they are equal."""
+def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare green's messages with blue's copy; fail unless they are equal."""
     from pulsar_fleet.migration.proof import prove
 
     return asyncio.run(prove(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -152,16 +153,16 @@ def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def clean_up_green(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
-    """End replication and remove from green what continues on blue; say whether anything still lives there."""
+    """End replication, remove from green what continues on blue, and list the leftovers on green."""
     from pulsar_fleet.migration.steps import clean_up
 
     run = current_run(get_current_context())
-    return asyncio.run(clean_up(_back(params), run, moves_of(checked["moves"]), frozen_of(before)))
+    return asyncio.run(clean_up(_back(params), run, moves_of(checked["moves"]), original_settings_of(before)))
 
 
 @task(trigger_rule="all_done")
 def restore_green(params: dict[str, Any], request: JsonObject) -> list[str]:
-    """Put back what the run overrode on green, and close blue again where the switch was not reached."""
+    """Restore the settings of green, and close blue again for namespaces that were not cut over."""
     from pulsar_fleet.migration.failback.steps import close_unreached
     from pulsar_fleet.migration.prepare.freeze import known_before
     from pulsar_fleet.migration.steps import release
@@ -176,23 +177,23 @@ def restore_green(params: dict[str, Any], request: JsonObject) -> list[str]:
 
 @task(trigger_rule="all_done")
 def write_report() -> str:
-    """Say what happened, in the ledger's words; fail if anything did."""
-    from pulsar_fleet.report.migration import keep_migration_report
+    """Write the report from the ledger; fail if a task failed."""
+    from pulsar_fleet.report.migration import store_migration_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    report = keep_migration_report(run, failed)
+    report = store_migration_report(run, failed)
     finish_run(context, failed)
     return report
 
 
 def _back(params: dict[str, Any]) -> Sides:
-    """The clusters as the steps of a migration name them: what is left comes first."""
+    """The clusters in the order of the steps of a migration: the one to leave comes first."""
     from pulsar_fleet.migration.clusters import Sides
 
-    forth = sides_of(params)
-    return Sides(forth.green, forth.blue)
+    sides = sides_of(params)
+    return Sides(sides.green, sides.blue)
 
 
 def _names(request: JsonObject) -> list[NamespaceName]:

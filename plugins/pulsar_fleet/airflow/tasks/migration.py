@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from pulsar_fleet.airflow.conf import expected_of, frozen_of, moves_of, sides_of, strategy_of, waivers_of
+from pulsar_fleet.airflow.conf import expectations_of, moves_of, original_settings_of, sides_of, strategy_of, waivers_of
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PROCEDURE = "migrate_namespaces"
 
 @task
 def read_request(params: dict[str, Any]) -> JsonObject:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace."""
+    """Refuse an invalid configuration: unknown keys, unknown connections or namespaces, one cluster twice."""
     from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.migration.preflight.waivers import Waiver
     from pulsar_fleet.migration.waves.change_windows import Calendar
@@ -35,8 +35,8 @@ def read_request(params: dict[str, Any]) -> JsonObject:
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     Calendar.parse(params["change_windows"], params["freeze_windows"])
-    for found in params["waivers"]:
-        Waiver.parse(found)
+    for waiver in params["waivers"]:
+        Waiver.parse(waiver)
     clusters = asyncio.run(require_two_clusters(params["blue"], params["green"], ()))
     run = current_run(context)
     names = asyncio.run(_selected(params, run))
@@ -45,7 +45,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 
 async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]:
-    """The namespaces of the wave that is continued, or of the selection without what was moved before."""
+    """The namespaces of the continued wave, or of the selection without those that earlier runs moved."""
     from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.scope import resolve
@@ -55,23 +55,23 @@ async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]
         return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
     if params["wave"] != 1:
         raise InvalidRequest(
-            f"Wave {params['wave']!r} of no plan: set 'continues' to the run that planned it, or wave to 1."
+            f"Wave {params['wave']!r} has no plan: set 'continues' to the run that planned it, or 'wave' to 1."
         )
     async with sides_of(params).open() as (blue, _green):
         names = await resolve(blue, params["namespaces"])
         moved = await moved_before(blue, names, run.ledger)
     if len(moved) == len(names):
         raise InvalidRequest(
-            f"All {len(names)} namespaces of the selection were moved by earlier runs: nothing is left to do."
+            f"Earlier runs have moved all {len(names)} namespaces of the selection: there is nothing to do."
         )
     for name in moved:
-        log.info("%s was moved by an earlier run: left out", name)
+        log.info("%s was moved by an earlier run and is left out", name)
     return [name for name in names if name not in moved]
 
 
 @task(multiple_outputs=True)
 def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
-    """Evaluate every gate at once; go on only without a blocker, with one wave. Nothing has been changed by then."""
+    """Evaluate every gate and plan the waves; a blocker stops the run. Nothing has been changed."""
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.preflight.run import check
@@ -86,7 +86,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
             run,
             [NamespaceName.parse(text) for text in request["namespaces"]],
             strategy_of(params),
-            expected=expected_of(params),
+            expected=expectations_of(params),
             waivers=waivers_of(params),
             limits=Limits(namespaces=params["wave_namespaces"], topics=params["wave_topics"]),
         )
@@ -101,28 +101,30 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
 
 @task
 def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Create on green everything that blue's clients will need; only what is missing is created."""
+    """Create on green what blue's clients need and green lacks."""
     from pulsar_fleet.migration.prepare.target import prepare
 
     return asyncio.run(prepare(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
-def check_again(params: dict[str, Any], checked: JsonObject) -> str:
-    """Evaluate every gate once more, now that green is ready: whatever got in the way since stops the run here."""
+def recheck_gates(params: dict[str, Any], checked: JsonObject) -> str:
+    """Evaluate every gate again, now that green is prepared; a new blocker stops the run."""
     from pulsar_fleet.migration.preflight.run import check_again as evaluate
     from pulsar_fleet.preflight.findings import count_line
 
     run = current_run(get_current_context())
     moves = moves_of(checked["moves"])
     return count_line(
-        asyncio.run(evaluate(sides_of(params), run, moves, expected=expected_of(params), waivers=waivers_of(params)))
+        asyncio.run(
+            evaluate(sides_of(params), run, moves, expected=expectations_of(params), waivers=waivers_of(params))
+        )
     )
 
 
 @task
 def freeze_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Stop what could unload or delete a topic on blue; remembers how it was."""
+    """Turn off what could unload or delete a topic on blue; stores the original settings."""
     from pulsar_fleet.migration.steps import hold_still
 
     run = current_run(get_current_context())
@@ -131,7 +133,7 @@ def freeze_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
-    """Copy what is stored on blue to green, where a namespace's strategy asks for it."""
+    """Replicate stored messages from blue to green, where the strategy of the namespace requires it."""
     from pulsar_fleet.migration.steps import start_replication as start
 
     return asyncio.run(start(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -139,7 +141,7 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Compare what was copied, message by message, and keep on what the switch may rely."""
+    """Compare the copied messages, and store the proof that the cut-over requires."""
     from pulsar_fleet.migration.proof import verify_copy as prove
 
     return asyncio.run(prove(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
@@ -147,7 +149,7 @@ def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
-    """Quiet the writers for a moment, place the subscriptions, redirect the clients. The point of no return."""
+    """Quiesce the producers, transfer the cursors, redirect the clients to green. The point of no return."""
     from pulsar_fleet.migration.steps import cut_over as switch
     from pulsar_fleet.migration.subscriptions.cursors import Singles
 
@@ -157,7 +159,7 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
         sides_of(params),
         run,
         moves,
-        frozen_of(before),
+        original_settings_of(before),
         quiesce_seconds=quiet,
         singles=Singles(params["individually_acknowledged"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
@@ -166,8 +168,8 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
 
 
 @task
-def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Right after the switch: do the subscriptions without consumers stand on green where they stood on blue?"""
+def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
     from pulsar_fleet.migration.proof import prove_placements
 
     return asyncio.run(
@@ -176,8 +178,8 @@ def compare_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonOb
 
 
 @task
-def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """Compare what blue holds with green's copy, message by message, and fail unless they are equal."""
+def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
+    """Compare blue's messages with green's copy; fail unless they are equal."""
     from pulsar_fleet.migration.proof import prove
 
     run = current_run(get_current_context())
@@ -186,49 +188,51 @@ def verify_equal(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 @task
 def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
-    """End replication and remove from blue what continues on green; say whether anything still lives there."""
+    """End replication, remove from blue what continues on green, and list the leftovers on blue."""
     from pulsar_fleet.migration.steps import clean_up
 
     run, moves = current_run(get_current_context()), moves_of(checked["moves"])
     removing = bool(params["remove_topics_on_blue"])
-    return asyncio.run(clean_up(sides_of(params), run, moves, frozen_of(before), remove_topics=removing))
+    return asyncio.run(clean_up(sides_of(params), run, moves, original_settings_of(before), remove_topics=removing))
 
 
 @task(trigger_rule="all_done")
 def restore_blue(params: dict[str, Any]) -> list[str]:
-    """Put back every setting and rate that the run overrode on blue, also when the run failed."""
+    """Restore every setting and rate limit that the run changed on blue, also after a failed run."""
     from pulsar_fleet.migration.prepare.freeze import known_before
     from pulsar_fleet.migration.steps import release
 
     run = current_run(get_current_context())
     before = known_before(run)
     if before is None:
-        raise AirflowSkipException("Nothing was overridden on blue.")
+        raise AirflowSkipException("The run changed no setting on blue.")
     restored = release(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
     return list(asyncio.run(restored))
 
 
 @task(trigger_rule="all_done")
 def write_report() -> str:
-    """Say what happened, in the ledger's words; fail if anything did."""
+    """Write the report from the ledger; fail if a task failed."""
     from pulsar_fleet.airflow.operators.approval import read_approval
-    from pulsar_fleet.report.migration import keep_migration_report
+    from pulsar_fleet.report.migration import store_migration_report
 
     context = get_current_context()
     failed = failed_tasks(context)
     run = current_run(context)
-    report = keep_migration_report(run, failed, read_approval(run))
+    report = store_migration_report(run, failed, read_approval(run))
     finish_run(context, failed)
     return report
 
 
 @task(multiple_outputs=True)
 def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
-    """The configuration of the run for the next wave; skipped after the last one, or when the conf says so."""
+    """The configuration of the run for the next wave; skipped after the last wave, or if `next_waves` is off."""
     if checked["next"] is None:
         raise AirflowSkipException("This was the last wave.")
     if not params["next_waves"]:
-        raise AirflowSkipException(f"Wave {checked['next']} is left to be started by hand: set continues and wave.")
+        raise AirflowSkipException(
+            f"The setting 'next_waves' is off: start wave {checked['next']} by hand with continues and wave."
+        )
     run = current_run(get_current_context())
     first = params["continues"] or run.id
     started = first.partition("/")[2]

@@ -20,7 +20,7 @@ PROCEDURE = "onboard_cluster"
 
 @task(multiple_outputs=True)
 def read_request(params: dict[str, Any]) -> JsonObject:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, bad names."""
+    """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
     from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.cluster.selection import Selection
 
@@ -35,7 +35,7 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
 @task
 def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> JsonObject:
-    """Read what the cluster holds; no topic is loaded."""
+    """Read the resources of the cluster; no topic is loaded."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.selection import Selection
     from pulsar_fleet.onboarding import steps
@@ -55,7 +55,7 @@ def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> Jso
 
 @task
 def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject) -> JsonObject:
-    """Check what cannot work between the two, and plan what the target lacks; nothing is changed."""
+    """Find incompatibilities, and plan what the target lacks; nothing is changed."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.onboarding import steps
 
@@ -78,7 +78,7 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
 
 @task(max_active_tis_per_dagrun=1)
 def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonObject:
-    """Carry out one batch of the approved plan; what is in place already is left as it is."""
+    """Apply one batch of the approved plan; changes that are already in place are skipped."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.airflow.run import log_progress
     from pulsar_fleet.cluster.errors import Conflict
@@ -100,17 +100,17 @@ def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonO
     )
     if not applied["complete"]:
         listed = "\n".join(f"  {problem}" for problem in applied["problems"])
-        raise Conflict(f"Not every change is in place on {applied['target']}; the others are.\n{listed}")
+        raise Conflict(f"Some changes are not in place on {applied['target']}; all others are.\n{listed}")
     return applied
 
 
 @task(trigger_rule="all_done")
 def write_report() -> str:
-    """Say what was found and made; fail if anything did."""
+    """Report findings and changes; fail if a task failed."""
     from pulsar_fleet.airflow.operators.approval import read_approval
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.report.onboard import onboarding_report
-    from pulsar_fleet.report.page import keep_report
+    from pulsar_fleet.report.page import store_report
 
     context = get_current_context()
     failed = failed_tasks(context)
@@ -125,6 +125,6 @@ def write_report() -> str:
         plan, findings = steps.read_plan(run.artefacts, planned), steps.read_findings(run.artefacts, planned)
         applied, approval = steps.read_applied(run.artefacts, run.id, planned), read_approval(run)
         report = onboarding_report(source, target, plan, findings, applied, verified, approval)
-    keep_report(run, report)
+    store_report(run, report)
     finish_run(context, failed)
     return report

@@ -10,7 +10,7 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
-from pulsar_fleet.airflow.assets import CHANGED, announce
+from pulsar_fleet.airflow.assets import POLICIES_CHANGED, emit_policies_changed
 from pulsar_fleet.airflow.conf import clusters_of
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
@@ -25,7 +25,7 @@ METRICS = "pulsar_fleet.reconcile"
 
 @task
 def read_request(params: dict[str, Any]) -> None:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, an authority that is none."""
+    """Refuse an invalid configuration: unknown keys, connections or authority."""
     from pulsar_fleet.airflow.conf import refuse_unknown_settings
     from pulsar_fleet.policy_sync.reconcile.request import Request
 
@@ -37,18 +37,18 @@ def read_request(params: dict[str, Any]) -> None:
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
 
 
-@task(outlets=[CHANGED])
-def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
-    """Write what differs, only that, and read it back; skipped where nothing differs or nothing may be written."""
+@task(outlets=[POLICIES_CHANGED])
+def repair(params: dict[str, Any], drift: JsonObject) -> JsonObject:
+    """Write only the different fields, and read them back; skipped without drift or if the mode is not `repair`."""
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 
     request = Request.of(params)
-    if request.mode is not Mode.REPAIR or not found["drift"]:
-        raise AirflowSkipException("Nothing is to be written.")
+    if request.mode is not Mode.REPAIR or not drift["drift"]:
+        raise AirflowSkipException("There is nothing to write.")
     run = current_run(get_current_context())
-    repaired = asyncio.run(steps.repair(clusters_of(params), found, request, run))
-    announce(repaired["changed"], run.id)
+    repaired = asyncio.run(steps.repair(clusters_of(params), drift, request, run))
+    emit_policies_changed(repaired["changed"], run.id)
     for problem in repaired["problems"]:
         log.warning("%s", problem)
     return repaired
@@ -56,29 +56,29 @@ def repair(params: dict[str, Any], found: JsonObject) -> JsonObject:
 
 @task(trigger_rule="all_done")
 def write_report(params: dict[str, Any]) -> str:
-    """Say what differs and what was written; fail where a cluster is away, a write failed, or drift is not wanted."""
+    """Report differences and writes; fail if a cluster is unreachable, a write failed, or drift must fail the run."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.ledger.reconciliation_store import Agreements
     from pulsar_fleet.policy_sync.reconcile import steps
-    from pulsar_fleet.report.page import keep_report
+    from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
-    found, repaired = (context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair"))
-    if found is None:
+    drift, repaired = (context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair"))
+    if drift is None:
         report = f"# Failed in {', '.join(failed)}: nothing was compared, nothing has been changed\n"
-        keep_report(run, report)
+        store_report(run, report)
         finish_run(context, failed)
         return report
-    for name, value in metrics(found, repaired).items():
+    for name, value in metrics(drift, repaired).items():
         stats.gauge(f"{METRICS}.{name}", value)
-    conflicts = Agreements.of(run.ledger, found["fleet"]).conflicts(run_id=run.id)
-    report = reconciliation_report(found, steps.read_plans(found, run), repaired, conflicts)
-    if found["drift"] or found["behind"] or failed:
-        # A run every few minutes that finds nothing needs no page.
-        keep_report(run, report)
-    if not failed and (reason := failure(found, repaired, fail_on_drift=params["fail_on_drift"])):
+    conflicts = Agreements.of(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
+    report = reconciliation_report(drift, steps.read_plans(drift, run), repaired, conflicts)
+    if drift["drift"] or drift["behind"] or failed:
+        # A run without drift needs no page.
+        store_report(run, report)
+    if not failed and (reason := failure(drift, repaired, fail_on_drift=params["fail_on_drift"])):
         run.ledger.finish_run(run.id, "failed")
         raise PreconditionFailed(reason)
     finish_run(context, failed)

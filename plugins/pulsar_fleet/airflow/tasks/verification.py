@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 PROCEDURE = "verify_clusters"
 VERIFIED = AssetAlias("pulsar-verified")
-"""Every namespace that was proven equal; a DAG can be scheduled on all of them, or on one namespace's asset."""
+"""All namespaces that were verified equal. A DAG can be scheduled on this alias, or on the asset of one namespace."""
 
 
 @task
 def read_request(params: dict[str, Any]) -> list[JsonObject]:
-    """Refuse a configuration that cannot be meant: unknown keys, connections, one cluster twice, no such namespace.
+    """Refuse an invalid configuration: unknown keys, unknown connections or namespaces, one cluster twice.
 
-    Returns the batches: namespaces that one Spark job compares, and the folder of their documents.
+    Returns the batches: the namespaces of one Spark job, and the folder of their documents.
     """
     from pulsar_fleet.airflow.conf import parse_namespaces, refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.verification.coverage import coverage_of
@@ -44,7 +44,7 @@ def read_request(params: dict[str, Any]) -> list[JsonObject]:
 
 @task(multiple_outputs=True)
 def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
-    """Decide what is compared: the source's end as it is now, and what came from there on the target."""
+    """Freeze the bounds: the current end of the source, and on the target the messages that came from it."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.names import NamespaceName
@@ -59,10 +59,10 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
         names = [NamespaceName.parse(text) for text in batch["namespaces"]]
         run = current_run(get_current_context())
-        async with AdminClient(source) as here, AdminClient(target) as there:
+        async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
             frozen = await steps.freeze_bounds(
-                here,
-                there,
+                source_admin,
+                target_admin,
                 names,
                 mapping=Mapping(params["mapping"]),
                 coverage=coverage_of(params),
@@ -73,17 +73,17 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
                 read_from=ReadFrom(params["read_from"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
-        wanted, result = steps.hand_over(run, frozen, batch["folder"])
+        request, result = steps.hand_over(run, frozen, batch["folder"])
         subscriptions = subscription_steps.result_uri(run, batch["folder"])
         sizes = {"topics": len(frozen.pairs), "entries": frozen.entries}
-        return {"request": wanted, "result": result, "subscriptions": subscriptions, **sizes}
+        return {"request": request, "result": result, "subscriptions": subscriptions, **sizes}
 
     return asyncio.run(freeze())
 
 
 @task(trigger_rule="none_failed", outlets=[VERIFIED])
 def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) -> JsonObject:
-    """Record what was found; fail unless it is equal, naming the first messages and subscriptions that differ."""
+    """Record the verdict; fail unless it is equal, and list the first different messages and subscriptions."""
     from upath import UPath
 
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
@@ -98,28 +98,28 @@ def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) 
 
     run = current_run(get_current_context())
 
-    async def take() -> Verification:
+    async def conclude_messages() -> Verification:
         source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
         request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
-        async with AdminClient(source) as here, AdminClient(target) as there:
-            return await conclude(run, here, there, request, frozen["result"], batch["folder"])
+        async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
+            return await conclude(run, source_admin, target_admin, request, frozen["result"], batch["folder"])
 
-    found = asyncio.run(take())
-    verdicts, texts, compared = [found.verdict], [verification_text(found)], 0
+    compared = asyncio.run(conclude_messages())
+    verdicts, texts, count = [compared.verdict], [verification_text(compared)], 0
     if params["subscriptions"]:
         subscriptions = conclude_subscriptions(run, frozen["subscriptions"], batch["folder"])
         verdicts.append(subscriptions.verdict)
         texts.append(subscription_text(subscriptions))
-        compared = subscriptions.subscriptions
+        count = subscriptions.subscriptions
     verdict = Verdict.over(verdicts)
     if verdict is not Verdict.EQUAL:
-        raise PreconditionFailed("\n".join(["Not proven equal.", *texts]))
-    for each in found.namespaces:
-        _announce(each.namespace, found.source, found.target, run.id)
-    return {"verdict": verdict.value, "messages": found.messages, "subscriptions": compared}
+        raise PreconditionFailed("\n".join(["Not verified as equal.", *texts]))
+    for row in compared.namespaces:
+        _emit_verified(row.namespace, compared.source, compared.target, run.id)
+    return {"verdict": verdict.value, "messages": compared.messages, "subscriptions": count}
 
 
-def _announce(namespace: str, source: str, target: str, run_id: str) -> None:
+def _emit_verified(namespace: str, source: str, target: str, run_id: str) -> None:
     name = f"pulsar-verified/{source}/{target}/{namespace}"
     asset = Asset(name=name, uri=f"x-pulsar-verified://{source}/{target}/{namespace}", group="pulsar-verified")
     get_current_context()["outlet_events"][VERIFIED].add(asset, extra={"run": run_id})
@@ -127,7 +127,7 @@ def _announce(namespace: str, source: str, target: str, run_id: str) -> None:
 
 @task(trigger_rule="all_done")
 def write_report(batches: list[JsonObject] | None) -> str:
-    """Say what was found in all batches; fail if it is not equal or could not be told."""
+    """Report the verdict over all batches; fail unless it is equal."""
     from pulsar_fleet.report.verification import verification_report
 
     context = get_current_context()

@@ -1,4 +1,4 @@
-"""Waiting that holds no worker slot."""
+"""The trigger that waits for a milestone of a migration without a worker slot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 10.0
 
 
-class Awaited(StrEnum):
+class Milestone(StrEnum):
     """What a migration can wait for."""
 
     REPLICATED = "replicated"
@@ -29,7 +29,7 @@ class Awaited(StrEnum):
 
 
 class Status(StrEnum):
-    """What a look found."""
+    """The result of a poll."""
 
     DONE = "done"
     WAITING = "waiting"
@@ -39,21 +39,21 @@ class Status(StrEnum):
 
 
 class MigrationTrigger(BaseTrigger):
-    """Fires when namespaces have been replicated or drained, when something has to be treated, or when time is up.
+    """Fires when namespaces are replicated or drained, when an incident needs remediation, or at the timeout.
 
-    :param awaited: a value of `Awaited`.
-    :param blue: connection id; connections are read here, so that no secret is in the trigger's arguments.
-    :param moves: reference of the artefact that says what moves.
-    :param run_id: of the run's records, where a watch keeps what it has seen.
-    :param poll_seconds: between two looks; not below 5, since a task that resumes sooner can be marked failed.
-    :param end: when to give up, seconds since the epoch: kept over restarts of the triggerer.
+    :param awaited: a value of `Milestone`.
+    :param blue: connection id; the trigger reads the connections itself, so its arguments contain no secret.
+    :param moves: reference of the artefact with the namespaces of the migration.
+    :param run_id: id of the run's records, where the state of the drain is stored.
+    :param poll_seconds: time between two polls; at least 5, since a task that resumes sooner can be marked failed.
+    :param end: time of the timeout, seconds since the epoch: restarts of the triggerer do not extend it.
     """
 
     def __init__(
-        self, *, awaited: str, blue: str, green: str, moves: JsonObject, run_id: str, poll_seconds: float, end: float
+        self, *, milestone: str, blue: str, green: str, moves: JsonObject, run_id: str, poll_seconds: float, end: float
     ) -> None:
         BaseTrigger.__init__(self)
-        self.awaited = awaited
+        self.milestone = milestone
         self.blue = blue
         self.green = green
         self.moves = moves
@@ -62,11 +62,11 @@ class MigrationTrigger(BaseTrigger):
         self.end = end
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Arguments for a trigger that does the same."""
+        """Class path and arguments of this trigger."""
         return (
             "pulsar_fleet.airflow.triggers.migration.MigrationTrigger",
             {
-                "awaited": self.awaited,
+                "awaited": self.milestone,
                 "blue": self.blue,
                 "green": self.green,
                 "moves": self.moves,
@@ -77,13 +77,13 @@ class MigrationTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look, sleep, look again; one event in the end."""
+        """Poll until one event can be sent."""
         try:
-            yield TriggerEvent(await self._watch())
+            yield TriggerEvent(await self._poll_until_event())
         except (FleetError, AirflowNotFoundException) as error:
             yield TriggerEvent({"status": Status.ERROR.value, "message": str(error)})
 
-    async def _watch(self) -> JsonObject:
+    async def _poll_until_event(self) -> JsonObject:
         from pulsar_fleet.airflow.conf import moves_of
         from pulsar_fleet.airflow.hooks.pulsar import from_airflow
         from pulsar_fleet.ledger.run import Run
@@ -95,13 +95,13 @@ class MigrationTrigger(BaseTrigger):
         )
         moves = await asyncio.to_thread(moves_of, self.moves)
         run = await asyncio.to_thread(Run.open, self.run_id)
-        logged, line = 0.0, "not looked yet"
+        logged, line = 0.0, "not polled yet"
         while time.time() < self.end:
             await asyncio.sleep(self.poll_seconds)
             try:
-                status, line = await look(Awaited(self.awaited), sides, run, moves)
+                status, line = await poll(Milestone(self.milestone), sides, run, moves)
             except Unavailable as error:
-                # A broker that restarts is not a verdict: keep looking until time is up.
+                # A broker may restart: keep polling until the timeout.
                 status, line = Status.WAITING, str(error)
             if status is not Status.WAITING:
                 return {"status": status.value, "message": line}
@@ -111,16 +111,17 @@ class MigrationTrigger(BaseTrigger):
         return {"status": Status.TIMEOUT.value, "message": line}
 
 
-async def look(awaited: Awaited, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:
-    """How it stands, and a line that says how far it is; changes nothing on the clusters."""
+async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:
+    """The status, and a line of progress; changes nothing on the clusters."""
     from pulsar_fleet.migration.drain import steps as drain_steps
     from pulsar_fleet.migration.steps import replication_progress
 
-    if awaited is Awaited.REPLICATED:
+    if milestone is Milestone.REPLICATED:
         done, line = await replication_progress(sides, moves)
         return Status.DONE if done else Status.WAITING, line
-    found = await drain_steps.look(sides, run, moves)
-    if found.needs_hand:
-        # On a worker: it may write to the clusters and to the ledger, and hang with a client that hangs.
-        return Status.DONE if found.is_done else Status.INCIDENT, found.line()
-    return Status.WAITING, found.line()
+    status = await drain_steps.look(sides, run, moves)
+    if status.needs_hand:
+        # Remediation runs on a worker: it writes to the clusters and to the ledger, and can block with a client.
+
+        return Status.DONE if status.is_done else Status.INCIDENT, status.line()
+    return Status.WAITING, status.line()

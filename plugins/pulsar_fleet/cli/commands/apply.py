@@ -1,4 +1,4 @@
-"""`pulsar-fleet apply|undo`: what changes a cluster, after the operator said yes."""
+"""`pulsar-fleet apply|undo`: the commands that change a cluster, after the operator's approval."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_two, require_cluster
-from pulsar_fleet.cli.commands.onboard import AsJson, Select, Subscriptions, make_plan
-from pulsar_fleet.cli.execute import Work, carry_out
+from pulsar_fleet.cli.commands.onboard import make_plan
+from pulsar_fleet.cli.execute import PlanExecution, execute_plan
+from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Yes
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
-from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage, require_consent
+from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cli.text import findings_text
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side
@@ -22,23 +23,20 @@ from pulsar_fleet.planning.undo import plan_undo
 from pulsar_fleet.preflight.findings import blockers
 
 STDIN = "-"
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(help="Id of an irreversible or destructive change that may be made; again for more."),
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Needed where nobody can be asked.")]
 
 
 def apply(
     first: Annotated[str, typer.Argument(metavar="PLAN|SOURCE", help="A stored plan (- is stdin), or the source.")],
-    target: Annotated[str | None, typer.Argument(help="The target, after a source: plan, then apply.")] = None,
+    target: Annotated[
+        str | None, typer.Argument(help="The target, if the first argument is a source: plan, then apply.")
+    ] = None,
     select: Select = None,
     subscriptions: Subscriptions = True,
     allow: Allow = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Carry out a plan. What is in place is left as it is; after Ctrl-C the same command goes on."""
+    """Apply a plan. Changes in place are skipped; after Ctrl-C the same command continues."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         require_consent("a cluster", yes=yes)
@@ -51,29 +49,33 @@ def apply(
             terminal.say(findings_text(file.findings))
             document = {"plan": file.plan.id, "findings": [finding.to_json() for finding in file.findings]}
             terminal.finish(document, ExitState.REFUSED)
-        carry_out(terminal, _work(file, tuple(allow or ())), ask=not yes)
+        execute_plan(terminal, _work(file, tuple(allow or ())), ask=not yes)
 
 
 def undo(
-    run: Annotated[str, typer.Argument(help="Id of the run, as `apply` said it, or of a DAG: dag_id/run_id.")],
-    target: Annotated[str | None, typer.Option(help="The cluster that it changed; else as the run named it.")] = None,
+    run: Annotated[
+        str, typer.Argument(help="Id of the run, from the output of `apply`, or of a DAG run: dag_id/run_id.")
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="The cluster that it changed; default: as recorded by the run.")
+    ] = None,
     allow: Allow = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what a run changed, last change first; deleting what it created needs --allow for each."""
+    """Undo the changes of a run, last change first; each deletion of a created resource needs --allow."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         require_consent("a cluster", yes=yes)
         ledger = Ledger.open()
         plan = plan_undo(ledger, run)
-        known = ledger.run(run)
-        name = target or (known.conf.get("target") if known else None)
+        record = ledger.run(run)
+        name = target or (record.conf.get("target") if record else None)
         if not name:
-            raise Usage(f"The run {run!r} did not record which cluster it changed: say it with --target.")
+            raise UsageError(f"The run {run!r} did not record which cluster it changed: name it with --target.")
         reached = asyncio.run(reach(named_cluster(str(name), Side.TARGET)))
         require_cluster(reached, plan.target, f"The run {run!r}")
-        work = Work(
+        work = PlanExecution(
             run_id=new_run_id("undo"),
             command="undo",
             plan=plan,
@@ -83,29 +85,29 @@ def undo(
             allow=tuple(allow or ()),
             undoes=run,
         )
-        carry_out(terminal, work, ask=not yes)
+        execute_plan(terminal, work, ask=not yes)
 
 
 def _stored_plan(name: str, *, narrowed: bool) -> PlanFile:
     if narrowed:
-        raise Usage("A stored plan is applied as it is: --select and --no-subscriptions belong to 'plan'.")
+        raise UsageError("A stored plan is applied without changes: use --select and --no-subscriptions with 'plan'.")
     if name == STDIN:
         return PlanFile.from_text(sys.stdin.read(), "stdin")
     try:
         return PlanFile.from_text(Path(name).read_text(), name)
     except (OSError, UnicodeDecodeError) as error:
-        raise Usage(
-            f"There is no plan {name!r}: give a file that 'plan --out' wrote, or a source and a target."
+        raise UsageError(
+            f"There is no plan {name!r}: give a file written by 'plan --out', or a source and a target."
         ) from error
 
 
-def _work(file: PlanFile, allow: tuple[str, ...]) -> Work:
-    """The plan with both clusters, which must still be the ones that it was made for."""
+def _work(file: PlanFile, allow: tuple[str, ...]) -> PlanExecution:
+    """The execution of the plan; both connections must lead to the clusters of the plan."""
     sides = named_cluster(file.source, Side.SOURCE), named_cluster(file.target, Side.TARGET)
     source, target = asyncio.run(reach_two(*sides))
     for reached, name in ((source, file.plan.source), (target, file.plan.target)):
         require_cluster(reached, name, f"The plan {file.plan.id}")
-    return Work(
+    return PlanExecution(
         run_id=_run_id(file),
         command="apply",
         plan=file.plan,
@@ -124,7 +126,7 @@ def _work(file: PlanFile, allow: tuple[str, ...]) -> Work:
 
 
 def _run_id(file: PlanFile) -> str:
-    """The run that an earlier attempt left open, so that it is finished as one; else a new one."""
+    """The unfinished run of an earlier attempt, which is then completed; else a new run."""
     run_id = f"cli/apply-{file.run.rpartition('/plan-')[2]}"
-    known = Ledger.open().run(run_id)
-    return new_run_id("apply") if known and known.over else run_id
+    record = Ledger.open().run(run_id)
+    return new_run_id("apply") if record and record.over else run_id

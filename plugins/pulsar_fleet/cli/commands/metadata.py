@@ -1,4 +1,4 @@
-"""`pulsar-fleet sync-metadata`: changes of metadata carried between clusters over an event topic, once or for good."""
+"""`pulsar-fleet sync-metadata`: synchronise metadata between clusters over an event topic, once or continuously."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection
-from pulsar_fleet.cli.commands.onboard import AsJson, Select
-from pulsar_fleet.cli.commands.reconciliation import Topics, reach_all
-from pulsar_fleet.cli.runs import new_run_id, recorded
-from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage, require_consent
+from pulsar_fleet.cli.commands.reconciliation import reach_all
+from pulsar_fleet.cli.options import AsJson, Select, Topics, Yes
+from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
@@ -29,22 +29,26 @@ from pulsar_fleet.report.metadata import headline, lines
 
 
 def sync_metadata(
-    clusters: Annotated[list[str], typer.Argument(help="Admin URL or Airflow connection id of each.")],
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until stopped; of several one works.")] = False,
+    clusters: Annotated[list[str], typer.Argument(help="Admin URLs or Airflow connection ids.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Run until stopped; of several followers one is active.")
+    ] = False,
     select: Select = None,
-    event_topic: Annotated[str, typer.Option(help="The topic that all clusters of the fleet share.")] = EVENT_TOPIC,
-    tie_break: Annotated[TieBreak, typer.Option(help="Whose value wins at the same time.")] = TieBreak.SMALLER,
-    granularity: Annotated[Granularity, typer.Option(help="What wins as a whole.")] = Granularity.FIELD,
-    stamp: Annotated[bool, typer.Option("--stamp", help="Write into namespaces who wrote them last.")] = False,
+    event_topic: Annotated[str, typer.Option(help="The topic that all clusters share.")] = EVENT_TOPIC,
+    tie_break: Annotated[TieBreak, typer.Option(help="Which cluster's value wins at equal times.")] = TieBreak.SMALLER,
+    granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
+    stamp: Annotated[bool, typer.Option("--stamp", help="Record the last update in namespaces.")] = False,
     topics: Topics = True,
-    snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with its true times.")] = False,
+    snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with original times.")] = False,
     snapshot_minutes: Annotated[float, typer.Option(help="How often a follower does so; 0: never.")] = 60.0,
-    poll_seconds: Annotated[float, typer.Option(help="How long a follower waits between two looks.")] = 0.5,
-    calls_per_second: Annotated[float, typer.Option(min=0, help="Of a look, on each cluster; 0: no bound.")] = 0.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Needed where nobody can be asked.")] = False,
+    poll_seconds: Annotated[float, typer.Option(help="Pause of a follower between two scans.")] = 0.5,
+    calls_per_second: Annotated[
+        float, typer.Option(min=0, help="Rate limit of a scan per cluster; 0: no limit.")
+    ] = 0.0,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Publish what changed on each cluster and apply what the others published. Exits with 5 if a part was refused."""
+    """Publish the changes of each cluster and apply those of the others. Exits with 5 if some were refused."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         conf: JsonObject = {
@@ -60,25 +64,26 @@ def sync_metadata(
             "calls_per_second": calls_per_second,
             "quiet_seconds": Request().quiet_seconds,
         }
-        request = _request(conf)
+        with usage_errors():
+            request = Request.of(conf)
         sides = [named_cluster(name, Side.TARGET if at else Side.SOURCE) for at, name in enumerate(clusters)]
         require_consent("clusters", yes=yes)
-        if not yes and not terminal.confirmed(f"Write on {', '.join(side.name for side in sides)}?"):
-            raise PreconditionFailed("You did not agree. Nothing has been changed.")
-        with recorded(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
-            found = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
-        terminal.finish({"run": run.id, **found}, _state(found))
+        if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
+            raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
+        with recorded_run(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
+            result = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
+        terminal.finish({"run": run.id, **result}, _state(result))
 
 
 async def _once(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
-    with terminal.working(f"Carrying changes between {', '.join(side.name for side in sides)}"):
-        found = await synchronise(await reach_all(sides), request, run)
-    terminal.say("\n".join([headline(found), *lines(found)]))
-    return found
+    with terminal.status(f"Synchronising {', '.join(side.name for side in sides)}"):
+        result = await synchronise(await reach_all(sides), request, run)
+    terminal.say("\n".join([headline(result), *lines(result)]))
+    return result
 
 
 async def _follow(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
-    # A service says what it does line by line.
+    # A service logs line by line.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("pulsar_fleet").setLevel(logging.INFO)
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -87,17 +92,10 @@ async def _follow(terminal: Terminal, sides: Sequence[ClusterConnection], reques
     clusters = await follow_all(await reach_all(sides), request, run, stopped=stopped, say=terminal.note)
     return {
         "clusters": clusters,
-        "behind": {name: one["behind_since"] for name, one in clusters.items() if one["behind_since"]},
+        "behind": {name: cluster["behind_since"] for name, cluster in clusters.items() if cluster["behind_since"]},
     }
 
 
-def _state(found: JsonObject) -> ExitState:
-    refused = any(one["refused"] for one in found["clusters"].values())
-    return ExitState.PARTLY if refused or found["behind"] else ExitState.DONE
-
-
-def _request(conf: JsonObject) -> Request:
-    try:
-        return Request.of(conf)
-    except InvalidRequest as error:
-        raise Usage(str(error)) from error
+def _state(result: JsonObject) -> ExitState:
+    refused = any(cluster["refused"] for cluster in result["clusters"].values())
+    return ExitState.PARTLY if refused or result["behind"] else ExitState.DONE

@@ -1,4 +1,4 @@
-"""`pulsar-fleet snapshot|diff|check|plan`: what only reads."""
+"""`pulsar-fleet snapshot|diff|check|plan`: the commands that only read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from pulsar_fleet.cli.clusters import named_cluster, named_side, parse_selection, reach, reach_two, read_two
+from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_selection, reach, reach_two, read_two
+from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target
 from pulsar_fleet.cli.plan_file import PlanFile
-from pulsar_fleet.cli.runs import Planned, new_run_id, plan_pair, recorded
-from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage
+from pulsar_fleet.cli.runs import PlannedPair, new_run_id, plan_pair, recorded_run
+from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
@@ -30,36 +31,28 @@ from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.snapshot.model import Snapshot
 
-SOURCE_HELP = "The cluster that is copied: admin URL or Airflow connection id."
-TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
-Select = Annotated[
-    list[str] | None, typer.Option(help="A tenant (acme) or namespace (acme/orders); again for more. Default: all.")
-]
-Subscriptions = Annotated[
-    bool, typer.Option("--subscriptions/--no-subscriptions", help="Create the source's subscriptions too.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Source = Annotated[str, typer.Argument(help=SOURCE_HELP)]
-Target = Annotated[str, typer.Argument(help=TARGET_HELP)]
-# In a store of its own, a snapshot lies in the store's own folder.
+# With --out the snapshot is stored directly in that folder.
 _NO_RUN_FOLDER = "."
 
 
 def snapshot(
-    cluster: Annotated[str, typer.Argument(help="Admin URL or Airflow connection id; credentials as of a source.")],
+    cluster: Cluster,
     select: Select = None,
-    out: Annotated[str | None, typer.Option(help="Folder or URL to store it under; else the artefact store.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the snapshot; else the cluster's own name.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder or URL to store it in; default: the artefact store.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the snapshot; default: the name of the cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read what a cluster holds and store it: tables and a manifest. No topic is loaded."""
+    """Read the resources of a cluster and store them: tables and a manifest. No topic is loaded."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         connection = named_cluster(cluster, Side.SOURCE)
         selection = parse_selection(select or ())
         began = time.monotonic()
         conf: JsonObject = {"cluster": cluster, "selection": list(selection.texts()), "out": out, "name": name}
-        with recorded(new_run_id("snapshot"), "snapshot", conf) as run, terminal.working(f"Reading {connection.name}"):
+        with (
+            recorded_run(new_run_id("snapshot"), "snapshot", conf) as run,
+            terminal.status(f"Reading {connection.name}"),
+        ):
             store = Artefacts.open(out if "://" in out else str(Path(out).absolute())) if out else run.artefacts
             folder = _NO_RUN_FOLDER if out else run.id
 
@@ -70,38 +63,38 @@ def snapshot(
                     reached.connection, selection, store, folder, name=name or reached.name, must_exist=must_exist
                 )
 
-            found = asyncio.run(read())
-    terminal.say(snapshot_text(found, time.monotonic() - began))
-    terminal.finish(found, ExitState.DONE if found["complete"] else ExitState.ERROR)
+            stored = asyncio.run(read())
+    terminal.say(snapshot_text(stored, time.monotonic() - began))
+    terminal.finish(stored, ExitState.DONE if stored["complete"] else ExitState.ERROR)
 
 
 def diff(
-    first: Annotated[str, typer.Argument(help="A cluster, or a stored snapshot: its manifest.json or folder.")],
-    second: Annotated[str, typer.Argument(help="The same; its names of clusters are those that count.")],
+    first: Annotated[str, typer.Argument(help="A cluster, or the manifest.json or folder of a stored snapshot.")],
+    second: Annotated[str, typer.Argument(help="The same; names of clusters are translated to those of this one.")],
     select: Select = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two clusters or stored snapshots in both directions. Exits with 3 if they differ."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        sides = named_side(first, Side.SOURCE), named_side(second, Side.TARGET)
+        sides = cluster_or_snapshot(first, Side.SOURCE), cluster_or_snapshot(second, Side.TARGET)
         selection = parse_selection(select) if select else None
         conf: JsonObject = {"first": first, "second": second, "selection": select}
-        with recorded(new_run_id("diff"), "diff", conf) as run, terminal.working(f"Reading {first} and {second}"):
+        with recorded_run(new_run_id("diff"), "diff", conf) as run, terminal.status(f"Reading {first} and {second}"):
             ours, theirs = asyncio.run(read_two(sides, selection, run))
         require_comparable(ours, theirs)
-        translated, left = translate_snapshot(ours, theirs)
-        found = differences(translated, theirs)
+        translated, left_alone = translate_snapshot(ours, theirs)
+        entries = differences(translated, theirs)
     names = _labels(ours, theirs)
-    terminal.say(differences_text(names, found, left))
+    terminal.say(differences_text(names, entries, left_alone))
     document: JsonObject = {
         "first": names[0],
         "second": names[1],
-        "equal": not found,
-        "differences": [asdict(one) for one in found],
-        "not_compared": [one.to_json() for one in left],
+        "equal": not entries,
+        "differences": [asdict(entry) for entry in entries],
+        "not_compared": [entry.to_json() for entry in left_alone],
     }
-    terminal.finish(document, ExitState.DIFFERENT if found else ExitState.DONE)
+    terminal.finish(document, ExitState.DIFFERENT if entries else ExitState.DONE)
 
 
 def check(
@@ -109,11 +102,11 @@ def check(
     target: Target,
     select: Select = None,
     lag_hours: Annotated[
-        int, typer.Option(min=0, help="How long messages may wait on the source before they are carried over.")
+        int, typer.Option(min=0, help="How long messages may wait on the source before they are copied later.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Find what cannot work between two clusters before anything is written. Exits with 4 on a blocker."""
+    """Find incompatibilities between two clusters before any write. Exits with 4 on a blocker."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         _, planned = _plan_two(terminal, "check", source, target, parse_selection(select or ()), lag_hours=lag_hours)
@@ -134,14 +127,14 @@ def plan(
     target: Target,
     select: Select = None,
     subscriptions: Subscriptions = True,
-    out: Annotated[Path | None, typer.Option(help="Write the plan there, for `apply`.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, for `apply`.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what would make the target hold all that the source holds. Exits with 3 if that is anything."""
+    """Show the changes that copy the source to the target. Exits with 3 if there are changes."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         if out and not out.absolute().parent.is_dir():
-            raise Usage(f"There is no folder {str(out.absolute().parent)!r} to write the plan to.")
+            raise UsageError(f"There is no folder {str(out.absolute().parent)!r} to write the plan to.")
         line, file = make_plan(terminal, source, target, parse_selection(select or ()), subscriptions=subscriptions)
         document = file.to_json()
         if out:
@@ -158,7 +151,7 @@ def plan(
 def make_plan(
     terminal: Terminal, source: str, target: str, selection: Selection, *, subscriptions: bool
 ) -> tuple[str, PlanFile]:
-    """Read, check and plan; returns what was compared, in a line, and the plan as it is stored."""
+    """Read, check and plan; returns a line with what was compared, and the plan file."""
     run_id, planned = _plan_two(terminal, "plan", source, target, selection, subscriptions=subscriptions)
     file = PlanFile(
         run=run_id,
@@ -181,8 +174,8 @@ def _plan_two(
     *,
     subscriptions: bool = True,
     lag_hours: int = 0,
-) -> tuple[str, Planned]:
-    """Read two clusters as they are named on the command line and plan; returns the id of the run that did it."""
+) -> tuple[str, PlannedPair]:
+    """Read two clusters of the command line and plan; returns the id of the run too."""
     sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
     conf: JsonObject = {
         "source": source,
@@ -191,9 +184,9 @@ def _plan_two(
         "subscriptions": subscriptions,
         "lag_hours": lag_hours,
     }
-    with recorded(new_run_id(command), command, conf) as run, terminal.working(f"Reading {source} and {target}"):
+    with recorded_run(new_run_id(command), command, conf) as run, terminal.status(f"Reading {source} and {target}"):
 
-        async def read() -> Planned:
+        async def read() -> PlannedPair:
             ours, theirs = await reach_two(*sides)
             return await plan_pair(ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours)
 

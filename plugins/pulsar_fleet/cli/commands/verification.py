@@ -1,4 +1,4 @@
-"""`pulsar-fleet verify`: the proof of `verify_clusters` in this process, without Airflow and Spark."""
+"""`pulsar-fleet verify`: the comparison of `verify_clusters` in this process, without Airflow and Spark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach_two
-from pulsar_fleet.cli.commands.onboard import AsJson, Source, Target
-from pulsar_fleet.cli.runs import new_run_id, recorded
-from pulsar_fleet.cli.terminal import ExitState, Terminal, Usage
+from pulsar_fleet.cli.options import AsJson, Source, Target
+from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.terminal import ExitState, Terminal, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
@@ -29,7 +28,7 @@ from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
 
 ENTRIES_HERE = 1_000_000
-"""Entries of both sides from which on a Spark job is done sooner."""
+"""Entries of both clusters above which a Spark job is faster."""
 
 _STATES = {
     Verdict.EQUAL: ExitState.DONE,
@@ -39,24 +38,27 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Result:
     messages: Verification
     subscriptions: SubscriptionVerification | None
 
     @property
     def verdict(self) -> Verdict:
-        """Over all that was compared."""
-        return Verdict.over(each.verdict for each in (self.messages, self.subscriptions) if each)
+        """The verdict over messages and subscriptions."""
+        return Verdict.over(
+            verification.verdict for verification in (self.messages, self.subscriptions) if verification
+        )
 
     def to_json(self) -> JsonObject:
-        """Both documents as they are stored, and the verdict over both."""
+        """Both stored documents, and the verdict over both."""
         documents = {"messages": self.messages, "subscriptions": self.subscriptions}
         return {"verdict": self.verdict} | {
-            name: json.loads(each.to_bytes()) if each else None for name, each in documents.items()
+            name: json.loads(verification.to_bytes()) if verification else None
+            for name, verification in documents.items()
         }
 
     def text(self) -> str:
-        """For people."""
+        """The result as text."""
         texts = [verification_text(self.messages)]
         if self.subscriptions:
             texts.append(f"Subscriptions\n{subscription_text(self.subscriptions)}")
@@ -66,17 +68,19 @@ class _Found:
 def verify(
     source: Source,
     target: Target,
-    namespace: Annotated[list[str], typer.Option(help="What to compare: acme/orders; again for more.")],
+    namespace: Annotated[
+        list[str], typer.Option(help="A namespace to compare, such as acme/orders; repeat it for more.")
+    ],
     subscriptions: Annotated[
-        bool, typer.Option("--subscriptions/--no-subscriptions", help="Compare what subscriptions have not read, too.")
+        bool, typer.Option("--subscriptions/--no-subscriptions", help="Compare the backlogs of subscriptions too.")
     ] = True,
     mapping: Annotated[
-        Mapping, typer.Option(help="replicated: what geo-replication brought; whole: everything.")
+        Mapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
     ] = Mapping.AUTO,
-    examples: Annotated[int, typer.Option(min=1, max=1000, help="Differing messages to name per topic.")] = 20,
+    examples: Annotated[int, typer.Option(min=1, max=1000, help="Different messages to list per topic.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that two clusters hold the same. Exits with 3 if they do not, with 6 if it cannot be told."""
+    """Verify that two clusters are equal. Exits with 3 if they differ, with 6 if it is inconclusive."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
@@ -88,19 +92,17 @@ def verify(
             "mapping": mapping.value,
             "subscriptions": subscriptions,
         }
-        with recorded(new_run_id("verify"), "verify", conf) as run:
-            found = asyncio.run(
+        with recorded_run(new_run_id("verify"), "verify", conf) as run:
+            result = asyncio.run(
                 _verify(terminal, run, sides, names, mapping=mapping, examples=examples, subscriptions=subscriptions)
             )
-    terminal.say(found.text())
-    terminal.finish({"run": run.id, **found.to_json()}, _STATES[found.verdict])
+    terminal.say(result.text())
+    terminal.finish({"run": run.id, **result.to_json()}, _STATES[result.verdict])
 
 
 def _namespaces(texts: list[str]) -> list[NamespaceName]:
-    try:
+    with usage_errors():
         return [NamespaceName.parse(text) for text in texts]
-    except InvalidRequest as error:
-        raise Usage(str(error)) from error
 
 
 async def _verify(
@@ -112,19 +114,19 @@ async def _verify(
     mapping: Mapping,
     examples: int,
     subscriptions: bool,
-) -> _Found:
+) -> _Result:
     first, second = await reach_two(*sides)
-    async with AdminClient(first.connection) as here, AdminClient(second.connection) as there:
-        with terminal.working(f"Freezing the bounds of {first.name} and {second.name}"):
-            request = await steps.freeze_bounds(here, there, names, mapping=mapping, examples=examples)
+    async with AdminClient(first.connection) as source_admin, AdminClient(second.connection) as target_admin:
+        with terminal.status(f"Freezing the bounds of {first.name} and {second.name}"):
+            request = await steps.freeze_bounds(source_admin, target_admin, names, mapping=mapping, examples=examples)
         if request.entries > ENTRIES_HERE:
-            terminal.note(f"{request.entries:,} entries: the DAG verify_clusters compares them with Spark, and sooner.")
-        with terminal.counting("Comparing messages", "entries") as progress:
-            messages = await steps.verify_in_process(here, there, request, progress=progress)
+            terminal.note(f"{request.entries:,} entries: the DAG verify_clusters is faster, with Spark.")
+        with terminal.progress("Comparing messages", "entries") as progress:
+            messages = await steps.verify_in_process(source_admin, target_admin, request, progress=progress)
         steps.record(run, messages)
         if not subscriptions:
-            return _Found(messages, None)
-        with terminal.counting("Comparing subscriptions", "topics") as progress:
-            compared = await subscription_steps.compare_subscriptions(here, there, request, progress)
+            return _Result(messages, None)
+        with terminal.progress("Comparing subscriptions", "topics") as progress:
+            compared = await subscription_steps.compare_subscriptions(source_admin, target_admin, request, progress)
         subscription_steps.record(run, compared)
-        return _Found(messages, compared)
+        return _Result(messages, compared)

@@ -155,7 +155,7 @@ def it_was_proven(one: Returning) -> Iterator[Finding]:
             str(one.namespace),
             f"the verdict on its migration is {one.verdict!r}",
             "Closed topics on blue are removed, and nobody has proven that green has what they hold.",
-            "run verify_clusters for it; clear verify_equal of its migration where that failed.",
+            "run verify_clusters for it; clear verify_messages of its migration where that failed.",
         )
 
 

@@ -1,0 +1,72 @@
+"""`pulsar-fleet abort`: undo a migration before its point of no return."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
+from pulsar_fleet.cli.options import AsJson, Yes
+from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
+from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.migration.abort import Undone, undo_before_switch
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.waves.steps import known_moves
+
+_QUESTION = "Undo its replication and overrides, and remove the unused resources that it created?"
+
+
+def abort(
+    run: Annotated[str, typer.Argument(help="Id of the migration's run: migrate_namespaces/run_id.")],
+    blue: Annotated[str | None, typer.Option(help="The old cluster; default: as recorded by the run.")] = None,
+    green: Annotated[str | None, typer.Option(help="The new cluster; default: as recorded by the run.")] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Abort a migration before its first topic is terminated; later it is refused. Let its run end first."""
+    terminal = Terminal(as_json=as_json)
+    with terminal.plain_errors():
+        require_consent("two clusters", yes=yes)
+        records = Run.open(run)
+        moves = _moves(records)
+        record = records.ledger.run(run)
+        conf = record.conf if record else {}
+        sides = asyncio.run(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
+        if not yes and not terminal.confirm(f"{len(moves.moves)} namespaces. {_QUESTION}"):
+            terminal.finish({"run": run}, ExitState.REFUSED)
+        aborted = asyncio.run(undo_before_switch(sides, records, moves))
+        records.ledger.finish_run(run, "undone")
+        terminal.say(_text(aborted))
+        terminal.finish({"run": run, **aborted.to_json()}, ExitState.PARTLY if aborted.kept else ExitState.DONE)
+
+
+def _moves(run: Run) -> Moves:
+    moves = known_moves(run)
+    if moves is None:
+        raise NotFound(f"The records contain no migration {run.id!r} with a plan: it has changed nothing.")
+    return moves
+
+
+async def _sides(blue: str | None, green: str | None, moves: Moves, run: str) -> Sides:
+    if not (blue and green):
+        raise UsageError(f"The run {run!r} did not record its clusters: name them with --blue and --green.")
+    first, second = await reach_two(named_cluster(blue, Side.SOURCE), named_cluster(green, Side.TARGET))
+    require_cluster(first, moves.blue, f"The run {run!r}")
+    require_cluster(second, moves.green, f"The run {run!r}")
+    return Sides(first.connection, second.connection)
+
+
+def _text(aborted: Undone) -> str:
+    parts = {
+        "flags cleared": aborted.flags,
+        "replication ended": aborted.replication,
+        "overrides restored": aborted.overrides,
+        "removed on green": aborted.removed,
+        "kept on green": aborted.kept,
+    }
+    return "\n".join(f"{name}: {', '.join(resources) if resources else 'none'}" for name, resources in parts.items())
