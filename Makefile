@@ -84,11 +84,12 @@ test-full: setup $(STATE)/classes/.written # What `make test` does a few times, 
 test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits; about an hour
 
 .PHONY: lint
-lint: setup ## Style, types, layers, Docker files
+lint: setup ## Style, types, layers, words, Docker files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m docs.tools.words
 	@$(BIN)/hadolint docker/Dockerfile
 	@$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml
 

@@ -1,6 +1,6 @@
 """### Move migrated namespaces back from green to blue
 
-1. **Check** — the interlocks: the drain has ended, no client is connected to blue, its brokers are healthy, the
+1. **Check** — the passed: the drain has ended, no client is connected to blue, its brokers are healthy, the
    migration was verified, no other run moves the namespaces; and every gate of a migration from green to blue.
    Nothing has been changed.
 2. **Reopen blue** — its migration flag is cleared; its terminated topics, which can never be written to again, are
@@ -39,7 +39,7 @@ WAIT = {
 )
 def fail_back_namespaces():
     request = failback.read_request()
-    interlocks = failback.check_failback(request=request)
+    passed = failback.check_failback(request=request)
     reopened = failback.reopen_blue(request=request)
     checked = failback.check_gates(request=request)
     prepared = failback.prepare_blue(checked=checked)
@@ -55,7 +55,7 @@ def fail_back_namespaces():
     messages = failback.verify_messages(checked=checked)
     cleaned = failback.clean_up_green(checked=checked, before=before)
 
-    interlocks >> reopened >> checked
+    passed >> reopened >> checked
     prepared >> before >> replicating >> replicated >> copy_verified >> cut_over
     cut_over >> [subscriptions, drained] >> messages >> cleaned
     cleaned >> failback.restore_green(request=request) >> failback.write_report()

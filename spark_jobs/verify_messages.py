@@ -2,53 +2,45 @@
 
     spark-submit --py-files pulsar_fleet-….zip verify_messages.py --request URI --result URI
 
-The request names topics with frozen bounds; the result holds a verdict per topic and names the messages that differ.
-Both are JSON documents in the artefact store. Credentials come from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET,
-…_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET). A difference is a result: the exit status is 0. It is 1 when
-the comparison could not be carried out, and then there is no result. If the job is killed, the same request again goes
-on where it ended: digests of finished ranges are kept beside the result until there is one.
+The request has topics with frozen bounds; the result has a verdict for each topic and describes the messages that
+differ. Both are JSON documents in the artefact store. Credentials come from the environment
+(PULSAR_FLEET_SOURCE_TOKEN_SECRET, …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET). A difference is a result:
+the exit status is 0. The status is 1 if the comparison could not be carried out; then there is no result. If the job is
+killed, the same request continues where it ended: checkpoints next to the result hold the digests of finished ranges.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 
+from pyspark.sql import SparkSession
 from upath import UPath
 
 from pulsar_fleet.messages.checkpoints import Checkpoints
 from pulsar_fleet.verification.job import run_job
 from pulsar_fleet.verification.messages.compare import judge
 from pulsar_fleet.verification.messages.report import verification_text
-from pulsar_fleet.verification.messages.spark_backend import InSpark, open_session
+from pulsar_fleet.verification.messages.spark_backend import SparkBackend, open_session
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import VerifyRequest
 
 log = logging.getLogger("verify_messages")
 
 
-def compare(request_uri: str, result_uri: str) -> None:
-    """Read the request, compare, write the result; an earlier result is removed first, so that none is ever stale."""
-    result = UPath(result_uri)
-    result.unlink(missing_ok=True)
-    request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
-    checkpoints = Checkpoints.beside(result_uri, request.identity())
-    log.info("%s → %s: %d topics, %d entries to read", request.source.name, request.target.name, *_sizes(request))
-    session = open_session("verify-messages")
-    try:
-        found = judge(request, InSpark(session, checkpoints))
-    finally:
-        session.stop()
-    result.parent.mkdir(parents=True, exist_ok=True)
-    result.write_bytes(found.to_bytes())
-    if found.verdict is not Verdict.INCONCLUSIVE:
+def answer(session: SparkSession, content: bytes, result: UPath) -> str:
+    """Compare the messages and write the verdicts; then the checkpoints are no longer needed."""
+    request = VerifyRequest.from_bytes(content)
+    names, entries = (request.source.name, request.target.name), request.entries
+    log.info("%s → %s: %d topics, %d entries to read", *names, len(request.pairs), entries)
+    checkpoints = Checkpoints.next_to(str(result), request.identity())
+    verification = judge(request, SparkBackend(session, checkpoints))
+    result.write_bytes(verification.to_bytes())
+    if verification.verdict is not Verdict.INCONCLUSIVE:
         checkpoints.remove()
-    log.info("verdict %s\n%s", found.verdict, verification_text(found))
-
-
-def _sizes(request: VerifyRequest) -> tuple[int, int]:
-    return len(request.pairs), request.entries
+    return f"verdict {verification.verdict}\n{verification_text(verification)}"
 
 
 if __name__ == "__main__":
-    run_job(sys.argv[1:], "messages", compare)
+    run_job(sys.argv[1:], "messages", partial(open_session, "verify-messages"), answer)

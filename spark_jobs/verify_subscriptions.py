@@ -2,18 +2,20 @@
 
     spark-submit --py-files pulsar_fleet-….zip verify_subscriptions.py --request URI --result URI
 
-The request is that of verify_messages.py: topics with frozen bounds. The result holds a verdict per subscription and
-names the entries that would be redelivered or skipped. Both are JSON documents in the artefact store. Credentials come
-from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET, …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET).
-Executors need httpx-aiohttp and tenacity besides pulsar-client. A difference is a result: the exit status is 0. It is 1
-when the comparison could not be carried out, and then there is no result.
+The request is that of verify_messages.py: topics with frozen bounds. The result has a verdict for each subscription and
+describes the entries that would be redelivered or skipped. Both are JSON documents in the artefact store. Credentials
+come from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET, …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET).
+Executors need httpx-aiohttp and tenacity besides pulsar-client. A difference is a result: the exit status is 0. The
+status is 1 if the comparison could not be carried out; then there is no result.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 
+from pyspark.sql import SparkSession
 from upath import UPath
 
 from pulsar_fleet.verification.job import run_job
@@ -25,21 +27,14 @@ from pulsar_fleet.verification.subscriptions.spark_backend import compare_in_spa
 log = logging.getLogger("verify_subscriptions")
 
 
-def compare(request_uri: str, result_uri: str) -> None:
-    """Read the request, compare, write the result; an earlier result is removed first, so that none is ever stale."""
-    result = UPath(result_uri)
-    result.unlink(missing_ok=True)
-    request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
+def answer(session: SparkSession, content: bytes, result: UPath) -> str:
+    """Compare the subscriptions and write the verdicts."""
+    request = VerifyRequest.from_bytes(content)
     log.info("%s → %s: subscriptions of %d topics", request.source.name, request.target.name, len(request.pairs))
-    session = open_session("verify-subscriptions")
-    try:
-        found = compare_in_spark(session, request)
-    finally:
-        session.stop()
-    result.parent.mkdir(parents=True, exist_ok=True)
-    result.write_bytes(found.to_bytes())
-    log.info("verdict %s\n%s", found.verdict, subscription_text(found))
+    verification = compare_in_spark(session, request)
+    result.write_bytes(verification.to_bytes())
+    return f"verdict {verification.verdict}\n{subscription_text(verification)}"
 
 
 if __name__ == "__main__":
-    run_job(sys.argv[1:], "subscriptions", compare)
+    run_job(sys.argv[1:], "subscriptions", partial(open_session, "verify-subscriptions"), answer)

@@ -1,19 +1,19 @@
-"""The tables of docs/migrate_namespaces.md about gates and clients, generated from the code."""
+"""Generate the tables of docs/migrate_namespaces.md about gates and clients from the code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pulsar_fleet.migration.preflight.client_compatibility import TABLE, Behaviour
-from pulsar_fleet.migration.preflight.gates import EVALUATED
+from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate
-from pulsar_fleet.migration.preflight.gates.compatibility import GRAVER
-from pulsar_fleet.migration.preflight.waivers import NEVER
+from pulsar_fleet.migration.preflight.gates.compatibility import RAISED_TO_BLOCKERS
+from pulsar_fleet.migration.preflight.waivers import NOT_WAIVABLE
 from pulsar_fleet.preflight.findings import Severity
 
 
 def with_gates(page: str) -> str:
-    """The page with the current tables between their markers; a page without markers is returned unchanged."""
+    """The page with an up-to-date table between each pair of markers; a page without markers stays unchanged."""
     for name, table in _tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
@@ -23,13 +23,13 @@ def with_gates(page: str) -> str:
 
 
 def _tables() -> Mapping[str, str]:
-    assert EVALUATED  # The import of the gates fills the catalogue.
+    assert GATE_CHECKS  # Importing the gates fills the catalogue.
     rows = sorted(GATES.values(), key=lambda gate: (gate.severity is not Severity.BLOCKER, gate.id))
-    gates = ["| finding | severity | who acts | consequence if waived | waiver |", "| --- | --- | --- | --- | --- |"]
-    clients = ["| client | versions | finding | behaviour | evidence |", "| --- | --- | --- | --- | --- |"]
+    gates = ["| finding | kind | who acts | consequence | waiver |", "| --- | --- | --- | --- | --- |"]
+    clients = ["| client | versions | finding | what it does | evidence |", "| --- | --- | --- | --- | --- |"]
     shared = ["| finding of every procedure | for a migration |", "| --- | --- |"]
-    shared += [f"| `{id_}` | a blocker: {why} |" for id_, why in sorted(GRAVER.items())]
-    shared += [f"| `{id_}` | never waived: {lost.removesuffix('.')} |" for id_, lost in sorted(NEVER.items())]
+    shared += [f"| `{id_}` | a blocker: {why} |" for id_, why in sorted(RAISED_TO_BLOCKERS.items())]
+    shared += [f"| `{id_}` | never waived: {lost.removesuffix('.')} |" for id_, lost in sorted(NOT_WAIVABLE.items())]
     return {
         "gates": "\n".join([*gates, *map(_gate, rows)]),
         "shared": "\n".join(shared),
@@ -40,11 +40,11 @@ def _tables() -> Mapping[str, str]:
 def _gate(gate: Gate) -> str:
     kind = f"{gate.severity.value}; {gate.milder}" if gate.milder else gate.severity.value
     if gate.severity is Severity.WARNING:
-        waiver = "needs none"
+        waiver = "not needed"
     else:
         waiver = f"never: {gate.never_waived.removesuffix('.')}" if gate.never_waived else "by name"
     return f"| `{gate.id}` | {kind} | {gate.owner.value} | {gate.consequence} | {waiver} |"
 
 
 def _client(row: Behaviour) -> str:
-    return f"| {row.family} | {row.range} | `{row.finding}` | {row.can}; {row.told.consequence} | {row.evidence} |"
+    return f"| {row.family} | {row.range} | `{row.finding}` | {row.can}; {row.advice.consequence} | {row.evidence} |"

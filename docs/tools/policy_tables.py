@@ -1,7 +1,7 @@
-"""The tables of docs/fidelity.md, generated from the catalogues.
+"""Generate the tables of docs/fidelity.md from the catalogues.
 
-`python -m docs.tools.policy_tables` writes them. A test compares the page; another test copies on real clusters what
-the page says is copied.
+`python -m docs.tools.policy_tables` writes them; one test compares the page, and another copies on real clusters every
+policy that the page calls copied.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pulsar_fleet.cluster.policies.lookup import known_at
+from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, TopicPolicy, Unset
 from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
 
 PAGE = "fidelity.md"
 VERSION = "4.2.4"
-# Counted by hand on the same broker: tool, operation, namespace policies (of 50), topic policies (of 33).
+# Counted manually on the same broker: tool, direction, namespace policies of 50, topic policies of 33.
 PEERS = (
     ("pulsarctl (0869b80c, 2026-05-14)", "reads whole", 28, 15),
     ("", "writes whole", 27, 15),
@@ -32,7 +32,7 @@ Row = Policy | TopicPolicy
 
 
 def fidelity_page(page: str) -> str:
-    """The page with the current tables between their markers."""
+    """The page with every table between its two markers regenerated."""
     for name, table in _tables().items():
         before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
@@ -41,20 +41,18 @@ def fidelity_page(page: str) -> str:
 
 
 def namespace_counts() -> tuple[int, int]:
-    """Policies of a namespace in `VERSION`: all of them are copied to a new namespace, the second number to an
-    existing one.
-    """
-    policies = [policy for policy in CATALOGUE if policy.comparable and known_at(policy.since, VERSION)]
+    """The number of namespace policies of `VERSION` that are copied to a new, and to an existing namespace."""
+    policies = [policy for policy in CATALOGUE if policy.comparable and is_supported(policy.since, VERSION)]
     later = [policy for policy in policies if policy.kind is not Kind.AT_CREATION]
     return _sections(policies), _sections(later)
 
 
 def topic_counts(scope: Scope) -> tuple[int, int]:
-    """Policies of a topic in `VERSION` and this scope: all of them, and those that are copied."""
-    policies = [policy for policy in TOPIC_CATALOGUE if policy.path and known_at(policy.since, VERSION)]
+    """The number of topic policies of `VERSION` in this scope, and of those that are copied."""
+    policies = [policy for policy in TOPIC_CATALOGUE if policy.path and is_supported(policy.since, VERSION)]
     if scope is Scope.GLOBAL:
         policies = [policy for policy in policies if not policy.local_only]
-    return _sections(policies), _sections(policy for policy in policies if policy.carried(scope))
+    return _sections(policies), _sections(policy for policy in policies if policy.is_copied(scope))
 
 
 def _tables() -> Mapping[str, str]:
@@ -97,7 +95,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _sections(rows: Iterable[Row]) -> int:
-    """The number of policies; each section that is set by its own call counts as one."""
+    """The number of policies; each section that is set separately counts as one."""
     return sum(len(row.sections) or 1 for row in rows)
 
 
@@ -112,7 +110,7 @@ def _unsetter(row: Row) -> str:
     if not row.path or _elsewhere(row):
         return ""
     if isinstance(row, TopicPolicy):
-        return f"`DELETE {row.path}`" if row.can_unset else "cannot be unset; `false` is the unset value"
+        return f"`DELETE {row.path}`" if row.can_unset else "cannot be unset; `false` stands for that"
     if row.kind in (Kind.GRANTS, Kind.PROPERTIES):
         return "`DELETE`, one call each"
     if row.unset is Unset.DEFAULT:
@@ -124,7 +122,7 @@ def _kind(row: Row) -> str:
     kind = row.kind.value if isinstance(row, Policy) else row.form.value
     since = [f"since {row.since}"] if row.since else []
     if isinstance(row, Policy):
-        return ", ".join([kind, *(["each cluster has its own value"] if row.own else []), *since])
+        return ", ".join([kind, *(["kept by each cluster for itself"] if row.own else []), *since])
     return ", ".join([kind, *(["local only"] if row.local_only else []), *since])
 
 
@@ -140,7 +138,7 @@ def _notes(row: Row) -> str:
     switches = row.needs if isinstance(row, Policy) else ()
     notes = [
         f"after {_names(row.after)}" if row.after else "",
-        "can discard messages or topics" if row.loses else "",
+        "can discard messages or topics" if row.loses_data else "",
         f"secret: {_names(row.secrets)}" if row.secrets else "",
         f"only with {_names(switches)}" if switches else "",
     ]
@@ -148,7 +146,7 @@ def _notes(row: Row) -> str:
 
 
 def _elsewhere(row: Row) -> bool:
-    return isinstance(row, TopicPolicy) and row.form is Form.ELSEWHERE
+    return isinstance(row, TopicPolicy) and row.form is Form.NOT_COPIED
 
 
 def _names(names: Iterable[str]) -> str:

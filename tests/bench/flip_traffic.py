@@ -1,4 +1,4 @@
-"""Two ways to flip namespaces from blue to green under traffic: as the documentation says, and by the runbook."""
+"""Two ways to flip namespaces from blue to green under traffic: by Pulsar's documentation, and by the runbook."""
 
 from __future__ import annotations
 
@@ -25,16 +25,23 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS
-from pulsar_fleet.migration.drain.steps import attend_until_done
+from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.migration.preflight.run import check, check_again
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
-from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof import verify_copy
-from pulsar_fleet.migration.steps import cut_over, hold_still, release, replication_progress, start_replication
+from pulsar_fleet.migration.steps import (
+    check_gates,
+    cut_over,
+    freeze_blue,
+    recheck_gates,
+    replication_progress,
+    restore_blue,
+    start_replication,
+)
 from pulsar_sandbox import Sandbox
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"
@@ -44,10 +51,10 @@ COPY_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Flipped:
-    """What a flip says of itself.
+    """The result of a flip.
 
-    :param began: before anything was done to the writers, microseconds since 1970.
-    :param predicted: topic → messages that each subscription with consumers gets twice.
+    :param began: before the producers were touched, microseconds since 1970.
+    :param predicted: topic → messages delivered on both clusters to each subscription with consumers.
     :param complaints: why it did not end well, by namespace.
     """
 
@@ -116,18 +123,18 @@ async def by_runbook(
     folder: Path,
     strategy: Strategy | None = None,
     *,
-    quiesce_seconds: float = QUIET_SECONDS,
+    quiesce_seconds: float = QUIESCE_SECONDS,
     drain_seconds: float = DRAIN_SECONDS,
     waivers: Sequence[Waiver] = (),
 ) -> Flipped:
-    """The steps of the DAG `migrate_namespaces` until everybody has arrived, without the scheduler between them."""
+    """The steps of the DAG `migrate_namespaces` until the drain has ended, without the scheduler."""
     run = Run(folder.name, Ledger.open(f"sqlite:///{folder}.db"), Artefacts.open(str(folder)))
     run.ledger.start_run(run.id, "migrate_namespaces", {})
-    reference, _ = await check(sides, run, _namespaces(flows), strategy, waivers=waivers)
+    reference, _ = await check_gates(sides, run, _namespaces(flows), strategy, waivers=waivers)
     moves = Moves.from_json(run.artefacts.read_json(reference))
     await prepare(sides, run, moves)
-    await check_again(sides, run, moves, expected=Expectations(), waivers=waivers)
-    before = Frozen.from_json(run.artefacts.read_json(await hold_still(sides, run, moves)))
+    await recheck_gates(sides, run, moves, expected=Expectations(), waivers=waivers)
+    before = OriginalSettings.from_json(run.artefacts.read_json(await freeze_blue(sides, run, moves)))
     flipped = Flipped()
     try:
         await start_replication(sides, run, moves)
@@ -136,24 +143,24 @@ async def by_runbook(
         flipped.began = _now()
         switching = cut_over(sides, run, moves, before, quiesce_seconds=quiesce_seconds, proof_max_age_minutes=60)
         switched = run.artefacts.read_json(await switching)
-        await attend_until_done(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
+        await monitor_until_drained(sides, run, moves, seconds=drain_seconds, poll_seconds=1)
     except FleetError as error:
         flipped.complaints.append(str(error))
-        known = run.artefacts.find(run.id, CUT_OVER)
-        switched = run.artefacts.read_json(known) if known else {}
+        stored = run.artefacts.find(run.id, CUT_OVER)
+        switched = run.artefacts.read_json(stored) if stored else {}
     finally:
-        await release(sides, run, before, delete_topics=False)
+        await restore_blue(sides, run, before, delete_topics=False)
     for done in switched.values():
-        for partition, count in done["window"].items():
+        for partition, count in done["duplicates"].items():
             flipped.predicted[TopicName.parse(partition).parent] += count
     return flipped
 
 
 async def _copied(sides: Sides, moves: Moves) -> None:
     end = time.monotonic() + COPY_SECONDS
-    while not (found := await replication_progress(sides, moves))[0]:
+    while not (progress := await replication_progress(sides, moves))[0]:
         if time.monotonic() > end:
-            raise Unavailable(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {found[1]}")
+            raise Unavailable(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {progress[1]}")
         await asyncio.sleep(0.2)
 
 
@@ -174,12 +181,12 @@ async def missing_on_green(sides: Sides, flows: Iterable[Flow]) -> tuple[set[Top
 
 
 def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
-    """Topics and partitions that no new producer can enter, through blue."""
+    """Topics and partitions that a new producer cannot enter through blue."""
     stored = [str(topic) for flow in flows for topic in flow.stored]
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(ENTER), url, *stored], capture_output=True, text=True, check=True, timeout=60
     )
-    return list(json.loads(found.stdout))
+    return list(json.loads(result.stdout))
 
 
 @contextmanager

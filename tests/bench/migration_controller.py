@@ -21,25 +21,26 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import attend_until_done
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves
-from pulsar_fleet.migration.preflight.run import check, check_again
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.prepare.freeze import known_before
-from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
-from pulsar_fleet.migration.proof import prove, prove_placements, verify_copy
+from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
 from pulsar_fleet.migration.steps import (
-    clean_up,
+    check_gates,
+    clean_up_blue,
     cut_over,
-    hold_still,
-    release,
+    freeze_blue,
+    recheck_gates,
     replication_progress,
+    restore_blue,
     start_replication,
 )
-from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
+from pulsar_fleet.migration.subscriptions.transfer_plan import plan_transfers
 
 POLL_SECONDS = 5.0
 
@@ -48,7 +49,7 @@ POLL_SECONDS = 5.0
 class CountingSides(Sides):
     """Adds up the calls of every client that a step opens."""
 
-    made: list[int] = field(default_factory=list)
+    calls_made: list[int] = field(default_factory=list)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
@@ -56,19 +57,19 @@ class CountingSides(Sides):
             try:
                 yield blue, green
             finally:
-                self.made.append(blue.calls + green.calls)
+                self.calls_made.append(blue.calls + green.calls)
 
 
 class Kinds:
-    """Counts admin calls by what they ask, whoever makes them."""
+    """Counts all admin calls by kind."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
-        asked, seen = BrokerHttp.call, self.seen
+        original, counts = BrokerHttp.call, self.seen
 
-        async def call(http: BrokerHttp, method: str, path: str, **given: Any) -> Any:
-            seen[f"{method} {_kind(path)}"] += 1
-            return await asked(http, method, path, **given)
+        async def call(http: BrokerHttp, method: str, path: str, **settings: Any) -> Any:
+            counts[f"{method} {_kind(path)}"] += 1
+            return await original(http, method, path, **settings)
 
         BrokerHttp.call = call  # type: ignore[method-assign]
 
@@ -86,49 +87,49 @@ def _kind(path: str) -> str:
     return domain + re.sub(r"/subscription/[^/]+", "/subscription", topic[1] or "")
 
 
-async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], told: Callable[..., None]) -> None:
+async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], report: Callable[..., None]) -> None:
     """The tasks of the runbook, one after the other."""
     kinds = Kinds()
 
     async def step(name: str, doing: Awaitable[Any]) -> Any:
-        sides.made.clear()
+        sides.calls_made.clear()
         _reset_peak()
-        began, watched = time.perf_counter(), _watched(run)
+        began, before = time.perf_counter(), _monitor_calls(run)
         result = await doing
-        calls = sum(sides.made) + _watched(run) - watched
-        told(step=name, calls=calls, seconds=time.perf_counter() - began, peak_mb=_peak_mb(), kinds=kinds.take())
+        calls = sum(sides.calls_made) + _monitor_calls(run) - before
+        report(step=name, calls=calls, seconds=time.perf_counter() - began, peak_mb=_peak_mb(), kinds=kinds.take())
         return result
 
-    reference, _ = await step("check_gates", check(sides, run, names, None))
+    reference, _ = await step("check_gates", check_gates(sides, run, names, None))
     moves = Moves.from_json(run.artefacts.read_json(reference))
-    await step("plan_placements", _plan_placements(sides, run, moves))
+    await step("plan_transfers", _plan_transfers(sides, run, moves))
     await step("prepare_green", prepare(sides, run, moves))
-    await step("recheck_gates", check_again(sides, run, moves, expected=Expectations()))
-    await step("freeze_blue", hold_still(sides, run, moves))
-    before = known_before(run)
+    await step("recheck_gates", recheck_gates(sides, run, moves, expected=Expectations()))
+    await step("freeze_blue", freeze_blue(sides, run, moves))
+    before = find_original_settings(run)
     assert before is not None
     await step("start_replication", start_replication(sides, run, moves))
     await step("wait_replicated", _replicated(sides, moves))
     await step("verify_copy", verify_copy(sides, run, moves))
     await step("cut_over", cut_over(sides, run, moves, before, proof_max_age_minutes=60))
-    await step("verify_subscriptions", prove_placements(sides, run, moves))
-    told(signal="switched")
-    await step("wait_drained", attend_until_done(sides, run, moves, seconds=400, poll_seconds=POLL_SECONDS))
+    await step("verify_subscriptions", verify_subscriptions(sides, run, moves))
+    report(signal="cut_over")
+    await step("wait_drained", monitor_until_drained(sides, run, moves, seconds=400, poll_seconds=POLL_SECONDS))
     await _end(step, sides, run, moves, before)
-    told(strategies=dict(Counter(move.strategy.value for move in moves.moves)), looks=_watch(run)["looks"])
+    report(strategies=dict(Counter(move.strategy.value for move in moves.moves)), polls=_drain_state(run)["polls"])
 
 
 async def _end(
-    step: Callable[..., Awaitable[Any]], sides: CountingSides, run: Run, moves: Moves, before: Frozen
+    step: Callable[..., Awaitable[Any]], sides: CountingSides, run: Run, moves: Moves, before: OriginalSettings
 ) -> None:
-    await step("verify_messages", prove(sides, run, moves))
-    await step("clean_up_blue", clean_up(sides, run, moves, before))
-    await step("restore_blue", release(sides, run, before, delete_topics=False))
+    await step("verify_messages", verify_messages(sides, run, moves))
+    await step("clean_up_blue", clean_up_blue(sides, run, moves, before))
+    await step("restore_blue", restore_blue(sides, run, before, delete_topics=False))
 
 
-async def _plan_placements(sides: Sides, run: Run, moves: Moves) -> None:
+async def _plan_transfers(sides: Sides, run: Run, moves: Moves) -> None:
     async with sides.open() as (blue, _green):
-        await plan_placements(blue, run, moves)
+        await plan_transfers(blue, run, moves)
 
 
 async def _replicated(sides: Sides, moves: Moves) -> None:
@@ -136,14 +137,14 @@ async def _replicated(sides: Sides, moves: Moves) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _watch(run: Run) -> Any:
-    kept = run.artefacts.find(run.id, STATE)
-    return run.artefacts.read_json(kept) if kept else {"calls": 0, "looks": 0}
+def _drain_state(run: Run) -> Any:
+    kept = run.artefacts.find(run.id, DRAIN_STATE)
+    return run.artefacts.read_json(kept) if kept else {"calls": 0, "polls": 0}
 
 
-def _watched(run: Run) -> int:
-    """The watch opens clients of its own, and keeps what they called."""
-    return int(_watch(run)["calls"])
+def _monitor_calls(run: Run) -> int:
+    """The monitor opens its own clients, and stores their number of calls."""
+    return int(_drain_state(run)["calls"])
 
 
 def _reset_peak() -> None:

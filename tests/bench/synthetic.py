@@ -21,7 +21,7 @@ from pulsar_fleet.snapshot.model import (
     NamespaceState,
     Row,
     SchemaState,
-    SnapshotHead,
+    SnapshotHeader,
     SubscriptionState,
     TenantState,
     TopicPolicyState,
@@ -29,7 +29,7 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
 from pulsar_fleet.snapshot.store.writer import ROWS_PER_GROUP, SnapshotWriter
-from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_here, compare_snapshots
+from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_in_process, compare_snapshots
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_SYNTHETIC_NAMESPACES", "1000"))
 TOPICS = 100
@@ -83,7 +83,7 @@ def write(artefacts: Artefacts) -> None:
             )
             for number in range(NAMESPACES):
                 writer.add([*_namespace(f"acme/orders-{number:05}", side)])
-            writer.finish(SnapshotHead(cluster=side, began="", ended="", key_id="k", known_clusters=(side,)))
+            writer.finish(SnapshotHeader(cluster=side, began="", ended="", key_id="k", known_clusters=(side,)))
 
 
 def load(artefacts: Artefacts) -> None:
@@ -102,7 +102,7 @@ def batches(artefacts: Artefacts) -> None:
 def compare(artefacts: Artefacts) -> None:
     """Both sides, in batches, in this process."""
     source, target = (reference(artefacts, side) for side in SIDES)
-    found = compare_snapshots(CompareRequest(source=source, target=target), compare_here)
+    found = compare_snapshots(CompareRequest(source=source, target=target), compare_in_process)
     assert found.equal, found.first
 
 

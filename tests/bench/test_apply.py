@@ -26,7 +26,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState
 
 NAMESPACES = 100
 ROUNDS = 5
-SEAL = Redactor(b"a key of the benches")
+REDACTOR = Redactor(b"a key of the benches")
 ROLES = {f"role-{number}": ["consume", "produce"] for number in range(5)}
 POLICIES: JsonObject = {
     "bundles": {"boundaries": ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"], "numBundles": 4},
@@ -88,7 +88,9 @@ async def _ours(green: ClusterConnection, records: Path, tenant: str, *, existin
         recording = admin.http = Recording(green)
         ledger = Ledger.open()
         began = time.perf_counter()
-        applied = await apply_plan(plan, admin, ledger, tenant, seal=SEAL, allow=[one.id for one in plan.changes])
+        applied = await apply_plan(
+            plan, admin, ledger, tenant, redactor=REDACTOR, allow=[one.id for one in plan.changes]
+        )
         seconds = time.perf_counter() - began
         assert applied.complete, applied.not_in_place()[:3]
         return recording.made, seconds
@@ -101,13 +103,13 @@ async def _prepare(admin: AdminClient, tenant: str, *, existing: bool) -> None:
 
 
 async def _plan(admin: AdminClient, tenant: str) -> Plan:
-    target = await collect(admin, Selection(tenants=frozenset({tenant})), seal=SEAL)
+    target = await collect(admin, Selection(tenants=frozenset({tenant})), redactor=REDACTOR)
     document = {"replication_clusters": ["blue"], **POLICIES}
     source = Snapshot(
         cluster="blue",
         began="",
         ended="",
-        key_id=SEAL.key_id,
+        key_id=REDACTOR.key_id,
         tenants=(TenantState(tenant, ("owner",), ("blue",)),),
         namespaces=tuple(NamespaceState(f"{tenant}/n-{number}", document) for number in range(NAMESPACES)),
     )

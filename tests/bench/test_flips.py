@@ -30,13 +30,13 @@ from tests.bench.flip_traffic import (
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.switch import QUIET_SECONDS
+from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS
 from pulsar_fleet.migration.model import Strategy
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
-QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIET_SECONDS)).split(",")]
+QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIESCE_SECONDS)).split(",")]
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
 DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
@@ -66,7 +66,7 @@ class Sum:
         """One row of the table."""
         ordered = sorted([*self.plain, *self.partitioned, *self.copied]) or [0.0]
         middle, longest = ordered[len(ordered) // 2], ordered[-1]
-        kinds = "/".join(f"{max(found, default=0):.2f}" for found in (self.plain, self.partitioned, self.copied))
+        kinds = "/".join(f"{max(seconds, default=0):.2f}" for seconds in (self.plain, self.partitioned, self.copied))
         return (
             f"{self.topics:6} {self.fenced:6} {self.stuck:5} {self.gone:9} {self.lost:5} {self.twice:5} "
             f"{self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}  {kinds:14}   "
@@ -90,9 +90,9 @@ async def test_flips(tmp_path: Path) -> None:
         for way, quiet in ways.items():
             folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
             with new_sides(folder) as sides:
-                one = await flip(sides, java, folder, quiet)
-            print(f"{f'{number + 1}: {way}':24} {one.text()}", *one.complaints, sep="\n    ", flush=True)
-            _add(sums[way], one)
+                result = await flip(sides, java, folder, quiet)
+            print(f"{f'{number + 1}: {way}':24} {result.text()}", *result.complaints, sep="\n    ", flush=True)
+            _add(sums[way], result)
     for way, total in sums.items():
         print(f"{f'all: {way}':24} {total.text()}", flush=True)
     for way in list(sums)[1:]:
@@ -127,12 +127,12 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
         missing = await missing_on_green(sides, flows)
         closed = fenced(url, flows)
         events = applications.end()
-    found = Sum(topics=len(flows), fenced=len({TopicName.parse(text).parent for text in closed}), gone=len(missing[1]))
-    found.rates.append(events.rate(done[0].began))
-    found.complaints += [text for one in done[: 1 if quiet is None else 2] for text in one.complaints]
+    total = Sum(topics=len(flows), fenced=len({TopicName.parse(text).parent for text in closed}), gone=len(missing[1]))
+    total.rates.append(events.rate(done[0].began))
+    total.complaints += [text for flipped in done[: 1 if quiet is None else 2] for text in flipped.complaints]
     for index, flow in enumerate(flows):
-        _count(found, events, index, flow, done[flow in simple], alive=(flow.topic, "work") not in missing[1])
-    return found
+        _count(total, events, index, flow, done[flow in simple], alive=(flow.topic, "work") not in missing[1])
+    return total
 
 
 async def _warm(sides: Sides, java: list[str], folder: Path) -> None:
@@ -156,24 +156,24 @@ def _flows(tenant: str) -> tuple[list[Flow], list[Flow]]:
     return [*plain, *parted], geo
 
 
-def _count(found: Sum, events: Events, index: int, flow: Flow, done: Flipped, *, alive: bool) -> None:
+def _count(total: Sum, events: Events, index: int, flow: Flow, done: Flipped, *, alive: bool) -> None:
     answer = events.answers[index]
     parts = writers(answer, flow.partitions)
     stuck = [is_stuck(times, events.stopped) for times in parts]
-    found.stuck += any(stuck)
+    total.stuck += any(stuck)
     silences = [silence(times, done.began) for times, bad in zip(parts, stuck, strict=True) if not bad]
     kind = "partitioned" if flow.partitions else "copied" if flow.topic.namespace.name.startswith("geo") else "plain"
-    getattr(found, kind).extend(silences)
+    getattr(total, kind).extend(silences)
     got = reading(answer, events.received.get((index, "work"), []))
-    found.lost += got.missing if alive else 0
-    found.twice += got.twice
+    total.lost += got.missing if alive else 0
+    total.twice += got.twice
     # Two consumers of a shared subscription have no order between them.
-    found.order_breaks += got.order_breaks if flow.type != "Shared" else 0
+    total.order_breaks += got.order_breaks if flow.type != "Shared" else 0
     predicted = done.predicted[flow.topic]
-    found.predicted += predicted
-    found.mispredicted += got.twice != predicted
+    total.predicted += predicted
+    total.mispredicted += got.twice != predicted
 
 
-def _add(total: Sum, one: Sum) -> None:
+def _add(total: Sum, result: Sum) -> None:
     for name in Sum.__slots__:
-        setattr(total, name, getattr(total, name) + getattr(one, name))
+        setattr(total, name, getattr(total, name) + getattr(result, name))

@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
-from pulsar_fleet.policy_sync.events.versions import EXISTS, Known, Mark, Stamp
+from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions, Version
 from pulsar_sandbox import Sandbox
 
 NAMESPACES = int(os.environ.get("PULSAR_FLEET_BENCH_NAMESPACES", "100"))
@@ -66,8 +66,8 @@ async def _lag(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnect
                 f"{NAMESPACES:,} namespaces, at most {rate} calls/s, {CHANGES} changes: "
                 f"p50 {lags[len(lags) // 2]:.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s, most {lags[-1]:.2f} s; "
                 f"without changes {idle}; "
-                f"a look takes {seconds * len(told) / max(sum(one['looks'] for one in told), 1):.2f} s, "
-                f"{sum(one['look_calls'] for one in told) / len(told) / seconds:.0f} calls/s on each cluster"
+                f"a look takes {seconds * len(told) / max(sum(one['scans'] for one in told), 1):.2f} s, "
+                f"{sum(one['scan_calls'] for one in told) / len(told) / seconds:.0f} calls/s on each cluster"
             )
         await exchange.remove(on_blue, on_green)
 
@@ -111,7 +111,7 @@ async def _drain(clusters: Sandbox, blue: ClusterConnection, green: ClusterConne
         for number in range(EVENTS):
             name = names[number % NAMESPACES]
             last[name] = number + 1
-            known = Known(fields={one: Mark("", Stamp(at + number, "red")) for one in (field,)})
+            known = ResourceVersions(fields={one: FieldVersion("", Version(at + number, "red")) for one in (field,)})
             item = (Resource.NAMESPACE, str(name))
             event = MetadataChangeEvent.of(item, {EXISTS: True, field: number + 1}, known, {})
             event.data["values"].pop(EXISTS)

@@ -75,22 +75,22 @@ def test_calls(topics: int, sides: Sides, tmp_path: Path) -> None:
     estate = Estate([NamespaceName(tenant, f"n-{number:02}") for number in range(count)], topics // count)
     asyncio.run(_make(blue, estate))
     with _Consumers(blue, estate) as consumers:
-        told = list(_migrate(blue, green, estate, tmp_path, consumers))
-    steps = [one for one in told if "step" in one]
-    end = told[-1]
-    total = sum(one["calls"] for one in steps)
+        reports = list(_migrate(blue, green, estate, tmp_path, consumers))
+    steps = [step for step in reports if "step" in step]
+    end = reports[-1]
+    total = sum(step["calls"] for step in steps)
     shape = f"{count * estate.topics:,} topics with {estate.partitions:,} partitions in {count} namespaces"
-    print(f"\n{shape}, {end['strategies']}, {end['looks']} looks at the drain")
+    print(f"\n{shape}, {end['strategies']}, {end['polls']} polls of the drain")
     print(f"{'step':22} {'calls':>7} {'per partition':>14} {'seconds':>8} {'VmHWM MB':>9}")
-    for one in steps:
-        each = one["calls"] / estate.partitions
-        print(f"{one['step']:22} {one['calls']:7,} {each:14.2f} {one['seconds']:8.1f} {one['peak_mb']:9.0f}")
+    for step in steps:
+        calls = step["calls"] / estate.partitions
+        print(f"{step['step']:22} {step['calls']:7,} {calls:14.2f} {step['seconds']:8.1f} {step['peak_mb']:9.0f}")
     print(f"{'all':22} {total:7,} {total / estate.partitions:14.2f}")
-    kinds = sum((Counter(one["kinds"]) for one in steps), Counter())
+    kinds = sum((Counter(step["kinds"]) for step in steps), Counter())
     print("by kind:", ", ".join(f"{kind} {n / estate.partitions:.2f}" for kind, n in kinds.most_common(24)))
     if os.environ.get("PULSAR_FLEET_BENCH_KINDS"):
-        for one in steps:
-            print(one["step"], one["kinds"])
+        for step in steps:
+            print(step["step"], step["kinds"])
     if topics == TOPICS:
         assert total / estate.partitions <= ALLOWED
 
@@ -100,7 +100,7 @@ async def _make(blue: ClusterConnection, estate: Estate) -> None:
         await admin.put(f"/tenants/{estate.names[0].tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
         for name in estate.names:
             await admin.put_namespace(name, {"replication_clusters": ["blue"]})
-            await asyncio.gather(*(_make_topic(admin, *one) for one in estate.of(name).items()))
+            await asyncio.gather(*(_make_topic(admin, *topic) for topic in estate.of(name).items()))
 
 
 async def _make_topic(admin: AdminClient, topic: TopicName, partitions: int) -> None:
@@ -112,8 +112,8 @@ def _migrate(
     blue: ClusterConnection, green: ClusterConnection, estate: Estate, folder: Path, consumers: _Consumers
 ) -> Iterator[dict[str, Any]]:
     sides = [
-        json.dumps({"name": one.name, "admin_url": one.admin_url, "service_url": one.service_url})
-        for one in (blue, green)
+        json.dumps({"name": connection.name, "admin_url": connection.admin_url, "service_url": connection.service_url})
+        for connection in (blue, green)
     ]
     command = [sys.executable, "-m", "tests.bench.migration_controller", *sides, str(folder), *map(str, estate.names)]
     errors = folder / "controller.log"
@@ -125,11 +125,11 @@ def _migrate(
     ):
         assert process.stdout is not None
         for line in process.stdout:
-            told = json.loads(line)
-            if told.get("signal") == "switched":
+            report = json.loads(line)
+            if report.get("signal") == "cut_over":
                 consumers.acknowledge_after(HELD_SECONDS)
             else:
-                yield told
+                yield report
     assert process.returncode == 0, errors.read_text()[-3000:]
 
 

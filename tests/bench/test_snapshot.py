@@ -45,7 +45,7 @@ PROCESSES = 10
 JVMS = 3
 LIBRARY_CALLS = 1_000
 JSON = {"Content-Type": "application/json"}
-SEAL = Redactor(b"a key of the bench")
+REDACTOR = Redactor(b"a key of the bench")
 Fetch = Callable[[str], Awaitable[Json]]
 
 
@@ -70,9 +70,9 @@ class Recording(AdminClient):
         super().__init__(connection)
         self.urls: list[str] = []
 
-    async def internal_info(self, topic: TopicName, *, patience: float | None = None) -> Json:
+    async def internal_info(self, topic: TopicName, *, answered_retry_seconds: float | None = None) -> Json:
         self.urls.append(f"{self.connection.admin_url}/admin/v2/{topic.path}/internal-info")
-        return await super().internal_info(topic, patience=patience)
+        return await super().internal_info(topic, answered_retry_seconds=answered_retry_seconds)
 
     async def get(self, path: str, **params: str | int | bool) -> Json:
         query = {key: str(value).lower() if isinstance(value, bool) else value for key, value in params.items()}
@@ -83,7 +83,7 @@ class Recording(AdminClient):
 async def test_snapshot(blue: ClusterConnection, tmp_path: Path) -> None:
     async with estate(blue) as tenant:
         async with Recording(blue) as admin:
-            snapshot = await collect(admin, Selection(tenants=frozenset({tenant})), seal=SEAL)
+            snapshot = await collect(admin, Selection(tenants=frozenset({tenant})), redactor=REDACTOR)
         report_calls(snapshot)
         names = [one.name for one in snapshot.namespaces]
         floors, ours = [], []
@@ -116,7 +116,7 @@ def report_times(floors: Sequence[Cost], ours: Sequence[Cost]) -> None:
 
 async def one_snapshot(connection: ClusterConnection, tenant: str) -> None:
     async with AdminClient(connection) as admin:
-        await collect(admin, Selection(tenants=frozenset({tenant})), seal=SEAL)
+        await collect(admin, Selection(tenants=frozenset({tenant})), redactor=REDACTOR)
 
 
 async def bare_snapshot(connection: ClusterConnection, urls: Sequence[str], names: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import VerifyRequest
-from pulsar_fleet.verification.steps import hand_over
+from pulsar_fleet.verification.steps import store_request
 
 MESSAGES = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_MESSAGES", "100000,1000000").split(",")]
 TOPICS = [int(text) for text in os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "10,100,1000").split(",")]
@@ -142,7 +142,7 @@ def _in_spark(blue: ClusterConnection, green: ClusterConnection, records: Path, 
     request = VerifyRequest.from_bytes(request_file.read_bytes())
     # Several tasks a side, as for larger topics.
     divided = replace(request, entries_per_range=max(1, len(request.pairs) // 8))
-    handed = hand_over(Run.open(f"bench/{request_file.name}"), divided)
+    handed = store_request(Run.open(f"bench/{request_file.name}"), divided)
     began = time.monotonic()
     job = submit(JOB, ["--request", handed[0], "--result", handed[1]], blue, green, records)
     ended = time.monotonic()

@@ -25,7 +25,7 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
 ) -> None:
     shared = new_namespace()
     exchange = Exchange.of(shared.tenant, blue, green)
-    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "quiet_seconds": 1}
+    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "idle_seconds": 1}
 
     async def prepare() -> None:
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:

@@ -1,5 +1,5 @@
-"""Random cursors on both clusters, made by real consumers, and what must be found about them: from the acknowledgments
-that were made and what readers see, never from what a broker says about a cursor."""
+"""Random cursors on both clusters, made by real consumers, and the expected comparison: from the acknowledgments
+that were made and the messages that readers get, never from a broker's report of a cursor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LATE_MS = 4_000_000_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A stored entry as a reader sees it: where it lies and the messages in it, by names equal on both sides."""
+    """A stored entry as a reader gets it: its position and its messages, by names equal on both clusters."""
 
     position: Position
     messages: tuple[str, ...]
@@ -36,9 +36,9 @@ class Entry:
 
 @dataclass
 class Cursor:
-    """A subscription as the test makes it: everything before `mark` acknowledged, then single entries.
+    """A subscription as the test makes it: everything before `mark` acknowledged, then individual entries.
 
-    :param reset: the entry number to which it is set back afterwards, which forgets the single ones.
+    :param reset: the entry number to which it is set back afterwards, which drops the individual acknowledgments.
     """
 
     mark: int
@@ -48,15 +48,15 @@ class Cursor:
     def unread(self, entries: Sequence[Entry]) -> set[str]:
         """The messages that it would still deliver."""
         mark, alone = (self.mark, self.alone) if self.reset is None else (self.reset, set())
-        left = (entry for number, entry in enumerate(entries) if number >= mark and number not in alone)
-        return {message for entry in left for message in entry.messages}
+        unread_entries = (entry for number, entry in enumerate(entries) if number >= mark and number not in alone)
+        return {message for entry in unread_entries for message in entry.messages}
 
 
 @dataclass
 class Copy:
-    """One topic on both sides with its cursors by name, blue's first.
+    """One topic on both clusters with its cursors by name, blue's first.
 
-    :param same_entries: whether entries are alike on both sides, so that entries are counted.
+    :param same_entries: whether entries are identical on both clusters, so that entries are counted.
     """
 
     topic: TopicName
@@ -66,9 +66,11 @@ class Copy:
 
     def expected(self, name: str) -> tuple[set[Position], set[Position], int, int]:
         """Positions redelivered (on green) and skipped (on blue), and how many of each in the unit that is counted."""
-        here, there = (cursor.unread(held) for cursor, held in zip(self.cursors[name], self.entries, strict=True))
-        again = [_holding(self.entries[1], message) for message in there - here]
-        lost = [_holding(self.entries[0], message) for message in here - there]
+        on_blue, on_green = (
+            cursor.unread(entries) for cursor, entries in zip(self.cursors[name], self.entries, strict=True)
+        )
+        again = [_holding(self.entries[1], message) for message in on_green - on_blue]
+        lost = [_holding(self.entries[0], message) for message in on_blue - on_green]
         counted = (len(set(again)), len(set(lost))) if self.same_entries else (len(again), len(lost))
         return set(again), set(lost), *counted
 
@@ -81,10 +83,10 @@ def random_cursors(chance: random.Random, count: int, copy: Copy) -> None:
     """Draw `count` pairs of cursors: equal ones, moved ones, with holes, at ledger ends, set back."""
     for number in range(count):
         here = _draw(chance, copy.entries[0])
-        there = _same(here, copy) if chance.random() < 0.7 else _draw(chance, copy.entries[1])
+        on_green = _same(here, copy) if chance.random() < 0.7 else _draw(chance, copy.entries[1])
         if chance.random() < 0.5:
-            _disturb(chance, there, copy.entries[1])
-        copy.cursors[f"sub {number}+é"] = (here, there)
+            _disturb(chance, on_green, copy.entries[1])
+        copy.cursors[f"sub {number}+é"] = (here, on_green)
 
 
 def _draw(chance: random.Random, entries: Sequence[Entry]) -> Cursor:
@@ -105,7 +107,7 @@ def _same(here: Cursor, copy: Copy) -> Cursor:
 
 
 def _disturb(chance: random.Random, cursor: Cursor, entries: Sequence[Entry]) -> None:
-    """One entry more, or one fewer, as a single lost or repeated acknowledgment would leave it."""
+    """One entry more, or one fewer, as one lost or repeated acknowledgment would leave it."""
     if cursor.alone and chance.random() < 0.5:
         cursor.alone.remove(chance.choice(sorted(cursor.alone)))
     elif cursor.mark < len(entries):
@@ -121,7 +123,7 @@ class Side:
         self.client = open_client(connection)
 
     async def make_namespace(self, namespace: NamespaceName, clusters: Sequence[str]) -> None:
-        """A namespace that keeps everything, in a tenant that both clusters may hold."""
+        """A namespace with infinite retention, in a tenant that both clusters may have."""
         if await self.admin.tenant(namespace.tenant) is None:
             allowed = {"adminRoles": [], "allowedClusters": ["blue", "green"]}
             await self.admin.put(f"/tenants/{namespace.tenant}", allowed)
@@ -151,22 +153,22 @@ class Side:
         producer.flush()
         producer.close()
 
-    def read(self, topic: TopicName, *, by_place: bool) -> list[Entry]:
-        """All entries; messages named by their payload, or by their place where payloads repeat."""
+    def read(self, topic: TopicName, *, by_index: bool) -> list[Entry]:
+        """All entries; messages named by their payload, or by their index where payloads repeat."""
         reader = self.client.create_reader(str(topic), pulsar.MessageId.earliest)
-        found: dict[Position, list[str]] = {}
-        place = 0
+        payloads: dict[Position, list[str]] = {}
+        index = 0
         while reader.has_message_available():
             message = reader.read_next(10_000)
             lies = message.message_id()
-            name = f"{place}" if by_place else message.data().decode()
-            found.setdefault(Position(lies.ledger_id(), lies.entry_id()), []).append(name)
-            place += 1
+            name = f"{index}" if by_index else message.data().decode()
+            payloads.setdefault(Position(lies.ledger_id(), lies.entry_id()), []).append(name)
+            index += 1
         reader.close()
-        return [Entry(position, tuple(names)) for position, names in found.items()]
+        return [Entry(position, tuple(names)) for position, names in payloads.items()]
 
-    async def place(self, chance: random.Random, copy: Copy, side: int) -> None:
-        """Make the cursors: by acknowledging one by one or all up to one, by creating them there, by a reset."""
+    async def set_cursors(self, chance: random.Random, copy: Copy, side: int) -> None:
+        """Set the cursors: by individual or cumulative acknowledgments, by creation at a position, by a reset."""
         entries = copy.entries[side]
         for number, (name, pair) in enumerate(copy.cursors.items()):
             cursor, kind = pair[side], TYPES[number % len(TYPES)]

@@ -1,4 +1,4 @@
-"""Sides of a migration as brokers show them, for the tests of what watches them."""
+"""States of partitions as brokers report them, for tests of the drain's monitor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.migration.model import Clients, Move, Strategy
+from pulsar_fleet.migration.model import Move, PartitionClients, Strategy
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 
 ORDERS = NamespaceName("acme", "orders")
@@ -24,14 +24,14 @@ def stats(*producers: str, **subscriptions: tuple[int, list[str]]) -> dict[str, 
     return {
         "publishers": [client(name) for name in producers],
         "subscriptions": {
-            name: {"type": "Shared", "msgBacklog": backlog, "consumers": [client(one) for one in consumers]}
+            name: {"type": "Shared", "msgBacklog": backlog, "consumers": [client(consumer) for consumer in consumers]}
             for name, (backlog, consumers) in subscriptions.items()
         },
     }
 
 
 def seen(document: dict[str, Any] | Absence, *, at: float = 0.0, close: bool = True, **place: str) -> PartitionState:
-    """One partition as one look saw it."""
+    """One partition as one poll read it."""
     if isinstance(document, Absence):
         return PartitionState(at=at, close=close, absence=document)
     return PartitionState.of(TopicStats.of(FIRST, document), at=at, close=close, **place)
@@ -46,6 +46,6 @@ def move_of(strategy: Strategy = Strategy.REDIRECT, **partitions: dict[str, Any]
         reason="",
         topics={EVENTS: 2},
         partitions={
-            names[key]: Clients.of(TopicStats.of(names[key], document)) for key, document in partitions.items()
+            names[key]: PartitionClients.of(TopicStats.of(names[key], document)) for key, document in partitions.items()
         },
     )

@@ -38,7 +38,7 @@ class Exchange:
     def of(cls, tenant: str, *connections: ClusterConnection, **settings: Any) -> Exchange:
         topic = TopicName.parse(f"persistent://{tenant}-events/metadata/events")
         selection = Selection(tenants=frozenset({tenant}))
-        request = Request(selection=selection, event_topic=topic, quiesce_seconds=1.0, **settings)
+        request = Request(selection=selection, event_topic=topic, idle_seconds=1.0, **settings)
         return cls(connections, request)
 
     async def run(self, **settings: Any) -> JsonObject:
@@ -84,7 +84,7 @@ class Exchange:
         producer.send(content, partition_key=key)
         client.close()
 
-    def put_away(self, connection: ClusterConnection) -> list[Mapping[str, str]]:
+    def dead_letters(self, connection: ClusterConnection) -> list[Mapping[str, str]]:
         """The properties of each message that could not be applied on a cluster."""
         client = open_client(connection)
         reader = client.create_reader(str(self.request.dead_letters), pulsar.MessageId.earliest)

@@ -1,6 +1,6 @@
-"""A value that is no default for every policy that a broker can hold, with paths and bodies as its REST API has them.
+"""A value other than the default for every policy of a broker, with the paths and bodies of its REST API.
 
-They are written by hand, so that a mistake in the catalogues cannot hide itself.
+They do not use the catalogues, so that the tests can detect a mistake there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NO_BODY = object()
 GLOBAL = {"isGlobal": "true"}
 
 Settings = tuple[tuple[str, Json, dict[str, str]], ...]
-# The setter of offload policies clears the three older fields, so only a namespace born with all of them has all.
+# The setter of offload policies clears the three older fields, so only a namespace created with all of them has all.
 AT_CREATION = {
     "offload_policies": OFFLOAD,
     "bundles": {"numBundles": 7},

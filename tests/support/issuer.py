@@ -44,17 +44,18 @@ def issuing(make_token: Callable[[], str]) -> Iterator[Issuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path == "/.well-known/openid-configuration"
-            self._send(200 if known else 404, {"token_endpoint": f"{issuer.url}/token"} if known else {})
+            is_configuration = self.path == "/.well-known/openid-configuration"
+            document = {"token_endpoint": f"{issuer.url}/token"} if is_configuration else {}
+            self._send(200 if is_configuration else 404, document)
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             self._send(*issuer.answer({name: values[0] for name, values in form.items()}))
 
-        def _send(self, status: int, found: dict[str, object]) -> None:
+        def _send(self, status: int, document: dict[str, object]) -> None:
             self.send_response(status)
             self.end_headers()
-            self.wfile.write(json.dumps(found).encode())
+            self.wfile.write(json.dumps(document).encode())
 
         def log_message(self, *_: Any) -> None:
             """Say nothing."""

@@ -21,13 +21,13 @@ def disguises(secret: str) -> frozenset[str]:
 
 def leaking(texts: Iterator[tuple[str, str]], secrets: Collection[str]) -> list[str]:
     """The places whose text holds a secret."""
-    wanted = {form for secret in secrets for form in disguises(secret)}
-    return [place for place, text in texts if any(form in text for form in wanted)]
+    forms = {form for secret in secrets for form in disguises(secret)}
+    return [place for place, text in texts if any(form in text for form in forms)]
 
 
 def texts_below(folder: Path) -> Iterator[tuple[str, str]]:
     """Every file as text; Parquet and SQLite decoded too."""
-    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for path in sorted(file for file in folder.rglob("*") if file.is_file()):
         yield str(path), path.read_bytes().decode("utf-8", "replace")
         if path.suffix == ".parquet":
             yield f"{path} (rows)", str(pq.read_table(path).to_pylist())

@@ -1,4 +1,4 @@
-"""A namespace on its way from blue to green, for the tests of what happens from the freeze on."""
+"""A migration of one namespace from blue to green, for tests of the tasks from the freeze on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import Attended, attend, attend_until_done
-from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
-from pulsar_fleet.migration.prepare.freeze import known_before
-from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.steps import cut_over, hold_still, release
+from pulsar_fleet.migration.drain.monitor import DrainStatus
+from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.steps import cut_over, freeze_blue, restore_blue
 from pulsar_sandbox.workload.live import AUDIT, CONSUMED, EVENTS, EVENTS_PARTITIONS, NumberedMessage
 
 RATE = {"publishThrottlingRateInMsg": 5000, "publishThrottlingRateInByte": -1}
@@ -32,7 +33,7 @@ INACTIVE = {
     "deleteWhileInactive": True,
 }
 LATE = "late"
-"""A plain topic with a subscription of the same name that nobody reads, so that its drain lasts as long as a test."""
+"""A plain topic with a subscription of the same name without consumers, so that its drain lasts as long as a test."""
 UNREAD = 40
 
 
@@ -52,7 +53,7 @@ class Migration:
         return TopicName(self.namespace, name)
 
     def impatient(self) -> Migration:
-        """The same, but it waits for nobody."""
+        """The same, but with short retries."""
         return replace(self, sides=replace(self.sides, retry_seconds=0.5))
 
     def through(self, **urls: str) -> Migration:
@@ -60,29 +61,29 @@ class Migration:
         changed = {side: replace(getattr(self.sides, side), admin_url=url) for side, url in urls.items()}
         return replace(self, sides=replace(self.sides, **changed))
 
-    async def hold_still(self) -> None:
-        await hold_still(self.sides, self.run, self.moves)
+    async def freeze_blue(self) -> None:
+        await freeze_blue(self.sides, self.run, self.moves)
 
     async def switch(self) -> None:
         await cut_over(self.sides, self.run, self.moves, self.before(), quiesce_seconds=0.5)
 
-    async def attend(self) -> Attended:
-        return await attend(self.sides, self.run, self.moves)
+    async def monitor_drain(self) -> DrainStatus:
+        return await monitor_drain(self.sides, self.run, self.moves)
 
-    async def attend_until_done(self) -> Attended:
-        return await attend_until_done(self.sides, self.run, self.moves, seconds=90, poll_seconds=1)
+    async def monitor_until_drained(self) -> DrainStatus:
+        return await monitor_until_drained(self.sides, self.run, self.moves, seconds=90, poll_seconds=1)
 
-    async def release(self) -> tuple[str, ...]:
-        return await release(self.sides, self.run, self.before(), delete_topics=True)
+    async def restore_blue(self) -> tuple[str, ...]:
+        return await restore_blue(self.sides, self.run, self.before(), delete_topics=True)
 
-    def before(self) -> Frozen:
-        before = known_before(self.run)
+    def before(self) -> OriginalSettings:
+        before = find_original_settings(self.run)
         assert before is not None
         return before
 
-    def watched(self) -> Any:
-        """What the watch knows about the namespace."""
-        reference = self.run.artefacts.find(self.run.id, STATE)
+    def monitored(self) -> Any:
+        """The monitor's state of the namespace."""
+        reference = self.run.artefacts.find(self.run.id, DRAIN_STATE)
         assert reference is not None
         return self.run.artefacts.read_json(reference)["namespaces"][str(self.namespace)]
 
@@ -91,7 +92,9 @@ def migration(blue: ClusterConnection, green: ClusterConnection, name: Namespace
     """The run; its records are the same for every process that calls this."""
     topics = {TopicName(name, EVENTS): EVENTS_PARTITIONS, TopicName(name, AUDIT): 0, TopicName(name, LATE): 0}
     partitions = {
-        partition: Clients(0, {}, {}) for topic, count in topics.items() for partition in topic.partitions(count)
+        partition: PartitionClients(0, {}, {})
+        for topic, count in topics.items()
+        for partition in topic.partitions(count)
     }
     move = Move(name, Strategy.REDIRECT, "", topics, partitions)
     ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
@@ -100,7 +103,7 @@ def migration(blue: ClusterConnection, green: ClusterConnection, name: Namespace
 
 
 async def make(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName) -> None:
-    """The namespace on both sides; on blue with rates and policies of its own and a backlog that nobody reads."""
+    """The namespace on both sides; on blue with rates and policies of its own and a backlog without consumers."""
     for connection in (blue, green):
         async with AdminClient(connection) as admin:
             own = await admin.cluster_name()
@@ -132,9 +135,9 @@ def publish(connection: ClusterConnection, topic: TopicName, messages: Sequence[
 
 async def overridden(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
     """Everything on blue that a migration overrides, as it is now."""
-    found: dict[str, Any] = {"dynamic": await admin.dynamic_overrides()}
+    overrides: dict[str, Any] = {"dynamic": await admin.dynamic_overrides()}
     for policy in ("publishRate", "inactiveTopicPolicies"):
-        found[f"namespace {policy}"] = await admin.get(f"/namespaces/{name.path}/{policy}")
+        overrides[f"namespace {policy}"] = await admin.get(f"/namespaces/{name.path}/{policy}")
         for topic in (EVENTS, AUDIT, LATE):
-            found[f"{topic} {policy}"] = await admin.get(f"/{TopicName(name, topic).path}/{policy}")
-    return found
+            overrides[f"{topic} {policy}"] = await admin.get(f"/{TopicName(name, topic).path}/{policy}")
+    return overrides

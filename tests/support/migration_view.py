@@ -10,7 +10,7 @@ from tests.support.snapshots import EVENTS, ORDERS, Clusters, clean_pair, full_p
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, Redirecting, Survey, View
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Expectations, RedirectProbe, Survey, View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -44,17 +44,17 @@ PROBES = (
 
 def view(pair: Clusters | None = None, *, prepares: bool = False, strategy: Strategy = Strategy.REDIRECT) -> View:
     """Everything of `pair` moves; a client of a kind that follows is on each partition, and nobody on green."""
-    found = pair or full_pair()
-    blue, green = (_whole(with_settings(one, **PLAIN)) for one in (found.source, found.target))
-    namespaces = tuple(_facts(NamespaceName.parse(one.name), blue, green) for one in blue.namespaces)
+    clusters = pair or full_pair()
+    blue, green = (_whole(with_settings(side, **PLAIN)) for side in (clusters.source, clusters.target))
+    namespaces = tuple(_facts(NamespaceName.parse(state.name), blue, green) for state in blue.namespaces)
     return View(
         survey=Survey(
             blue=ClusterFacts(snapshot=blue, redirect={}),
             green=ClusterFacts(snapshot=green, redirect={}),
-            redirecting=Redirecting(document=REDIRECT, probes=PROBES, advertised=ADVERTISED),
+            redirect_probe=RedirectProbe(document=REDIRECT, probes=PROBES, advertised=ADVERTISED),
             namespaces=namespaces,
         ),
-        strategies={one.namespace: strategy for one in namespaces},
+        strategies={facts.namespace: strategy for facts in namespaces},
         expected=Expectations(prepares_green=prepares),
     )
 
@@ -64,48 +64,50 @@ def clean_view(seed: int) -> View:
     return view(clean_pair(seed), prepares=True)
 
 
-def with_blue(found: View, **changes: Any) -> View:
+def with_blue(base: View, **changes: Any) -> View:
     """The same with other facts about blue."""
-    return replace(found, survey=replace(found.survey, blue=replace(found.survey.blue, **changes)))
+    return replace(base, survey=replace(base.survey, blue=replace(base.survey.blue, **changes)))
 
 
-def with_green(found: View, **changes: Any) -> View:
+def with_green(base: View, **changes: Any) -> View:
     """The same with other facts about green."""
-    return replace(found, survey=replace(found.survey, green=replace(found.survey.green, **changes)))
+    return replace(base, survey=replace(base.survey, green=replace(base.survey.green, **changes)))
 
 
-def with_survey(found: View, **changes: Any) -> View:
+def with_survey(base: View, **changes: Any) -> View:
     """The same with something else read."""
-    return replace(found, survey=replace(found.survey, **changes))
+    return replace(base, survey=replace(base.survey, **changes))
 
 
-def with_redirecting(found: View, **changes: Any) -> View:
+def with_redirect_probe(base: View, **changes: Any) -> View:
     """The same with another way to green."""
-    return with_survey(found, redirecting=replace(found.survey.redirecting, **changes))
+    return with_survey(base, redirect_probe=replace(base.survey.redirect_probe, **changes))
 
 
-def with_probe(found: View, key: str, **changes: Any) -> View:
+def with_probe(base: View, key: str, **changes: Any) -> View:
     """The same with another answer at one address of the redirect."""
-    probes = tuple(replace(one, **changes) if one.key == key else one for one in found.survey.redirecting.probes)
-    return with_redirecting(found, probes=probes)
+    probes = tuple(
+        replace(probe, **changes) if probe.key == key else probe for probe in base.survey.redirect_probe.probes
+    )
+    return with_redirect_probe(base, probes=probes)
 
 
-def with_facts(found: View, **changes: Any) -> View:
+def with_facts(base: View, **changes: Any) -> View:
     """The same with other facts about each namespace that moves."""
-    return with_survey(found, namespaces=tuple(replace(one, **changes) for one in found.survey.namespaces))
+    return with_survey(base, namespaces=tuple(replace(facts, **changes) for facts in base.survey.namespaces))
 
 
-def with_policies_of(found: View, *, blue: dict[str, Any] | None = None, green: dict[str, Any] | None = None) -> View:
+def with_policies_of(base: View, *, blue: dict[str, Any] | None = None, green: dict[str, Any] | None = None) -> View:
     """The same with other policies on one side or both, in its snapshot too."""
     for key, changes in (("blue", blue), ("green", green)):
-        side = getattr(found.survey, key)
+        side = getattr(base.survey, key)
         namespaces = tuple(
-            replace(one, policies={**one.policies, **(changes or {})}) for one in side.snapshot.namespaces
+            replace(state, policies={**state.policies, **(changes or {})}) for state in side.snapshot.namespaces
         )
         side = replace(side, snapshot=replace(side.snapshot, namespaces=namespaces))
-        found = with_survey(found, **{key: side})
-        found = with_facts(found, **{key: namespaces[0].policies})
-    return found
+        base = with_survey(base, **{key: side})
+        base = with_facts(base, **{key: namespaces[0].policies})
+    return base
 
 
 def partition(topic: TopicName = TOPIC, version: str = "Pulsar-Java-v4.2.4", **stats: Any) -> TopicStats:
@@ -125,22 +127,22 @@ def subscription(name: str = "billing", *versions: str, **stats: Any) -> dict[st
 
 def _whole(snapshot: Snapshot) -> Snapshot:
     """The same with each subscription on every partition of its topic."""
-    counts = {one.name: one.partitions for one in snapshot.topics}
+    counts = {state.name: state.partitions for state in snapshot.topics}
     spread = (
-        replace(one, partition=str(part))
-        for one in snapshot.subscriptions
-        for part in TopicName.parse(one.topic).partitions(counts[one.topic])
+        replace(state, partition=str(part))
+        for state in snapshot.subscriptions
+        for part in TopicName.parse(state.topic).partitions(counts[state.topic])
     )
     return replace(snapshot, subscriptions=tuple(spread))
 
 
 def _facts(name: NamespaceName, blue: Snapshot, green: Snapshot) -> NamespaceFacts:
-    documents = [{one.name: one.policies for one in side.namespaces}.get(str(name)) for side in (blue, green)]
+    documents = [{state.name: state.policies for state in side.namespaces}.get(str(name)) for side in (blue, green)]
     topics = [
-        {topic: one.partitions for one in side.topics if (topic := TopicName.parse(one.name)).namespace == name}
+        {topic: state.partitions for state in side.topics if (topic := TopicName.parse(state.name)).namespace == name}
         for side in (blue, green)
     ]
-    partitions = [one for topic, count in topics[0].items() for one in topic.partitions(count)]
+    partitions = [part for topic, count in topics[0].items() for part in topic.partitions(count)]
     linked = {
         cluster: {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}
         for cluster in (documents[0] or {}).get("replication_clusters") or ()
@@ -152,5 +154,5 @@ def _facts(name: NamespaceName, blue: Snapshot, green: Snapshot) -> NamespaceFac
         green=documents[1],
         topics=topics[0],
         green_topics=topics[1],
-        partitions=tuple(partition(one, replication=linked) for one in partitions),
+        partitions=tuple(partition(part, replication=linked) for part in partitions),
     )

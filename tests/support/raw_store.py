@@ -33,8 +33,8 @@ class RawStore:
         name = f"raw-{consumer}"
         self._broker.ask(request, wire.subscribe(request, consumer, topic, name, at), about=topic)
         self._broker.send(wire.flow(consumer, 1))
-        found = bytes(self._broker.content(self._next(Kind.MESSAGE)))
-        return found[6 + int.from_bytes(found[2:6], "big") :] if found[:2] == b"\x0e\x02" else found
+        stored = bytes(self._broker.content(self._next(Kind.MESSAGE)))
+        return stored[6 + int.from_bytes(stored[2:6], "big") :] if stored[:2] == b"\x0e\x02" else stored
 
     def store(self, topic: str, content: bytes, *, messages: int, times: int = 1) -> None:
         """Publish the entry, which holds so many messages, again and again."""
@@ -57,11 +57,11 @@ class RawStore:
 
     def _next(self, kind: int) -> Frame:
         while True:
-            found = self._broker.next_frame(30)
-            assert found, f"the broker did not answer with {kind}"
-            assert found.kind != Kind.ERROR, self._broker.command(found).text(3)
-            if found.kind == kind:
-                return found
+            frame = self._broker.next_frame(30)
+            assert frame, f"the broker did not answer with {kind}"
+            assert frame.kind != Kind.ERROR, self._broker.command(frame).text(3)
+            if frame.kind == kind:
+                return frame
 
 
 def store_again(connection: ClusterConnection, topic: str, at: Position, messages: int) -> None:

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.ledger.reconciliation_store import Agreements
+from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, repair
@@ -55,8 +55,8 @@ class Reconciler:
         return Run.open(f"reconcile/{self.runs}")
 
     @property
-    def agreements(self) -> Agreements:
-        return Agreements.of(self.run.ledger, ("blue", "green"))
+    def store(self) -> ReconciliationStore:
+        return ReconciliationStore.of(self.run.ledger, ("blue", "green"))
 
 
 async def make_namespaces(namespaces: list[NamespaceName], *admins: AdminClient) -> None:

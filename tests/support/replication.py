@@ -9,15 +9,15 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-"""Without a subscription and without retention a broker removes messages as it likes."""
+"""Without a subscription and without retention a broker may delete messages at any time."""
 
 
-async def know_each_other(left: AdminClient, right: AdminClient) -> None:
+async def know_each_other(first: AdminClient, second: AdminClient) -> None:
     """Make each cluster known to the other by its name, once."""
-    for admin, other in ((left, right), (right, left)):
-        name, there = await other.cluster_name(), other.connection
+    for admin, other in ((first, second), (second, first)):
+        name, peer = await other.cluster_name(), other.connection
         if name not in await admin.clusters():
-            await admin.put_cluster(name, {"serviceUrl": there.admin_url, "brokerServiceUrl": there.service_url})
+            await admin.put_cluster(name, {"serviceUrl": peer.admin_url, "brokerServiceUrl": peer.service_url})
 
 
 async def replicate(source: AdminClient, target: AdminClient, namespace: NamespaceName) -> None:

@@ -1,4 +1,4 @@
-"""Pairs of clusters that go together, made from a seed; each fault of a test spoils one thing in such a pair."""
+"""Pairs of compatible clusters, generated from a seed; each fault of a test makes one thing incompatible."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.preflight.context import Measured, Probes
+from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.snapshot.model import (
     BrokerState,
     ClusterDataState,
@@ -30,7 +30,7 @@ EVENTS, PLAIN = f"persistent://{ORDERS}/events", f"persistent://{ORDERS}/plain"
 CHANGES = f"persistent://{ORDERS}/__change_events"
 RATE = {"dispatchThrottlingRateInMsg": 100, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}
 LIMITS = {"publishRateInMsgs": 100, "dispatchRateInMsgs": 200}
-# As two brokers of 4.2.4 show them.
+# As two brokers of 4.2.4 report them.
 SETTINGS = {
     "allowAutoTopicCreation": "true",
     "allowAutoTopicCreationType": "non-partitioned",
@@ -112,7 +112,7 @@ HISTORY = (record(ID), record(ID, AMOUNT), record(ID, AMOUNT, NOTE))
 
 @dataclass(frozen=True)
 class Clusters:
-    """Two clusters and what was measured on them."""
+    """Two clusters and their measurements."""
 
     source: Snapshot
     target: Snapshot
@@ -125,7 +125,7 @@ class Clusters:
 
 
 def clean_pair(seed: int) -> Clusters:
-    """Blue with an estate, green with a part of it or all; nothing stands in the way."""
+    """Blue with namespaces and topics, green with none, a part or all of them; no check has a finding."""
     chance = random.Random(seed)
     replicating = chance.random() < 0.3
     version = chance.choice(("4.0.7", "4.1.2", "4.2.4"))
@@ -134,9 +134,11 @@ def clean_pair(seed: int) -> Clusters:
         _cluster(own, other, layout, version=version, replicating=replicating, brokers=chance.randint(1, 3))
         for own, other in (("blue", "green"), ("green", "blue"))
     ]
-    # Both may call their own ZooKeeper alike, as in two Kubernetes namespaces.
+    # Both may use the same name for their own ZooKeeper, as in two Kubernetes namespaces.
     store = "zk:zookeeper:2181" if chance.random() < 0.5 and not replicating else ""
-    sides = [with_settings(one, metadataStoreUrl=store or f"zk:zk-{one.cluster}:2181/pulsar") for one in sides]
+    sides = [
+        with_settings(snapshot, metadataStoreUrl=store or f"zk:zk-{snapshot.cluster}:2181/pulsar") for snapshot in sides
+    ]
     probes = Probes(
         source=_measured(sides[0], chance), target=_measured(sides[1], chance), lag_seconds=chance.choice((0, 3600))
     )
@@ -144,7 +146,7 @@ def clean_pair(seed: int) -> Clusters:
 
 
 def full_pair() -> Clusters:
-    """Both hold `acme/orders` alike: a partitioned and a plain topic, two schema versions, policies, a subscription."""
+    """Both have an identical `acme/orders` with two topics, two schema versions, policies and subscriptions."""
     topics = {
         EVENTS: (3, HISTORY[:2], ("billing",), {"maxProducerPerTopic": 9}),
         PLAIN: (0, (), ("tail",), {}),
@@ -159,8 +161,8 @@ def full_pair() -> Clusters:
 def with_settings(snapshot: Snapshot, broker: int | None = None, **settings: str) -> Snapshot:
     """The same cluster with other settings on one broker or all."""
     brokers = tuple(
-        replace(one, configuration={**one.configuration, **settings}) if broker in (None, index) else one
-        for index, one in enumerate(snapshot.brokers)
+        replace(state, configuration={**state.configuration, **settings}) if broker in (None, index) else state
+        for index, state in enumerate(snapshot.brokers)
     )
     return replace(snapshot, brokers=brokers)
 
@@ -168,8 +170,8 @@ def with_settings(snapshot: Snapshot, broker: int | None = None, **settings: str
 def with_policies(snapshot: Snapshot, name: str = ORDERS, **policies: Any) -> Snapshot:
     """The same cluster with other policies on a namespace."""
     namespaces = tuple(
-        NamespaceState(one.name, {**one.policies, **policies}) if one.name == name else one
-        for one in snapshot.namespaces
+        NamespaceState(namespace.name, {**namespace.policies, **policies}) if namespace.name == name else namespace
+        for namespace in snapshot.namespaces
     )
     return replace(snapshot, namespaces=namespaces)
 
@@ -179,25 +181,25 @@ def without_namespace(snapshot: Snapshot, name: str = ORDERS) -> Snapshot:
     inside = f"://{name}/"
     return replace(
         snapshot,
-        namespaces=tuple(one for one in snapshot.namespaces if one.name != name),
-        topics=tuple(one for one in snapshot.topics if inside not in one.name),
-        schemas=tuple(one for one in snapshot.schemas if inside not in one.topic),
-        subscriptions=tuple(one for one in snapshot.subscriptions if inside not in one.topic),
-        topic_policies=tuple(one for one in snapshot.topic_policies if inside not in one.topic),
-        inventory=tuple(one for one in snapshot.inventory if one.namespace != name),
+        namespaces=tuple(row for row in snapshot.namespaces if row.name != name),
+        topics=tuple(row for row in snapshot.topics if inside not in row.name),
+        schemas=tuple(row for row in snapshot.schemas if inside not in row.topic),
+        subscriptions=tuple(row for row in snapshot.subscriptions if inside not in row.topic),
+        topic_policies=tuple(row for row in snapshot.topic_policies if inside not in row.topic),
+        inventory=tuple(row for row in snapshot.inventory if row.namespace != name),
     )
 
 
 def with_topic(snapshot: Snapshot, name: str, **changes: Any) -> Snapshot:
     """The same cluster with a topic changed or added."""
-    known = {one.name: one for one in snapshot.topics}
-    known[name] = replace(known.get(name, TopicState(name, 0, {})), **changes)
-    return replace(snapshot, topics=tuple(known.values()))
+    by_name = {topic.name: topic for topic in snapshot.topics}
+    by_name[name] = replace(by_name.get(name, TopicState(name, 0, {})), **changes)
+    return replace(snapshot, topics=tuple(by_name.values()))
 
 
 def with_schemas(snapshot: Snapshot, topic: str, *texts: str, kind: str = "AVRO") -> Snapshot:
     """The same cluster with another schema history of a topic."""
-    others = tuple(one for one in snapshot.schemas if one.topic != topic)
+    others = tuple(schema for schema in snapshot.schemas if schema.topic != topic)
     return replace(snapshot, schemas=(*others, *_schemas(topic, texts, kind)))
 
 
@@ -230,7 +232,7 @@ def _topic(chance: random.Random) -> tuple[int, tuple[str, ...], tuple[str, ...]
 
 def _cluster(own: str, other: str, layout: Layout, *, version: str, replicating: bool, brokers: int) -> Snapshot:
     listed = [own, other] if replicating else [own]
-    topics = [(name, topic) for _, found in layout.values() for name, topic in found.items()]
+    topics = [(name, topic) for _, topics_by_name in layout.values() for name, topic in topics_by_name.items()]
     peer = {
         "serviceUrl": f"http://{other}.example:8080",
         "brokerServiceUrl": f"pulsar://{other}.example:6650",
@@ -253,7 +255,7 @@ def _cluster(own: str, other: str, layout: Layout, *, version: str, replicating:
             NamespaceState(name, _document(own, listed, policies)) for name, (policies, _) in layout.items()
         ),
         topics=tuple(TopicState(name, topic[0], {"team": "billing"}) for name, topic in topics),
-        schemas=tuple(one for name, topic in topics for one in _schemas(name, topic[1])),
+        schemas=tuple(schema for name, topic in topics for schema in _schemas(name, topic[1])),
         subscriptions=tuple(
             SubscriptionState(name, name, sub, "1:1", replicating) for name, topic in topics for sub in topic[2]
         ),
@@ -279,24 +281,24 @@ def _document(own: str, listed: list[str], policies: dict[str, Any]) -> dict[str
 
 def _part(snapshot: Snapshot, share: float, chance: random.Random) -> Snapshot:
     """Without some of the namespaces; of the others, without some topics and the last schema versions."""
-    for name in [one.name for one in snapshot.namespaces]:
+    for name in [row.name for row in snapshot.namespaces]:
         if chance.random() >= share:
             snapshot = without_namespace(snapshot, name)
-    kept = {one.name for one in snapshot.topics if chance.random() < 0.7}
+    kept = {row.name for row in snapshot.topics if chance.random() < 0.7}
     return replace(
         snapshot,
-        topics=tuple(one for one in snapshot.topics if one.name in kept),
-        schemas=tuple(one for one in snapshot.schemas if one.topic in kept and one.version < 2),
-        subscriptions=tuple(one for one in snapshot.subscriptions if one.topic in kept and one.name != "late"),
-        topic_policies=tuple(one for one in snapshot.topic_policies if one.topic in kept),
+        topics=tuple(row for row in snapshot.topics if row.name in kept),
+        schemas=tuple(row for row in snapshot.schemas if row.topic in kept and row.version < 2),
+        subscriptions=tuple(row for row in snapshot.subscriptions if row.topic in kept and row.name != "late"),
+        topic_policies=tuple(row for row in snapshot.topic_policies if row.topic in kept),
     )
 
 
-def _measured(snapshot: Snapshot, chance: random.Random) -> Measured:
-    everything = [*Area, *(f"tenant {one.name}" for one in snapshot.tenants)]
-    return Measured(
-        clock=Clock(chance.uniform(-1, 1), 0.6),
-        rights=tuple(Right(str(one), True, True) for one in everything),
+def _measured(snapshot: Snapshot, chance: random.Random) -> Measurements:
+    everything = [*Area, *(f"tenant {row.name}" for row in snapshot.tenants)]
+    return Measurements(
+        clock=ClockSkew(chance.uniform(-1, 1), 0.6),
+        rights=tuple(Right(str(row), True, True) for row in everything),
         tenants=len(snapshot.tenants),
-        namespaces={one.name: 3 for one in snapshot.tenants},
+        namespaces={row.name: 3 for row in snapshot.tenants},
     )

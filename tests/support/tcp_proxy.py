@@ -54,15 +54,15 @@ class CuttingProxy:
                 self._start(self._pump, broker, client, limit)
 
     def _pump(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
-        left = limit
+        remaining = limit
         with suppress(OSError):
-            while left is None or left > 0:
-                data = source.recv(4096 if left is None else min(left, 4096))
+            while remaining is None or remaining > 0:
+                data = source.recv(4096 if remaining is None else min(remaining, 4096))
                 if not data:
                     break
                 sink.sendall(data)
-                left = None if left is None else left - len(data)
-        for each in (source, sink):
+                remaining = None if remaining is None else remaining - len(data)
+        for end in (source, sink):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
         source.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.migration.model import Moves, Strategy
     from pulsar_fleet.migration.preflight.view import Expectations
     from pulsar_fleet.migration.preflight.waivers import Waiver
-    from pulsar_fleet.migration.prepare.original_settings import Frozen
+    from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
 
 def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[str]) -> None:
@@ -70,11 +70,11 @@ def strategy_of(params: dict[str, Any]) -> Strategy | None:
     return None if params["strategy"] == "auto" else Strategy(params["strategy"])
 
 
-def expectations_of(params: dict[str, Any], *, returns: bool = False) -> Expectations:
-    """The settings that the gates depend on; `returns`: the run is a failback from green to blue."""
+def expectations_of(params: dict[str, Any], *, is_failback: bool = False) -> Expectations:
+    """The settings that the gates depend on; `is_failback`: the run is a failback from green to blue."""
     from pulsar_fleet.migration.preflight.view import Expectations
 
-    return Expectations(drain_minutes=params["drain_timeout_minutes"], returns=returns)
+    return Expectations(drain_minutes=params["drain_timeout_minutes"], is_failback=is_failback)
 
 
 def waivers_of(params: dict[str, Any]) -> list[Waiver]:
@@ -92,12 +92,12 @@ def moves_of(reference: JsonObject) -> Moves:
     return Moves.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
 
 
-def original_settings_of(reference: JsonObject) -> Frozen:
+def original_settings_of(reference: JsonObject) -> OriginalSettings:
     """The cluster's settings before the freeze, read from the artefact."""
     from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-    from pulsar_fleet.migration.prepare.original_settings import Frozen
+    from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
-    return Frozen.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
+    return OriginalSettings.from_json(Artefacts.open().read_json(Reference.from_json(reference)))
 
 
 async def require_two_clusters(source: str, target: str, namespaces: Sequence[NamespaceName]) -> JsonObject:

@@ -15,7 +15,7 @@ from pulsar_fleet.cli.text import compared_line
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.onboarding.steps import ask_target, plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.findings import Finding
 
@@ -79,7 +79,7 @@ async def plan_pair(
         run.id,
         subscriptions=subscriptions,
         lag_seconds=lag_hours * 3600,
-        answers=await ask_target(target.connection, ours, theirs, run.artefacts),
+        answers=await probe_target_schemas(target.connection, ours, theirs, run.artefacts),
     )
     compared = compared_line(ours, theirs, time.monotonic() - began)
     return PlannedPair(

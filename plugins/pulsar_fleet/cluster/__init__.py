@@ -1,1 +1,1 @@
-"""What one Pulsar cluster is: names, errors, how to reach it."""
+"""One Pulsar cluster: names, errors, connection, clients and policies."""

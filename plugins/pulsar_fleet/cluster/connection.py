@@ -1,4 +1,4 @@
-"""How to reach one cluster, as a value that never shows its secrets."""
+"""The connection to one cluster: addresses and credentials, without secrets in `repr`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pulsar_fleet.cluster.oauth2 import OAuth2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConnection:
-    """Where a cluster answers and who we are there.
+    """Addresses of a cluster, and our credentials.
 
-    :param name: what a person calls it: the Airflow connection id, or the cluster's name on the command line.
+    :param name: the Airflow connection id, or the cluster's name on the command line; used in messages.
     :param admin_url: base of the admin API, `http://host:port`, without `/admin/v2`.
     :param service_url: `pulsar://…` or `pulsar+ssl://…` for messages.
     :param token: a JWT, or None without token authentication.
-    :param token_file: a file that holds the JWT; read at each use, so that rotated tokens are seen.
-    :param oauth2: where to get tokens instead, and as whom.
+    :param token_file: a file with the JWT; read at each use, so that a rotated token is used at once.
+    :param oauth2: issuer and key of access tokens, instead of a token.
     :param tls_trust_file: PEM of the certificate authorities to trust; the system's when None.
-    :param tls_certificate_file: PEM of our own certificate, for mTLS; with `tls_key_file`.
-    :param cluster_name: the cluster's own name, for a role that may not ask the broker for it.
-    :param broker_hosts: hosts that calls may be redirected to with the token, for a role that may not list the brokers.
-    :param timeout_seconds: for one HTTP call.
+    :param tls_certificate_file: PEM of our certificate for mTLS; needs `tls_key_file`.
+    :param cluster_name: the cluster's own name, for a role that may not read it from the broker.
+    :param broker_hosts: hosts to which the token may be sent after a redirect, for a role that may not list brokers.
+    :param timeout_seconds: of one HTTP call.
     :param max_connections: HTTP connections to one broker; more than 8 gain nothing (measured).
     """
 
@@ -72,18 +72,18 @@ class ClusterConnection:
             ) from error
 
     def require_service_url(self) -> str:
-        """The broker service URL; its absence is `InvalidRequest` with what to add."""
+        """The broker service URL; without one, `InvalidRequest` names the setting to add."""
         if not self.service_url:
             raise InvalidRequest(
                 f"{self.name!r} has no broker service URL, which reading or redirecting messages needs: "
                 'add "service_url": "pulsar://host:port" to the extras of the connection '
-                "(of a cluster that is named by its URL: set PULSAR_FLEET_SOURCE_SERVICE_URL or …_TARGET_…)."
+                "(for a cluster named by its URL: set PULSAR_FLEET_SOURCE_SERVICE_URL or …_TARGET_…)."
             )
         return self.service_url
 
 
-EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
-_WHOLE_EXTRA = "__extra__"
+_EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
+_JSON_EXTRA = "__extra__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +99,13 @@ class ConnectionFields:
 
     @classmethod
     def parse(cls, conn_id: str, text: str) -> Self:
-        """Read the two forms that Airflow takes in `AIRFLOW_CONN_…`, JSON and URI; else `InvalidRequest`.
+        """Parse the value of `AIRFLOW_CONN_…`, JSON or URI as Airflow reads them; anything else is `InvalidRequest`.
 
-        The text holds secrets, so no message quotes it.
+        The text contains secrets, so no message quotes it.
         """
         try:
-            found = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text.strip())
-            return cls(conn_id=conn_id, **found)
+            fields = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text.strip())
+            return cls(conn_id=conn_id, **fields)
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidRequest(
                 f"Connection {conn_id!r} cannot be read: write it as JSON, "
@@ -118,7 +118,7 @@ class ConnectionFields:
         return self.password or self.extra.get("token")
 
     def cluster(self) -> ClusterConnection:
-        """The cluster that the fields describe; one that cannot be used is `InvalidRequest`."""
+        """The connection to the cluster; an invalid field is `InvalidRequest`."""
         if not self.host:
             raise InvalidRequest(
                 f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port."
@@ -128,7 +128,7 @@ class ConnectionFields:
             admin_url=self._admin_url(self.host.rstrip("/")),
             token=self.token,
             oauth2=self._oauth2(),
-            **{key: self.extra[key] for key in EXTRAS if self.extra.get(key)},
+            **{key: self.extra[key] for key in _EXTRAS if self.extra.get(key)},
             broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
             timeout_seconds=self._number("timeout_seconds", 30.0),
             max_connections=int(self._number("max_connections", 8)),
@@ -136,7 +136,7 @@ class ConnectionFields:
 
     def _oauth2(self) -> OAuth2 | None:
         fields = {name: self.extra.get(f"oauth2_{name}") for name in OAuth2.__slots__}
-        return OAuth2.given(fields, whose=self.conn_id)
+        return OAuth2.from_fields(fields, connection_name=self.conn_id)
 
     def _admin_url(self, host: str) -> str:
         if "://" not in host:
@@ -154,19 +154,19 @@ class ConnectionFields:
 
 
 def _from_json(text: str) -> JsonObject:
-    found = json.loads(text)
-    extra = found.get("extra") or {}
+    document = json.loads(text)
+    extra = document.get("extra") or {}
     return {
-        "host": found.get("host"),
-        "schema": found.get("schema"),
-        "port": int(found["port"]) if found.get("port") else None,
-        "password": found.get("password"),
+        "host": document.get("host"),
+        "schema": document.get("schema"),
+        "port": int(document["port"]) if document.get("port") else None,
+        "password": document.get("password"),
         "extra": _object(json.loads(extra) if isinstance(extra, str) else extra),
     }
 
 
 def _from_uri(text: str) -> JsonObject:
-    """`type://login:password@host:port/schema?extra=…`; a protocol may stand before the host: `type://https://…`."""
+    """`type://login:password@host:port/schema?extra=…`; the host may have a protocol: `type://https://…`."""
     kind, separator, rest = text.partition("://")
     if not kind or not separator:
         raise ValueError
@@ -175,7 +175,7 @@ def _from_uri(text: str) -> JsonObject:
     if nested and not parts.scheme:
         raise ValueError
     bracketed = parts.netloc.rpartition("@")[2].startswith("[")
-    # The host may be a quoted URL, which urlsplit would change to lower case.
+    # The host may be a quoted URL, which `parts.hostname` would convert to lower case.
     host = parts.hostname if bracketed else unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     return {
@@ -183,7 +183,7 @@ def _from_uri(text: str) -> JsonObject:
         "schema": unquote(parts.path[1:]) or None,
         "port": parts.port,
         "password": unquote(parts.password) if parts.password else None,
-        "extra": _object(json.loads(query[_WHOLE_EXTRA])) if _WHOLE_EXTRA in query else query,
+        "extra": _object(json.loads(query[_JSON_EXTRA])) if _JSON_EXTRA in query else query,
     }
 
 

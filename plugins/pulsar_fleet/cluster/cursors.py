@@ -1,4 +1,4 @@
-"""Cursors out of the brokers' documents (pure): one value for `internalStats` and for `internal-info`."""
+"""Cursors in the brokers' documents: one value for `internalStats` and `internal-info` (pure)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pulsar_fleet.cluster.names import Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Up to where somebody has acknowledged a plain topic or partition.
+    """The state of a subscription, or of a system cursor, on a plain topic or partition.
 
-    :param mark_delete: up to here, and including it, everything is acknowledged.
-    :param acknowledged: what is acknowledged after that, in the broker's words: `[(18:3..18:5],(18:9..18:10]]`; only
-        `internalStats` tells.
-    :param consumed: entries since the topic was loaded; only `internalStats` tells.
-    :param replicated: it is a replicated subscription's; only `internal-info` tells.
+    :param mark_delete: mark-delete position: everything up to and including it is acknowledged.
+    :param acknowledged: ranges of individually acknowledged entries after it, in the broker's format
+        `[(18:3..18:5],(18:9..18:10]]`; only in `internalStats`.
+    :param consumed: entries since the topic was loaded; only in `internalStats`.
+    :param replicated: the subscription is replicated; only in `internal-info`.
     """
 
     mark_delete: Position
@@ -28,7 +28,7 @@ class Cursor:
 
 
 def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
-    """Every cursor in an `internalStats` answer of a plain topic or partition, the brokers' own too."""
+    """Name → cursor in an `internalStats` answer of a plain topic or partition, with system cursors."""
     return {
         _plain(name): Cursor(
             mark_delete=Position.parse(document["markDeletePosition"]),
@@ -40,7 +40,7 @@ def cursors_in_stats(internal_stats: JsonObject) -> dict[str, Cursor]:
 
 
 def cursors_in_info(info: JsonObject) -> dict[str, Cursor]:
-    """Every cursor in an `internal-info` answer, or in its part for a partition, the brokers' own too."""
+    """Name → cursor in an `internal-info` answer, or in its part for a partition, with system cursors."""
     return {_plain(name): _of_info(document) for name, document in (info.get("cursors") or {}).items()}
 
 
@@ -53,5 +53,5 @@ def _of_info(document: JsonObject) -> Cursor:
 
 
 def _plain(name: str) -> str:
-    # Brokers list them form-encoded, `a%2Bb` for `a+b`: who looks for the plain name finds nothing.
+    # Brokers list the names form-encoded: `a%2Bb` for `a+b`.
     return unquote_plus(name)

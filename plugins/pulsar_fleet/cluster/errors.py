@@ -1,26 +1,26 @@
-"""Errors by who must act.
+"""Errors by who must act, named with gRPC's words; HTTP statuses of the broker in brackets.
 
 FleetError
-├── Transient      nobody: we retry (time-outs, cut connections, 429, 5xx that heal)
-├── Rejected       the caller: the request itself is wrong (400, 405, 412, 422)
-├── Denied         the operator: credentials or rights (401, 403)
-│   ├── Unauthenticated    the broker does not know us: our token is missing, expired or of another key
-│   ├── NotAllowed         the broker knows us, and our role may not do this
-│   └── BrokerCredentials  the broker knows us, and cannot log in to its own cluster
-├── Conflict       the caller: the state changed under us, plan again (409)
-├── Missing        the caller: the resource does not exist (404)
-└── Refused        the operator: a gate or hazard of ours said no; the message names the way on
+├── Unavailable            nobody: it was retried; a later call may succeed (time-outs, cut connections, 429, 5xx)
+├── InvalidRequest         the caller: correct the request (400, 405, 412, 422)
+├── PermissionDenied       the operator: correct credentials or rights (401, 403)
+│   ├── Unauthenticated    the broker does not accept our token: it is missing, expired or of another key
+│   ├── NotAllowed         the broker accepts our token, but our role may not do this
+│   └── BrokerCredentials  the broker accepts our token, but cannot log in to its own cluster
+├── NotFound               the caller: the resource does not exist (404)
+├── Conflict               the caller: the state has changed; read it again and plan again (409)
+└── PreconditionFailed     the operator: a gate or hazard check of ours forbids it; the message names the next step
 """
 
 from __future__ import annotations
 
 
 class FleetError(Exception):
-    """A failure that we understand: the message is one sentence for a person, without a stack trace.
+    """An expected failure, shown to the user as its message, without a stack trace.
 
     :param message: what failed, on which cluster and resource, the value, and what to do next.
-    :param cluster: name of the cluster that answered, where there is one.
-    :param status: HTTP status of the broker's answer, where there is one.
+    :param cluster: name of the cluster that answered, if any.
+    :param status: HTTP status of the broker's answer, if any.
     """
 
     def __init__(self, message: str, *, cluster: str | None = None, status: int | None = None) -> None:
@@ -30,31 +30,31 @@ class FleetError(Exception):
 
 
 class Unavailable(FleetError):
-    """The same call may succeed later; it was already retried for as long as the client allows."""
+    """The same call may succeed later; the client has already retried it for its `retry_seconds`."""
 
 
 class InvalidRequest(FleetError):
-    """The request is wrong as it stands; sending it again cannot help."""
+    """The request is invalid; a retry would fail again."""
 
 
 class PermissionDenied(FleetError):
-    """The broker does not know us, or does not let this role do this."""
+    """The broker does not accept our credentials, or our role may not do this."""
 
 
 class Unauthenticated(PermissionDenied):
-    """The broker does not know us: the token is missing, expired or signed with another key."""
+    """The broker does not accept our token: it is missing, expired or signed with another key."""
 
 
 class NotAllowed(PermissionDenied):
-    """The broker knows us, and our role may not do this: what is there is unknown, never absent."""
+    """The broker accepts our token, but our role may not do this: the resource is unknown, not absent."""
 
 
 class BrokerCredentials(PermissionDenied):
-    """The broker knows us, and cannot log in to its own cluster: its `brokerClient…` settings are wrong."""
+    """The broker accepts our token, but cannot log in to its own cluster: its `brokerClient…` settings are wrong."""
 
 
 class Conflict(FleetError):
-    """What is there is not what the caller expected; read again and plan again."""
+    """The state is not what the caller expected: read it again and plan again."""
 
 
 class NotFound(FleetError):
@@ -62,4 +62,4 @@ class NotFound(FleetError):
 
 
 class PreconditionFailed(FleetError):
-    """A check of ours forbids it, because data or clients would be harmed."""
+    """A gate or hazard check forbids the operation, because it would harm data or clients."""

@@ -1,11 +1,11 @@
-"""What travels over REST and into files, under one name."""
+"""Names for the types of JSON values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 Json = Any
-"""A value that JSON can hold. `Any`, because brokers of other versions add fields that no type of ours knows."""
+"""Any JSON value. `Any`, because brokers of other versions add fields that our types do not have."""
 
 JsonObject = dict[str, Any]
 """A JSON object; keys are strings."""

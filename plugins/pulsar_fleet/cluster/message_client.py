@@ -1,4 +1,4 @@
-"""Clients of the broker's binary protocol, with a connection's credentials and trust."""
+"""Clients of the broker's binary protocol, with the credentials and trusted certificates of a connection."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _NOT_A_TOPIC = "a//b"
 
 
 class _ClientLog:
-    """The log of this process: pulsar-client keeps the logger of its first client for all."""
+    """The log of all clients of this process: pulsar-client uses the logger of its first client for all."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.gettempdir()) / f"pulsar-client-{uuid.uuid4().hex}.log"
-        self.watching: list[list[Position]] = []
+        self.orphans: list[list[Position]] = []
         self._stream: TextIO | None = None
         self._reading = Lock()
 
-    def take_hold(self) -> None:
-        """Keep the file that the first client opened, and remove its name, so that nothing is left behind."""
+    def open(self) -> None:
+        """Open the file that the first client created and unlink it, so that the process leaves no file behind."""
         with self._reading, suppress(OSError):
             self._stream = self._stream or self.path.open()
             self.path.unlink()
 
     def read(self) -> int:
-        """Take in what was logged since; returns the number of lines."""
+        """Process the lines that were logged since the last call; returns their number."""
         with self._reading:
             lines = self._stream.readlines() if self._stream else []
         for line in lines:
-            if found := _ORPHAN.search(line):
-                for each in self.watching:
-                    each.append(Position(int(found[1]), int(found[2])))
+            if match := _ORPHAN.search(line):
+                for positions in self.orphans:
+                    positions.append(Position(int(match[1]), int(match[2])))
             elif _NOT_A_TOPIC not in line:
                 log.error("pulsar-client: %s", line.rstrip())
         return len(lines)
@@ -59,22 +59,22 @@ _logs: dict[int, _ClientLog] = {}
 
 
 def _own_log() -> _ClientLog:
-    """One per process: what a forked one inherits is its parent's."""
+    """One log per process: a forked process inherits the log of its parent and must not use it."""
     return _logs.setdefault(os.getpid(), _ClientLog())
 
 
 def new_client(service_url: str, **options: Any) -> pulsar.Client:
-    """A client whose errors come to our log; `options` are those of `pulsar.Client`."""
+    """A client whose errors are written to our log; `options` are those of `pulsar.Client`."""
     import pulsar
 
     own = _own_log()
     client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(own.path)), **options)
-    own.take_hold()
+    own.open()
     return client
 
 
 def is_logged(client: pulsar.Client) -> bool:
-    """Whether errors come to our log, and not where an earlier client of this process wanted them."""
+    """Whether errors are written to our log, and not to the logger of an earlier client of this process."""
     import pulsar
 
     own = _own_log()
@@ -84,28 +84,28 @@ def is_logged(client: pulsar.Client) -> bool:
     return own.read() > 0
 
 
-class Orphans:
-    """Chunks that were thrown away, because their beginning was not read; of all readers in this process."""
+class OrphanedChunks:
+    """Chunks that a reader of this process discarded, because it did not read their first chunk."""
 
-    def __init__(self, found: list[Position]) -> None:
-        self._found = found
+    def __init__(self, positions: list[Position]) -> None:
+        self._positions = positions
 
     def between(self, first: Position, last: Position) -> bool:
-        """Whether one of them lies in a range, both ends included."""
+        """Whether a discarded chunk lies in a range, both ends included."""
         _own_log().read()
-        return any(first <= each <= last for each in self._found)
+        return any(first <= position <= last for position in self._positions)
 
 
 @contextmanager
-def orphaned_chunks() -> Iterator[Orphans]:
-    """What is thrown away from now on; the log names no topic, so ledgers tell whose it is."""
-    own, found = _own_log(), list[Position]()
+def orphaned_chunks() -> Iterator[OrphanedChunks]:
+    """The chunks that are discarded from now on; the log names no topic, so compare their ledgers."""
+    own, positions = _own_log(), list[Position]()
     own.read()
-    own.watching.append(found)
+    own.orphans.append(positions)
     try:
-        yield Orphans(found)
+        yield OrphanedChunks(positions)
     finally:
-        own.watching = [each for each in own.watching if each is not found]
+        own.orphans = [other for other in own.orphans if other is not positions]
 
 
 OPERATION_TIMEOUT_SECONDS = 30
@@ -114,9 +114,9 @@ OPERATION_TIMEOUT_SECONDS = 30
 def open_client(
     connection: ClusterConnection, operation_timeout_seconds: int = OPERATION_TIMEOUT_SECONDS
 ) -> pulsar.Client:
-    """A client with the connection's credentials and trust; host names in certificates are checked. Close it.
+    """A client with the connection's credentials and trusted certificates; it verifies host names. Close it.
 
-    A first token that cannot be had is a `FleetError`, as of `ClusterConnection.read_token`.
+    :raises FleetError: the token cannot be read, see `ClusterConnection.read_token`.
     """
     return new_client(
         connection.require_service_url(),
@@ -137,7 +137,7 @@ def _authentication(connection: ClusterConnection) -> pulsar.Authentication | No
 
 
 class _Tokens:
-    """What the client calls to connect; an error there would end the process, so the last token is shown again."""
+    """Supplies the token at each connect; an exception there would end the process, so it reuses the last token."""
 
     def __init__(self, connection: ClusterConnection, first: str) -> None:
         self._connection = connection

@@ -14,11 +14,10 @@ _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
 
 POLICY_EVENTS = "__change_events"
 SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
-"""Namespaces that a broker makes for itself; never copied."""
+"""Namespaces that a broker creates for itself; never copied."""
 
-
-BROKERS_TENANT = "pulsar"
-"""The brokers' own."""
+SYSTEM_TENANT = "pulsar"
+"""The tenant of the brokers' own namespaces."""
 
 
 def _entity(text: str, what: str) -> str:
@@ -36,7 +35,7 @@ class NamespaceName:
 
     @classmethod
     def parse(cls, text: str) -> NamespaceName:
-        """Read `tenant/namespace`; anything else is `InvalidRequest` with a sentence."""
+        """Parse `tenant/namespace`; anything else is `InvalidRequest`."""
         parts = text.split("/")
         if len(parts) != 2 or not all(parts):
             raise InvalidRequest(f"{text!r} is not a namespace: write it as tenant/namespace, for example acme/orders.")
@@ -52,12 +51,12 @@ class NamespaceName:
 
 
 FUNCTIONS_STATE = NamespaceName("public", "functions")
-"""Where functions workers keep their own state."""
+"""The namespace in which functions workers keep their state."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicName:
-    """`persistent://tenant/namespace/topic`, a partition of a topic included."""
+    """`persistent://tenant/namespace/topic`, or one partition of a topic."""
 
     namespace: NamespaceName
     local: str
@@ -65,7 +64,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> TopicName:
-        """Read a full topic name; short forms are `InvalidRequest`, since each client expands them its own way."""
+        """Parse a full topic name; a short form is `InvalidRequest`, since clients expand short forms differently."""
         domain, separator, rest = text.partition("://")
         parts = rest.split("/", 2)
         if not separator or domain not in ("persistent", "non-persistent") or len(parts) != 3 or not all(parts):
@@ -100,7 +99,7 @@ class TopicName:
 
     @property
     def parent(self) -> TopicName:
-        """The partitioned topic that this is a partition of; the topic itself if it is none."""
+        """The partitioned topic of this partition; a topic that is no partition returns itself."""
         match = _PARTITION.match(self.local)
         return TopicName(self.namespace, match["parent"], self.persistent) if match else self
 
@@ -109,25 +108,25 @@ class TopicName:
         return TopicName(self.namespace, f"{self.local}-partition-{index}", self.persistent)
 
     def partitions(self, count: int) -> tuple[TopicName, ...]:
-        """What holds the messages: the `count` partitions, or the topic itself when `count` is 0."""
+        """The topics that store the messages: the `count` partitions, or the topic itself when `count` is 0."""
         return tuple(self.partition(index) for index in range(count)) if count else (self,)
 
     @property
     def is_system(self) -> bool:
-        """Whether the broker keeps its own state in it (`__change_events`, transaction logs, …)."""
+        """Whether it is a system topic (`__change_events`, transaction logs, …)."""
         return self.parent.local.startswith("__") or str(self.namespace) in SYSTEM_NAMESPACES
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Where an entry lies in a topic: ledger and entry; `entry` is -1 before the first of a ledger."""
+    """Position of an entry in a topic: ledger and entry; `entry` is -1 before the first entry of a ledger."""
 
     ledger: int
     entry: int
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Read the broker's `ledger:entry`."""
+        """Parse the broker's `ledger:entry`."""
         ledger, entry = text.split(":")[:2]
         return cls(int(ledger), int(entry))
 

@@ -1,4 +1,4 @@
-"""Access tokens for client credentials of OAuth 2.0, got as Pulsar's own clients do, and kept until they are old."""
+"""Access tokens by the client credentials flow of OAuth 2.0, as Pulsar's clients request them, cached until renewal."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:  # executors need it only where OAuth 2.0 is used
 
 TIMEOUT_SECONDS = 10.0
 RENEW_BEFORE_SECONDS = 60.0
-"""Before its end a token is asked for anew; of a token that lives less than twice as long, at half its life."""
+"""A token is renewed this long before it expires; one with less than twice this lifetime, at half its lifetime."""
 
-UNSAID_LIFE_SECONDS = 300.0
+DEFAULT_LIFETIME_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth2:
-    """Where to get tokens, and as whom.
+    """The issuer of tokens and our credentials there.
 
-    :param issuer_url: base under which `.well-known/openid-configuration` lies; None takes it from the key file.
+    :param issuer_url: base URL of `.well-known/openid-configuration`; None reads it from the key file.
     :param key_file: Pulsar's JSON file with `client_id` and `client_secret`; read at each request for a token.
-    :param audience: what the issuer shall make the token for, where it wants to know.
+    :param audience: audience of the token, where the issuer needs one.
     """
 
     key_file: str
@@ -38,38 +38,39 @@ class OAuth2:
     scope: str | None = None
 
     @classmethod
-    def given(cls, fields: Mapping[str, str | None], *, whose: str) -> OAuth2 | None:
-        """What the fields of a connection say; None when they say nothing, `InvalidRequest` without a key file."""
-        found = {name: value for name, value in fields.items() if value}
-        if found and "key_file" not in found:
+    def from_fields(cls, fields: Mapping[str, str | None], *, connection_name: str) -> OAuth2 | None:
+        """Build it from fields of a connection; None when all are empty, `InvalidRequest` without a key file."""
+        values = {name: value for name, value in fields.items() if value}
+        if values and "key_file" not in values:
             raise InvalidRequest(
-                f'{whose!r} asks for OAuth 2.0 without a key: add the extra "oauth2_key_file", a file on the workers.'
+                f"{connection_name!r} asks for OAuth 2.0 without a key: add the extra "
+                '"oauth2_key_file", a file on the workers.'
             )
-        return cls(**found) if found else None
+        return cls(**values) if values else None
 
     def access_token(self) -> str:
-        """A token that is valid now; a second call gives the same one while it is.
+        """A valid token; a second call returns the same token until it is renewed.
 
-        Asks the issuer and waits for it, about once in a token's life.
+        Blocks while the issuer is called, about once per lifetime of a token.
 
-        :raises FleetError: `InvalidRequest` for a key file that cannot be used, `Unauthenticated` when the issuer
-            does not know us, `Unavailable` when it cannot be asked. No message holds a secret.
+        :raises FleetError: `InvalidRequest` for an unusable key file, `Unauthenticated` when the issuer rejects our
+            credentials, `Unavailable` when the issuer cannot be called. No message contains a secret.
         """
-        with _ASKING:
-            kept = _KEPT.get(self)
-            if kept is None or time.monotonic() >= kept.renew_at:
-                kept = _KEPT[self] = self._ask()
-            return kept.token
+        with _CACHE_LOCK:
+            cached = _CACHE.get(self)
+            if cached is None or time.monotonic() >= cached.renew_at:
+                cached = _CACHE[self] = self._request()
+            return cached.token
 
-    def _ask(self) -> _Kept:
+    def _request(self) -> _CachedToken:
         import httpx
 
         key = self._key()
         issuer = self.issuer_url or key.get("issuer_url")
         if not issuer:
             raise InvalidRequest(
-                f"The OAuth 2.0 key file {self.key_file!r} names no issuer_url: add it there, or as the extra "
-                '"oauth2_issuer_url" of the connection.'
+                f"The OAuth 2.0 key file {self.key_file!r} has no issuer_url: add it there, or add the extra "
+                '"oauth2_issuer_url" to the connection.'
             )
         form = {
             "grant_type": "client_credentials",
@@ -83,13 +84,13 @@ class OAuth2:
                 answer = http.post(configuration.json()["token_endpoint"], data=form)
                 if answer.status_code in (400, 401, 403):
                     raise Unauthenticated(
-                        f"{issuer} gives no token to client {key['client_id']!r}: {_said(answer)}. "
+                        f"{issuer} refuses a token to client {key['client_id']!r}: {_reason(answer)}. "
                         f"Check the key file {self.key_file!r}, the audience and the scope.",
                     )
                 granted = answer.raise_for_status().json()
-                return _Kept.of(str(granted["access_token"]), granted.get("expires_in"))
+                return _CachedToken.of(str(granted["access_token"]), granted.get("expires_in"))
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
-            raise Unavailable(f"{issuer} could not be asked for a token: {type(error).__name__}: {error}.") from error
+            raise Unavailable(f"{issuer} did not return a token: {type(error).__name__}: {error}.") from error
 
     def _key(self) -> JsonObject:
         try:
@@ -105,24 +106,25 @@ class OAuth2:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedToken:
     token: str
     renew_at: float
 
     @classmethod
-    def of(cls, token: str, expires_in: object) -> _Kept:
-        life = float(str(expires_in)) if expires_in is not None else UNSAID_LIFE_SECONDS
+    def of(cls, token: str, expires_in: object) -> _CachedToken:
+        life = float(str(expires_in)) if expires_in is not None else DEFAULT_LIFETIME_SECONDS
         return cls(token, time.monotonic() + max(life - RENEW_BEFORE_SECONDS, life / 2))
 
 
-def _said(answer: httpx.Response) -> str:
-    """The issuer's reason, which never repeats what we sent."""
+def _reason(answer: httpx.Response) -> str:
+    """The issuer's reason; it never contains our request."""
     try:
-        found = answer.json()
-        return " ".join(str(found.get("error_description") or found.get("error") or answer.status_code).split())[:200]
+        document = answer.json()
+        reason = document.get("error_description") or document.get("error") or answer.status_code
+        return " ".join(str(reason).split())[:200]
     except (ValueError, AttributeError):
         return f"it answered {answer.status_code}"
 
 
-_KEPT: dict[OAuth2, _Kept] = {}
-_ASKING = Lock()
+_CACHE: dict[OAuth2, _CachedToken] = {}
+_CACHE_LOCK = Lock()

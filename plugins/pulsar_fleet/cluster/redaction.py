@@ -1,4 +1,4 @@
-"""Secrets in the brokers' documents: found, replaced by a fingerprint, put back where they are needed (pure)."""
+"""Secrets in the brokers' documents: replace them by fingerprints, and restore them where they are needed (pure)."""
 
 from __future__ import annotations
 
@@ -23,61 +23,62 @@ _SECRET_KEY = re.compile(
 class Redactor:
     """Replaces a secret by a keyed fingerprint: equal secrets stay comparable, and cannot be guessed without the key.
 
-    :param key: random bytes that the whole installation shares; the same key is needed to compare two snapshots.
+    :param key: random bytes that the whole installation shares; two snapshots compare only under the same key.
     """
 
     key: bytes = field(repr=False)
 
     @property
     def key_id(self) -> str:
-        """Which key it is, without telling the key."""
+        """Identifies the key without revealing it."""
         return self._digest("key id")[:8]
 
-    def seal(self, secret: str) -> str:
-        """The fingerprint that stands for `secret`; a fingerprint stays as it is."""
+    def fingerprint(self, secret: str) -> str:
+        """The fingerprint that replaces `secret`; a fingerprint is returned unchanged."""
         return secret if secret.startswith(REDACTED) else REDACTED + self._digest(secret)[:24]
 
     def redact(self, document: Json) -> Json:
         """The document with every secret replaced by its fingerprint."""
-        return _walk(document, lambda key, text: self.seal(text) if is_secret_key(key) else text)
+        return _walk(document, lambda key, text: self.fingerprint(text) if is_secret_key(key) else text)
 
     def secrets(self, document: Json) -> dict[str, str]:
         """Fingerprint → secret, for every secret in the document. Keep it in memory only."""
-        found: dict[str, str] = {}
+        secrets_by_fingerprint: dict[str, str] = {}
 
-        def note(key: str, text: str) -> str:
+        def collect(key: str, text: str) -> str:
             if is_secret_key(key) and not text.startswith(REDACTED):
-                found[self.seal(text)] = text
+                secrets_by_fingerprint[self.fingerprint(text)] = text
             return text
 
-        _walk(document, note)
-        return found
+        _walk(document, collect)
+        return secrets_by_fingerprint
 
     def _digest(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether what a document or a configuration holds under this key must not be shown."""
+    """Whether the value under this key of a document or a configuration is a secret."""
     return bool(_SECRET_KEY.search(key))
 
 
 def fingerprints(document: Json) -> frozenset[str]:
-    """The fingerprints that a document holds in the place of secrets."""
-    found: set[str] = set()
+    """The fingerprints that replace secrets in a document."""
+    texts: set[str] = set()
 
-    def note(_key: str, text: str) -> str:
+    def collect(_key: str, text: str) -> str:
         if text.startswith(REDACTED):
-            found.add(text)
+            texts.add(text)
         return text
 
-    _walk(document, note)
-    return frozenset(found)
+    _walk(document, collect)
+    return frozenset(texts)
 
 
 def restore_secrets(document: Json, secrets: Mapping[str, str]) -> Json:
-    """The document with its secrets back; one that is not in `secrets` is `PreconditionFailed`, since it would be
-    overwritten.
+    """The document with its secrets restored; a fingerprint that `secrets` does not have is `PreconditionFailed`.
+
+    Writing the document with the fingerprint would overwrite the secret.
     """
 
     def restore(key: str, text: str) -> str:
@@ -85,7 +86,7 @@ def restore_secrets(document: Json, secrets: Mapping[str, str]) -> Json:
             return text
         if text not in secrets:
             raise PreconditionFailed(
-                f"The secret {key!r} ({text}) is not at hand, so it cannot be written: give the connection of the "
+                f"The secret {key!r} ({text}) is not available, so it cannot be written: name the connection of the "
                 "cluster that holds it, or set it by hand."
             )
         return secrets[text]

@@ -1,4 +1,4 @@
-"""Which tenants and namespaces are meant (pure)."""
+"""The selection of tenants and namespaces that a run covers (pure)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATTERN = "re:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which tenants and namespaces are meant; empty means all but the brokers' own.
+    """Selected tenants and namespaces; an empty selection is all of them except system namespaces.
 
-    `public/default`, which every cluster makes for itself, only counts when it is named or holds a topic.
+    `public/default`, which every cluster creates, is selected only when it is named or has a topic.
 
-    :param patterns: regular expressions over the whole of `tenant/namespace`.
+    :param patterns: regular expressions that match the whole of `tenant/namespace`.
     """
 
     tenants: frozenset[str] = frozenset()
@@ -29,12 +29,10 @@ class Selection:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Read names: `tenant`, `tenant/namespace`, or `re:` and a pattern of `tenant/namespace`; else
-        `InvalidRequest`.
-        """
-        given = tuple(texts)
-        names = [text for text in given if not text.startswith(PATTERN)]
-        patterns = frozenset(text.removeprefix(PATTERN) for text in given if text.startswith(PATTERN))
+        """Parse `tenant`, `tenant/namespace`, or `re:` and a pattern of `tenant/namespace`; else `InvalidRequest`."""
+        expressions = tuple(texts)
+        names = [text for text in expressions if not text.startswith(PATTERN)]
+        patterns = frozenset(text.removeprefix(PATTERN) for text in expressions if text.startswith(PATTERN))
         for pattern in patterns:
             _compiled(pattern)
         return cls(
@@ -45,43 +43,44 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing was named."""
+        """Whether the selection is empty, so that it selects everything."""
         return not (self.tenants or self.namespaces or self.patterns)
 
     @property
     def named_tenants(self) -> frozenset[str] | None:
-        """The tenants of all that was named; None where only the cluster can tell which they are."""
+        """The tenants of the selection; None where only the cluster can list them."""
         if self.everything or self.patterns:
             return None
-        return self.tenants | {one.tenant for one in self.namespaces}
+        return self.tenants | {namespace.tenant for namespace in self.namespaces}
 
     def texts(self) -> tuple[str, ...]:
-        """What `parse` reads."""
+        """The selection as `parse` reads it, sorted."""
         patterns = (PATTERN + pattern for pattern in sorted(self.patterns))
         return (*sorted(self.tenants), *sorted(map(str, self.namespaces)), *patterns)
 
     def has_tenant(self, name: str) -> bool:
-        """Whether anything of this tenant may be meant."""
+        """Whether the selection may include this tenant or one of its namespaces."""
         named = self.named_tenants
         return named is None or name in named
 
     def has(self, namespace: NamespaceName) -> bool:
-        """Whether this namespace is meant."""
+        """Whether the selection includes this namespace."""
         if str(namespace) in SYSTEM_NAMESPACES:
             return False
         return self.everything or self.names(namespace)
 
     def names(self, namespace: NamespaceName) -> bool:
-        """Whether the namespace, its tenant, or a pattern that fits it was named by the user."""
+        """Whether the user named the namespace, its tenant, or a pattern that matches it."""
         named = namespace.tenant in self.tenants or namespace in self.namespaces
         return named or any(_compiled(pattern).fullmatch(str(namespace)) for pattern in self.patterns)
 
     def absent(self, tenants: Iterable[str], namespaces: Iterable[NamespaceName]) -> tuple[str, ...]:
-        """What was named and is in neither list."""
-        found = set(namespaces)
-        unmatched = {one for one in self.patterns if not any(_compiled(one).fullmatch(str(name)) for name in found)}
+        """Selected tenants, namespaces and patterns that are in neither list."""
+        present = set(namespaces)
+        names = [str(namespace) for namespace in present]
+        unmatched = (pattern for pattern in self.patterns if not any(map(_compiled(pattern).fullmatch, names)))
         missing = Selection(
-            tenants=self.tenants - set(tenants), namespaces=self.namespaces - found, patterns=frozenset(unmatched)
+            tenants=self.tenants - set(tenants), namespaces=self.namespaces - present, patterns=frozenset(unmatched)
         )
         return missing.texts()
 
@@ -92,6 +91,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise InvalidRequest(
-            f"The selection {PATTERN + pattern!r} is no regular expression ({error}): it has to match the whole of "
-            "tenant/namespace, for example re:acme/.*"
+            f"The selection {PATTERN + pattern!r} is not a valid regular expression ({error}): it must match the whole "
+            "of tenant/namespace, for example re:acme/.*"
         ) from error

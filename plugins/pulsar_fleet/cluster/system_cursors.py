@@ -1,7 +1,7 @@
-"""Names that brokers keep for themselves among cursors, subscriptions and producers (pure).
+"""The names of system cursors and replicators, which are reserved by brokers (pure).
 
-Observed with 4.2.4. By the broker's code, transactions keep `__pending_ack_state` in a ledger of its own, not in the
-topic.
+Observed with 4.2.4. By the broker's code, the cursor `__pending_ack_state` of transactions is in a ledger of its own,
+not in the topic.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ REPLICATOR = "pulsar.repl"
 
 
 def replicator_cursor(cluster: str) -> str:
-    """The cursor that says up to where a topic was replicated to a cluster."""
+    """The cursor that stores how far a topic was replicated to a cluster."""
     return f"{REPLICATOR}.{cluster}"
 
 
 def is_system_cursor(name: str) -> bool:
-    """Whether no application can consume from it.
+    """Whether a cursor is a system cursor, from which no application can consume.
 
-    A broker takes every name that begins with `pulsar.repl` for a replicator's, `pulsar.replay` too: it refuses their
-    consumers, lists them no more once the topic was unloaded, and cannot delete them then.
+    A broker treats every name that begins with `pulsar.repl` as a replicator's, even `pulsar.replay`: it refuses their
+    consumers; once the topic was unloaded, it does not list them and cannot delete them.
     """
     return name in (COMPACTION, DEDUPLICATION) or name.startswith(REPLICATOR)
 
 
 def is_replicator(producer: str) -> bool:
-    """Whether a producer is another cluster's replicator, `pulsar.repl.<cluster>`, or feeds a shadow topic.
+    """Whether a producer is another cluster's replicator, `pulsar.repl.<cluster>`, or writes to a shadow topic.
 
-    A producer of an application may be called `pulsar.replay`.
+    An application's producer may have the name `pulsar.replay`.
     """
     return producer.startswith((f"{REPLICATOR}.", f"{REPLICATOR}-"))

@@ -1,4 +1,4 @@
-"""Who uses a topic and what is unread, out of its `stats` document (pure): the one place that takes it apart."""
+"""Connected clients, backlog and replication of a topic, parsed from its `stats` document (pure)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Role(StrEnum):
     PRODUCER = "producer"
     CONSUMER = "consumer"
     READER = "reader"
-    """A consumer whose position the broker does not keep."""
+    """A consumer whose cursor is not durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectedClient:
     """One producer, consumer or reader of a plain topic or partition.
 
-    :param subscription: what it reads, empty for a producer.
-    :param address: `host:port` of its end of the connection: one for all that one client object has on this broker.
-    :param since: when it connected, in the broker's words.
+    :param subscription: empty for a producer.
+    :param address: client's `host:port` of the connection, shared by all clients of one client object on this broker.
+    :param since: time of the connect, in the broker's format.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class ConnectedClient:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What stays the same when it connects to another cluster; its address has another port then."""
+        """The part that is the same after it connects to another cluster; its address changes."""
         return self.topic, self.role.value, self.subscription, self.name
 
     def text(self) -> str:
@@ -66,11 +66,12 @@ class ConnectedClient:
 class SubscriptionStats:
     """A subscription of an application on one plain topic or partition.
 
-    :param type: of its consumers, as the broker remembers it: `None` after the topic was loaded anew.
-    :param backlog: unread entries (batches), not messages.
-    :param last_used: when somebody last read or acknowledged, ms since 1970; 0: not since the topic was loaded.
+    :param type: subscription type; `None` after the topic was reloaded.
+    :param backlog: entries (batches), not messages.
+    :param last_used: time of the last read or acknowledgement, ms since 1970; 0: none since the topic was loaded.
     :param delivered: messages since the topic was loaded.
-    :param active_consumer: the name of the one that gets the messages, where only one does.
+    :param read_rate: entries per second that consumers get, by the broker's rates, which it renews once a minute.
+    :param active_consumer: name of the consumer that receives the messages, where only one does.
     """
 
     name: str
@@ -84,10 +85,11 @@ class SubscriptionStats:
     last_used: int
     delivered: int
     active_consumer: str
+    read_rate: float = 0.0
 
     @classmethod
     def of(cls, name: str, document: JsonObject) -> Self:
-        """Read its part of a `stats` document."""
+        """Parse its part of a `stats` document."""
         times = (document.get(key) or 0 for key in ("lastConsumedTimestamp", "lastAckedTimestamp"))
         return cls(
             name=name,
@@ -101,20 +103,21 @@ class SubscriptionStats:
             last_used=max(int(time) for time in times),
             delivered=int(document.get("msgOutCounter") or 0),
             active_consumer=str(document.get("activeConsumerName") or ""),
+            read_rate=sum(map(_entries_per_second, document.get("consumers") or ())),
         )
 
     @property
     def is_idle(self) -> bool:
-        """Nobody reads it and something is unread: it would never drain."""
+        """Whether it has a backlog and no consumer, so that it would never drain."""
         return self.consumers == 0 and self.backlog > 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationLink:
-    """What a topic has to do with another cluster.
+    """Replication of a topic to and from another cluster.
 
-    :param backlog: entries that are still to be sent there.
-    :param connected: the replicator to it is.
+    :param backlog: entries that are not yet replicated to it.
+    :param connected: the replicator to it is connected.
     :param inbound: it replicates into this topic.
     :param outbound: this topic is replicated to it.
     """
@@ -126,13 +129,13 @@ class ReplicationLink:
 
     @classmethod
     def of(cls, document: JsonObject) -> Self:
-        """Read its part of a `stats` document."""
+        """Parse its part of a `stats` document."""
         inbound = bool(document.get("inboundConnection"))
         return cls(
             backlog=int(document.get("replicationBacklog") or 0),
             connected=bool(document.get("connected")),
             inbound=inbound,
-            # Inbound links are listed too; a replicator exists only where it has a connection or a cursor's backlog.
+            # Inbound links are listed too, and they have no outbound connection.
             outbound=bool(document.get("outboundConnection")) or not inbound,
         )
 
@@ -141,11 +144,11 @@ class ReplicationLink:
 class TopicStats:
     """Clients and backlog of one plain topic or partition.
 
-    :param clients: everybody who is connected, without the brokers' own producers and consumers.
-    :param subscriptions: those of applications, by name.
-    :param links: by cluster.
+    :param clients: connected clients, without replicators and clients of system cursors.
+    :param subscriptions: name → subscription, without system cursors.
+    :param links: cluster → replication.
     :param transactions: ongoing, committed or aborted since the topic was loaded.
-    :param stored_bytes: what it holds, read or not.
+    :param stored_bytes: size of all entries, consumed or not.
     """
 
     topic: TopicName
@@ -159,7 +162,7 @@ class TopicStats:
 
     @classmethod
     def of(cls, topic: TopicName, document: JsonObject) -> Self:
-        """Read a `stats` document; missing fields count as nothing there."""
+        """Parse a `stats` document; a missing field counts as 0 or empty."""
         counters = ("ongoingTxnCount", "abortedTxnCount", "committedTxnCount")
         return cls(
             topic=topic,
@@ -179,7 +182,7 @@ class TopicStats:
 
     @property
     def replication_backlog(self) -> Mapping[str, int]:
-        """Cluster that it replicates to → entries that are still to be sent there."""
+        """Cluster that it replicates to → entries that are not yet replicated."""
         return {name: link.backlog for name, link in self.links.items() if link.outbound}
 
     @property
@@ -189,12 +192,12 @@ class TopicStats:
 
     @property
     def inbound(self) -> frozenset[str]:
-        """Clusters that replicate into it."""
+        """Clusters that replicate into this topic."""
         return frozenset(name for name, link in self.links.items() if link.inbound)
 
 
 def connected_clients(topic: TopicName, document: JsonObject) -> Iterator[ConnectedClient]:
-    """Every client in a `stats` document, without the brokers' own."""
+    """Every client in a `stats` document, without replicators and clients of system cursors."""
     for producer in document.get("publishers") or ():
         name = str(producer.get("producerName") or "")
         if not is_replicator(name):
@@ -217,8 +220,13 @@ def _client(topic: TopicName, role: Role, subscription: str, name: str, document
         role=role,
         subscription=subscription,
         name=name,
-        # Java writes an address that was never resolved as `/10.0.0.1:5512`.
+        # Java writes an unresolved address as `/10.0.0.1:5512`.
         address=str(document.get("address") or "").rpartition("/")[2],
         version=str(document.get("clientVersion") or "unknown"),
         since=str(document.get("connectedSince") or ""),
     )
+
+
+def _entries_per_second(consumer: JsonObject) -> float:
+    # Backlogs count entries (batches), rates count messages.
+    return float(consumer.get("msgRateOut") or 0) / max(float(consumer.get("avgMessagesPerEntry") or 0), 1.0)

@@ -1,1 +1,1 @@
-"""What a run did and saw: the ledger (SQL) and the artefacts (files)."""
+"""The records of runs: the ledger (SQL) and the artefacts (files)."""

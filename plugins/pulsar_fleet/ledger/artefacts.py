@@ -36,7 +36,7 @@ def artefacts_url() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Where a document lies and what it must hash to: small enough for an XCom.
+    """The URI and the digest of a stored document: small enough for an XCom.
 
     :param size: in bytes.
     """
@@ -50,9 +50,9 @@ class Reference:
         return {"schema_version": 1, "uri": self.uri, "sha256": self.sha256, "size": self.size}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(str(found["uri"]), str(found["sha256"]), int(found["size"]))
+        return cls(str(document["uri"]), str(document["sha256"]), int(document["size"]))
 
 
 class Artefacts:
@@ -73,13 +73,13 @@ class Artefacts:
         return cls(root)
 
     def folder(self, run_id: str) -> UPath:
-        """The folder of one run; made when it is not there."""
+        """The folder of one run; created if it does not exist."""
         folder = self.root / _safe(run_id)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def write(self, run_id: str, name: str, content: bytes) -> Reference:
-        """Store a document of a run. The same name again replaces it, as a retried task must."""
+        """Store a document of a run. A second document of the same name replaces the first, as a retried task must."""
         path = self.folder(run_id) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(path, Path):
@@ -92,7 +92,7 @@ class Artefacts:
         return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
 
     def find(self, run_id: str, name: str) -> Reference | None:
-        """The document of that name that the run stored earlier, None if it did not."""
+        """The document of that name that the run stored earlier; None if there is none."""
         path = self.folder(run_id) / name
         if not path.exists():
             return None
@@ -104,20 +104,20 @@ class Artefacts:
         return self.write(run_id, name, json.dumps(document, indent=2, sort_keys=True).encode())
 
     def read_json(self, reference: Reference) -> Json:
-        """The JSON document referred to, proven like `read`."""
+        """The JSON document of the reference; its digest is checked, see `read`."""
         return json.loads(self.read(reference))
 
     def read(self, reference: Reference) -> bytes:
-        """The document, proven to be the one referred to; `NotFound` if gone, `InvalidRequest` if altered."""
+        """The content of the reference; `NotFound` if it cannot be read, `InvalidRequest` if its digest differs."""
         try:
             content = UPath(reference.uri).read_bytes()
         except OSError as error:
             raise NotFound(f"The artefact {reference.uri} cannot be read: {error}.") from error
-        found = hashlib.sha256(content).hexdigest()
-        if found != reference.sha256:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != reference.sha256:
             raise InvalidRequest(
                 f"The artefact {reference.uri} was altered after it was written "
-                f"(sha256 {found[:12]}…, expected {reference.sha256[:12]}…); run the step that made it again."
+                f"(sha256 {digest[:12]}…, expected {reference.sha256[:12]}…); run the step again that wrote it."
             )
         return content
 

@@ -1,4 +1,4 @@
-"""The key under which secrets are fingerprinted: one for the whole installation."""
+"""The key for fingerprints of secrets: one for the whole installation."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ KEY_VARIABLE = "PULSAR_FLEET_FINGERPRINT_KEY"
 _SHORTEST = 16
 
 
-def open_seal() -> Redactor:
-    """The installation's seal: from PULSAR_FLEET_FINGERPRINT_KEY, else from a key file that the first call makes.
+def open_redactor() -> Redactor:
+    """The redactor with the key PULSAR_FLEET_FINGERPRINT_KEY, else with a key file that the first call creates.
 
-    Where workers do not share a disk, set the variable: snapshots under different keys cannot be compared.
+    Set the variable if workers do not share a disk: snapshots with different keys cannot be compared.
     """
-    given = os.environ.get(KEY_VARIABLE)
-    if given is not None:
-        if len(given) < _SHORTEST:
-            raise InvalidRequest(f"{KEY_VARIABLE} is too short: give at least {_SHORTEST} random characters.")
-        return Redactor(given.encode())
+    key = os.environ.get(KEY_VARIABLE)
+    if key is not None:
+        if len(key) < _SHORTEST:
+            raise InvalidRequest(f"{KEY_VARIABLE} is too short: it needs at least {_SHORTEST} random characters.")
+        return Redactor(key.encode())
     path = default_home() / "fingerprint.key"
     if not path.exists():
         _create(path)
@@ -37,7 +37,7 @@ def _create(path: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_hex(32).encode())
-        # Linking fails when another process was first: then its key counts.
+        # The link fails if another process was first: then its key is used.
         os.link(name, path)
     except FileExistsError:
         return

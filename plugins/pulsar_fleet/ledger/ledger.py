@@ -1,12 +1,12 @@
-"""The ledger: what runs did and saw, in SQL, readable after Airflow has forgotten them."""
+"""The ledger: the records of runs in SQL, readable after Airflow has deleted its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,15 +16,16 @@ from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0004"
+NEWEST = "0005"
 MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
-"""The procedures that hold namespaces while they run."""
+"""The procedures that reserve namespaces while they run."""
 
 _MIGRATING = sa.and_(runs.c.state == "running", runs.c.procedure.in_(MIGRATIONS))
+Record = TypeVar("Record", Intent, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict)
 _LOCK_WAIT_SECONDS = 30
 # Alembic's own table.
 _VERSIONS = sa.table("fleet_ledger_version", sa.column("version_num"))
-# Any number will do that nobody else locks in the same database.
+# Any number that no other application locks in the same database.
 _POSTGRESQL_LOCK = 5_081_250_417
 
 
@@ -36,10 +37,12 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str | None = None) -> Self:
-        """Open the ledger at `url` (SQLAlchemy; default PULSAR_FLEET_LEDGER) and bring its tables up to date.
+        """Open the ledger at `url` (SQLAlchemy; default PULSAR_FLEET_LEDGER) and migrate its tables.
 
-        Opening again changes nothing. An unusable URL is `InvalidRequest`, a database that does not answer
-        `Unavailable`.
+        A second call changes nothing.
+
+        :raises InvalidRequest: the URL cannot be used.
+        :raises Unavailable: the database does not answer.
         """
         chosen = url or ledger_url()
         try:
@@ -64,14 +67,14 @@ class Ledger:
 
     @property
     def engine(self) -> sa.Engine:
-        """The database, for records that have a module of their own."""
+        """The database, for the stores of other modules."""
         return self._engine
 
     def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
-        """Note that a run began. A second call for the same run (a retried task) keeps the first begin."""
+        """Record the start of a run. A second call for the same run (a retried task) changes nothing."""
         with self._engine.begin() as connection:
-            known = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
-            if known is None:
+            existing = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
+            if existing is None:
                 connection.execute(
                     runs.insert().values(
                         run_id=run_id, procedure=procedure, conf=conf, started_at=_now(), state="running"
@@ -79,54 +82,43 @@ class Ledger:
                 )
 
     def finish_run(self, run_id: str, state: str) -> None:
-        """Note how a run ended: `succeeded` or `failed`; later `undone`."""
+        """Record the end of a run: `succeeded` or `failed`; later `undone`."""
         with self._engine.begin() as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=_now(), state=state))
 
     def run(self, run_id: str) -> RecordedRun | None:
-        """What was asked for in a run; None if there was none."""
-        wanted = [runs.c[name] for name in RecordedRun.__slots__]
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(*wanted).where(runs.c.run_id == run_id)).mappings().first()
-            return RecordedRun(**row) if row else None
+        """The request and the state of a run; None if the ledger has no such run."""
+        rows = self._read(RecordedRun, runs, runs.c.run_id == run_id)
+        return rows[0] if rows else None
 
     def migrations(self) -> Sequence[RecordedRun]:
-        """The migrations and ways back that have not ended, as far as the ledger knows."""
-        wanted = [runs.c[name] for name in RecordedRun.__slots__]
-        with self._engine.connect() as connection:
-            found = connection.execute(sa.select(*wanted).where(_MIGRATING).order_by(runs.c.run_id))
-            return [RecordedRun(**row) for row in found.mappings()]
+        """The migrations and failbacks that the ledger records as running."""
+        return self._read(RecordedRun, runs, _MIGRATING, order=runs.c.run_id)
 
     def in_migration(self) -> frozenset[str]:
-        """The namespaces that such a run has touched: their policies differ on purpose."""
-        wanted = sa.select(phases.c.namespace).where(phases.c.run_id.in_(sa.select(runs.c.run_id).where(_MIGRATING)))
+        """The namespaces for which a running migration has recorded a phase: their policies differ on purpose."""
+        query = sa.select(phases.c.namespace).where(phases.c.run_id.in_(sa.select(runs.c.run_id).where(_MIGRATING)))
         with self._engine.connect() as connection:
-            return frozenset(connection.scalars(wanted.distinct()))
+            return frozenset(connection.scalars(query.distinct()))
 
-    def record(self, run_id: str, *, intended: Sequence[Intent] = (), made: Sequence[NewChange] = ()) -> None:
-        """Append intents and changes in one transaction: all of them are kept when this returns, or none."""
+    def record(self, run_id: str, *, new_intents: Sequence[Intent] = (), new_changes: Sequence[NewChange] = ()) -> None:
+        """Append intents and changes in one transaction."""
         with self._engine.begin() as connection:
-            for table, rows in ((intents, intended), (changes, made)):
+            for table, rows in ((intents, new_intents), (changes, new_changes)):
                 if rows:
                     values = [{"run_id": run_id, "at": _now(), **asdict(row)} for row in rows]
                     connection.execute(table.insert(), values)
 
     def intents(self, run_id: str) -> Sequence[Intent]:
-        """What the run was about to write, in the order in which it began, whether it was written or not."""
-        wanted = [intents.c[name] for name in Intent.__slots__]
-        with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(*wanted).where(intents.c.run_id == run_id).order_by(intents.c.id))
-            return [Intent(**row) for row in rows.mappings()]
+        """The writes that the run intended, in the order in which they began, with or without success."""
+        return self._read(Intent, intents, intents.c.run_id == run_id, order=intents.c.id)
 
     def changes(self, run_id: str) -> Sequence[RecordedChange]:
-        """The run's changes in the order in which they happened."""
-        wanted = [changes.c[name] for name in RecordedChange.__slots__]
-        with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(*wanted).where(changes.c.run_id == run_id).order_by(changes.c.id))
-            return [RecordedChange(**row) for row in rows.mappings()]
+        """The run's changes, oldest first."""
+        return self._read(RecordedChange, changes, changes.c.run_id == run_id, order=changes.c.id)
 
     def enter_phase(self, run_id: str, namespace: str, phase: str, detail: Json = None) -> None:
-        """Note that a namespace entered `phase`; again for the same phase (a retried task) adds nothing."""
+        """Record that a namespace entered `phase`. A second call for the same phase (a retried task) adds nothing."""
         with self._engine.begin() as connection:
             newest = connection.execute(
                 sa.select(phases.c.phase)
@@ -139,31 +131,28 @@ class Ledger:
                 )
 
     def phases(self, run_id: str) -> Sequence[RecordedPhase]:
-        """The run's phases in the order in which they were entered, of all its namespaces."""
-        wanted = [phases.c[name] for name in RecordedPhase.__slots__]
-        with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(*wanted).where(phases.c.run_id == run_id).order_by(phases.c.id))
-            return [RecordedPhase(**row) for row in rows.mappings()]
+        """The phases of all namespaces of the run, oldest first."""
+        return self._read(RecordedPhase, phases, phases.c.run_id == run_id, order=phases.c.id)
 
     def entered(self, run_id: str, namespace: str, phase: str | None = None) -> bool:
-        """Whether a namespace ever entered `phase` in a run, or with None any phase."""
-        wanted = sa.select(phases.c.id).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
+        """Whether a namespace entered `phase` in a run; with None, whether it entered any phase."""
+        query = sa.select(phases.c.id).where(phases.c.run_id == run_id, phases.c.namespace == namespace)
         if phase is not None:
-            wanted = wanted.where(phases.c.phase == phase)
+            query = query.where(phases.c.phase == phase)
         with self._engine.connect() as connection:
-            return connection.execute(wanted.limit(1)).first() is not None
+            return connection.execute(query.limit(1)).first() is not None
 
     def last_phase(self, namespace: str) -> str | None:
-        """The phase that a namespace entered last, in any run; None if it never entered one."""
+        """The newest phase of a namespace in any run; None if it entered none."""
         with self._engine.connect() as connection:
-            wanted = sa.select(phases.c.phase).where(phases.c.namespace == namespace)
-            newest = connection.execute(wanted.order_by(phases.c.id.desc())).first()
+            query = sa.select(phases.c.phase).where(phases.c.namespace == namespace)
+            newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
     def record_verdict(
         self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None
     ) -> None:
-        """Keep a verdict; the same run and scope again (a retried task) replaces its own earlier one."""
+        """Record a verdict; a second one for the same run and scope (a retried task) replaces the first."""
         with self._engine.begin() as connection:
             connection.execute(verdicts.delete().where(verdicts.c.run_id == run_id, verdicts.c.scope == scope))
             connection.execute(
@@ -180,19 +169,26 @@ class Ledger:
 
     def verdicts(self, run_id: str) -> Sequence[RecordedVerdict]:
         """The run's verdicts, by scope."""
-        wanted = [verdicts.c[name] for name in RecordedVerdict.__slots__]
-        with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(*wanted).where(verdicts.c.run_id == run_id).order_by(verdicts.c.scope))
-            return [RecordedVerdict(**row) for row in rows.mappings()]
+        return self._read(RecordedVerdict, verdicts, verdicts.c.run_id == run_id, order=verdicts.c.scope)
 
     def verdicts_of(self, scope: str, newest: int = 20) -> Sequence[RecordedVerdict]:
-        """The newest verdicts on one scope, of all runs, newest first."""
-        wanted = [verdicts.c[name] for name in RecordedVerdict.__slots__]
+        """The verdicts of all runs for one scope, newest first."""
+        order = verdicts.c.at.desc()
+        return self._read(RecordedVerdict, verdicts, verdicts.c.scope == scope, order=order, limit=newest)
+
+    def _read(
+        self,
+        record: type[Record],
+        table: sa.Table,
+        condition: sa.ColumnElement[bool],
+        *,
+        order: sa.ColumnElement[Any] | None = None,
+        limit: int | None = None,
+    ) -> list[Record]:
+        columns = [table.c[column.name] for column in fields(record)]
+        query = sa.select(*columns).where(condition).order_by(order).limit(limit)
         with self._engine.connect() as connection:
-            rows = connection.execute(
-                sa.select(*wanted).where(verdicts.c.scope == scope).order_by(verdicts.c.at.desc()).limit(newest)
-            )
-            return [RecordedVerdict(**row) for row in rows.mappings()]
+            return [record(**row) for row in connection.execute(query).mappings()]
 
 
 def _now() -> datetime:
@@ -201,16 +197,16 @@ def _now() -> datetime:
 
 def _migrate(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        known = sa.inspect(connection).has_table(_VERSIONS.name)
-        if known and connection.scalar(sa.select(_VERSIONS.c.version_num)) == NEWEST:
+        has_versions = sa.inspect(connection).has_table(_VERSIONS.name)
+        if has_versions and connection.scalar(sa.select(_VERSIONS.c.version_num)) == NEWEST:
             return
-    # Importing Alembic takes a third of a second, which a ledger that is up to date can spare every process.
+    # The import of Alembic takes a third of a second: a process with a current ledger does not pay for it.
     from alembic import command
     from alembic.config import Config
 
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
-            # Two processes that open a new ledger at once must not both create its tables.
+            # Of two processes that open a new ledger at the same time, one creates the tables.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         elif engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")

@@ -1,4 +1,4 @@
-"""What the clusters of a fleet agreed on, when their values were seen, and the journal of their conflicts."""
+"""The records of reconciliation: merge bases, observations of clusters, and conflicts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import sqlalchemy as sa
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.tables import agreements, conflicts, observations
+from pulsar_fleet.ledger.tables import conflicts, merge_bases, observations
 
 Item = tuple[str, str]
 """Kind and name of a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """What clusters last held alike of one resource.
+class MergeBase:
+    """The last document of one resource that the clusters agreed on: the base of the next three-way merge.
 
-    :param clusters: those that took part.
-    :param gone: those that took part once and have it no more.
+    :param clusters: the clusters that have the resource.
+    :param gone: the clusters that once had the resource and no longer have it.
     """
 
     document: JsonObject
@@ -34,18 +34,18 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What a look at one resource of a cluster told of its fields; `looked` in seconds since 1970."""
+class StoredObservation:
+    """The observation of one resource on one cluster; `observed_at` in seconds since 1970."""
 
-    looked: float
-    fields: JsonObject
+    observed_at: float
+    document: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedConflict:
-    """Clusters that wrote different values since they last agreed.
+    """A field for which clusters wrote different values since the last merge base.
 
-    :param sides: cluster → `{"value", "not_before", "not_after"}`, the winner among them.
+    :param sides: cluster → `{"value", "not_before", "not_after"}`, including the winner.
     :param chosen: the cluster whose value the operator chose afterwards.
     """
 
@@ -59,13 +59,13 @@ class RecordedConflict:
 
     @property
     def id(self) -> str:
-        """The same for the same values in the same field, so that meeting a conflict again adds nothing."""
+        """The same for the same values in the same field, so that a repeated conflict is recorded once."""
         values = {cluster: side["value"] for cluster, side in self.sides.items()}
         text = json.dumps([self.kind, self.name, self.field, self.winner, values], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-class Agreements:
+class ReconciliationStore:
     """The records of one fleet. Each call is one transaction, safe for several processes.
 
     :param fleet: the names of all its clusters.
@@ -78,87 +78,87 @@ class Agreements:
 
     @classmethod
     def of(cls, ledger: Ledger, fleet: Iterable[str]) -> Self:
-        """The fleet's part of a ledger."""
+        """The store of a fleet in a ledger."""
         return cls(ledger.engine, fleet)
 
-    def agreed(self) -> dict[Item, Agreement]:
-        """The last agreements; of a fleet that grew, those of the largest fleet that it was before."""
+    def merge_bases(self) -> dict[Item, MergeBase]:
+        """The merge bases of the fleet; a fleet that grew starts with those of its largest earlier form."""
         with self._engine.connect() as connection:
-            table = agreements.c
-            known = connection.scalars(sa.select(table.fleet).distinct()).all()
-            rows = connection.execute(sa.select(agreements).where(table.fleet == self._base(known))).mappings()
+            table = merge_bases.c
+            recorded = connection.scalars(sa.select(table.fleet).distinct()).all()
+            rows = connection.execute(sa.select(merge_bases).where(table.fleet == self._origin(recorded))).mappings()
             return {
-                (row["kind"], row["name"]): Agreement(
+                (row["kind"], row["name"]): MergeBase(
                     document=row["document"], clusters=tuple(row["clusters"]), gone=tuple(row["gone"])
                 )
                 for row in rows
             }
 
-    def agree(self, changed: Mapping[Item, Agreement | None]) -> None:
-        """Keep what was agreed on; None forgets a resource that is nowhere any more."""
+    def save_merge_bases(self, changed: Mapping[Item, MergeBase | None]) -> None:
+        """Save merge bases; None deletes that of a resource which no cluster has any more."""
         if not changed:
             return
         self._inherit()
         keys = [{"k": kind, "n": name} for kind, name in changed]
         rows = [
-            {"fleet": self._fleet, "kind": kind, "name": name, "at": _now(), **asdict(one)}
-            for (kind, name), one in changed.items()
-            if one is not None
+            {"fleet": self._fleet, "kind": kind, "name": name, "at": _now(), **asdict(base)}
+            for (kind, name), base in changed.items()
+            if base is not None
         ]
-        table = agreements.c
-        mine = agreements.delete().where(
+        table = merge_bases.c
+        outdated = merge_bases.delete().where(
             table.fleet == self._fleet, table.kind == sa.bindparam("k"), table.name == sa.bindparam("n")
         )
         with self._engine.begin() as connection:
-            connection.execute(mine, keys)
+            connection.execute(outdated, keys)
             if rows:
-                connection.execute(agreements.insert(), rows)
+                connection.execute(merge_bases.insert(), rows)
 
-    def sightings(self, cluster: str) -> dict[Item, Sighting]:
-        """What was seen last on a cluster."""
+    def observations(self, cluster: str) -> dict[Item, StoredObservation]:
+        """The last observation of each resource of a cluster."""
         table = observations.c
-        wanted = sa.select(table.kind, table.name, table.looked, table.fields).where(
+        query = sa.select(table.kind, table.name, table.observed_at, table.document).where(
             table.fleet == self._fleet, table.cluster == cluster
         )
         with self._engine.connect() as connection:
-            return {(row.kind, row.name): Sighting(row.looked, row.fields) for row in connection.execute(wanted)}
+            rows = connection.execute(query)
+            return {(row.kind, row.name): StoredObservation(row.observed_at, row.document) for row in rows}
 
-    def see(self, cluster: str, seen: Mapping[Item, Sighting]) -> None:
-        """Keep what is seen now on a cluster, all of it or nothing; what is not named stays as it was."""
-        if not seen:
+    def save_observations(self, cluster: str, observed: Mapping[Item, StoredObservation]) -> None:
+        """Save observations of a cluster in one transaction; other resources keep theirs."""
+        if not observed:
             return
         table = observations.c
-        mine = observations.delete().where(
+        outdated = observations.delete().where(
             table.fleet == self._fleet,
             table.cluster == cluster,
             table.kind == sa.bindparam("k"),
             table.name == sa.bindparam("n"),
         )
         rows = [
-            {"fleet": self._fleet, "cluster": cluster, "kind": kind, "name": name, **asdict(one)}
-            for (kind, name), one in seen.items()
+            {"fleet": self._fleet, "cluster": cluster, "kind": kind, "name": name, **asdict(observation)}
+            for (kind, name), observation in observed.items()
         ]
         with self._engine.begin() as connection:
-            connection.execute(mine, [{"k": kind, "n": name} for kind, name in seen])
+            connection.execute(outdated, [{"k": kind, "n": name} for kind, name in observed])
             connection.execute(observations.insert(), rows)
 
-    def last_look(self, cluster: str) -> float | None:
+    def last_observed(self, cluster: str) -> float | None:
         """When the cluster could last be read, in seconds since 1970; None if never."""
         table = observations.c
-        wanted = sa.select(sa.func.max(table.looked)).where(table.fleet == self._fleet, table.cluster == cluster)
+        query = sa.select(sa.func.max(table.observed_at)).where(table.fleet == self._fleet, table.cluster == cluster)
         with self._engine.connect() as connection:
-            found = connection.scalar(wanted)
-        return None if found is None else float(found)
+            newest = connection.scalar(query)
+        return None if newest is None else float(newest)
 
-    def journal(self, run_id: str, met: Sequence[RecordedConflict]) -> int:
-        """Keep conflicts before anything is written over a loser; returns how many are new."""
+    def record_conflicts(self, run_id: str, detected: Sequence[RecordedConflict]) -> int:
+        """Record conflicts before a losing value is overwritten; returns the number of new ones."""
         with self._engine.begin() as connection:
-            known = set(connection.scalars(sa.select(conflicts.c.id).where(conflicts.c.fleet == self._fleet)))
+            recorded = set(connection.scalars(sa.select(conflicts.c.id).where(conflicts.c.fleet == self._fleet)))
             rows = {
-                self._key(one.id): {"id": self._key(one.id), "fleet": self._fleet, "run_id": run_id, "at": _now()}
-                | asdict(one)
-                for one in met
-                if self._key(one.id) not in known
+                key: {"id": key, "fleet": self._fleet, "run_id": run_id, "at": _now()} | asdict(conflict)
+                for conflict in detected
+                if (key := self._key(conflict.id)) not in recorded
             }
             if rows:
                 connection.execute(conflicts.insert(), list(rows.values()))
@@ -167,65 +167,71 @@ class Agreements:
     def conflicts(self, *, newest: int = 100, run_id: str | None = None) -> list[tuple[str, RecordedConflict]]:
         """Id and conflict, newest first.
 
-        :param run_id: only those that this run met first.
+        :param run_id: only the conflicts that this run recorded.
         """
-        wanted = sa.select(conflicts).where(conflicts.c.fleet == self._fleet).order_by(conflicts.c.at.desc())
+        query = sa.select(conflicts).where(conflicts.c.fleet == self._fleet).order_by(conflicts.c.at.desc())
         if run_id is not None:
-            wanted = wanted.where(conflicts.c.run_id == run_id)
+            query = query.where(conflicts.c.run_id == run_id)
         with self._engine.connect() as connection:
-            return [(row["id"], _conflict(row)) for row in connection.execute(wanted.limit(newest)).mappings()]
+            return [(row["id"], _conflict(row)) for row in connection.execute(query.limit(newest)).mappings()]
 
     def choose(self, conflict_id: str, cluster: str) -> RecordedConflict:
-        """Take the value of another cluster after all: the next repair writes it everywhere.
+        """Choose the value of another cluster; the next repair writes it on every cluster.
 
-        :raises Missing: this fleet had no such conflict.
-        :raises Rejected: the cluster had no part in it.
+        :raises NotFound: this fleet has no such conflict.
+        :raises InvalidRequest: the cluster is not part of the conflict.
         """
         with self._engine.begin() as connection:
-            mine = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == conflict_id)
-            row = connection.execute(sa.select(conflicts).where(mine)).mappings().first()
+            own_row = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == conflict_id)
+            row = connection.execute(sa.select(conflicts).where(own_row)).mappings().first()
             if row is None:
-                raise NotFound(f"The fleet {self._fleet} had no conflict {conflict_id!r}: its report lists them.")
+                raise NotFound(
+                    f"The fleet {self._fleet} has no conflict {conflict_id!r}: its report lists the conflicts."
+                )
             if cluster not in row["sides"]:
-                had = ", ".join(sorted(row["sides"]))
-                raise InvalidRequest(f"Cluster {cluster!r} had no part in conflict {conflict_id!r}, but {had}.")
-            connection.execute(conflicts.update().where(mine).values(chosen=cluster, settled_at=None))
+                clusters = ", ".join(sorted(row["sides"]))
+                raise InvalidRequest(
+                    f"Cluster {cluster!r} is not part of conflict {conflict_id!r}; its clusters are {clusters}."
+                )
+            connection.execute(conflicts.update().where(own_row).values(chosen=cluster, resolved_at=None))
             return _conflict({**row, "chosen": cluster})
 
     def choices(self) -> dict[str, tuple[Item, str, Json]]:
         """Conflict id → resource, field and value of the choices that are not in force yet."""
-        open_ = sa.and_(
-            conflicts.c.fleet == self._fleet, conflicts.c.chosen.is_not(None), conflicts.c.settled_at.is_(None)
+        unresolved = sa.and_(
+            conflicts.c.fleet == self._fleet, conflicts.c.chosen.is_not(None), conflicts.c.resolved_at.is_(None)
         )
         with self._engine.connect() as connection:
-            rows = connection.execute(sa.select(conflicts).where(open_)).mappings()
+            rows = connection.execute(sa.select(conflicts).where(unresolved)).mappings()
             return {
                 row["id"]: ((row["kind"], row["name"]), row["field"], row["sides"][row["chosen"]]["value"])
                 for row in rows
             }
 
-    def settle(self, conflict_ids: Iterable[str]) -> None:
-        """The choices are in force on every cluster."""
+    def resolve_choices(self, conflict_ids: Iterable[str]) -> None:
+        """Record that the choices are in force on every cluster."""
         with self._engine.begin() as connection:
-            for one in conflict_ids:
-                mine = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == one)
-                connection.execute(conflicts.update().where(mine).values(settled_at=_now()))
+            for conflict_id in conflict_ids:
+                own_row = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == conflict_id)
+                connection.execute(conflicts.update().where(own_row).values(resolved_at=_now()))
 
-    def _base(self, known: Iterable[str]) -> str:
-        if self._fleet in known:
+    def _origin(self, recorded: Iterable[str]) -> str:
+        """The recorded fleet whose merge bases are used: this one, else the largest that is a part of it."""
+        candidates = list(recorded)
+        if self._fleet in candidates:
             return self._fleet
-        smaller = [one for one in known if set(one.split("+")) < self._clusters]
-        return max(smaller, key=lambda one: (one.count("+"), one), default=self._fleet)
+        smaller = [fleet for fleet in candidates if set(fleet.split("+")) < self._clusters]
+        return max(smaller, key=lambda fleet: (fleet.count("+"), fleet), default=self._fleet)
 
     def _inherit(self) -> None:
-        """Before the first agreement of a fleet that grew, make those of the smaller fleet its own."""
+        """Copy the merge bases of the smaller fleet before the first ones of a fleet that grew are saved."""
         with self._engine.begin() as connection:
-            known = connection.scalars(sa.select(agreements.c.fleet).distinct()).all()
-            base = self._base(known)
-            if base == self._fleet:
+            recorded = connection.scalars(sa.select(merge_bases.c.fleet).distinct()).all()
+            origin = self._origin(recorded)
+            if origin == self._fleet:
                 return
-            rows = connection.execute(sa.select(agreements).where(agreements.c.fleet == base)).mappings().all()
-            connection.execute(agreements.insert(), [{**row, "fleet": self._fleet} for row in rows])
+            rows = connection.execute(sa.select(merge_bases).where(merge_bases.c.fleet == origin)).mappings().all()
+            connection.execute(merge_bases.insert(), [{**row, "fleet": self._fleet} for row in rows])
 
     def _key(self, conflict_id: str) -> str:
         return hashlib.sha256(f"{self._fleet} {conflict_id}".encode()).hexdigest()[:12]
@@ -239,7 +245,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def fleets(ledger: Ledger) -> list[frozenset[str]]:
-    """The fleets of which anything was ever seen."""
+def known_fleets(ledger: Ledger) -> list[frozenset[str]]:
+    """The candidates with at least one recorded observation."""
     with ledger.engine.connect() as connection:
         return [frozenset(name.split("+")) for name in connection.scalars(sa.select(observations.c.fleet).distinct())]

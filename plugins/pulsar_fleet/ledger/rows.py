@@ -1,4 +1,4 @@
-"""What the ledger keeps, as values."""
+"""The rows of the ledger as values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """A run as it was asked for, and how it ended: `running`, `succeeded`, `failed` or `undone`."""
+    """The request of a run and its state: `running`, `succeeded`, `failed` or `undone`."""
 
     run_id: str
     procedure: str
@@ -19,15 +19,15 @@ class RecordedRun:
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it is left to be done."""
+        """Whether the run has no more work to do."""
         return self.state in ("succeeded", "undone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """A write that is about to be made, kept before it is sent: a process that dies cannot hide what it did.
+    """A write that is recorded before it is sent, so that the ledger also shows the writes of a killed process.
 
-    :param kind: of the resource; `name` and `field` tell which one and what in it.
+    :param kind: kind of the resource; `name` is its name, `field` the changed part of it.
     """
 
     change_id: str
@@ -41,7 +41,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChange:
-    """One write to a cluster, or the reason why it was not made."""
+    """One write to a cluster, or the reason why it was skipped."""
 
     change_id: str
     cluster: str
@@ -57,7 +57,7 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChange:
-    """A change with what became of it, to be recorded."""
+    """A change and its outcome, to be recorded."""
 
     change_id: str
     cluster: str
@@ -82,7 +82,7 @@ class RecordedPhase:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVerdict:
-    """What a verification found for one scope, such as a namespace."""
+    """The verdict of a verification for one scope, such as a namespace."""
 
     run_id: str
     scope: str

@@ -1,4 +1,4 @@
-"""One run of a procedure: its id, and where its records go."""
+"""One run of a procedure: its id and its stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What every step needs to record what it did.
+    """The id and the stores of a run; every step records its results there.
 
     :param id: unique over all procedures and stable over retries, such as `migrate_namespaces/manual__2026-11-21`.
     """
@@ -22,5 +22,5 @@ class Run:
 
     @classmethod
     def open(cls, run_id: str) -> Self:
-        """The run's records in the default ledger and artefact store; again gives the same."""
+        """The run in the default ledger and the default artefact store; a second call returns the same."""
         return cls(run_id, Ledger.open(), Artefacts.open())

@@ -1,4 +1,4 @@
-"""The ledger's tables, as the newest migration leaves them."""
+"""The tables of the ledger after the newest migration."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ verdicts = sa.Table(
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
 
-agreements = sa.Table(
-    "fleet_agreements",
+merge_bases = sa.Table(
+    "fleet_merge_bases",
     metadata,
     sa.Column("fleet", sa.String(500), primary_key=True),
     sa.Column("kind", sa.String(50), primary_key=True),
@@ -91,8 +91,8 @@ observations = sa.Table(
     sa.Column("cluster", sa.String(250), primary_key=True),
     sa.Column("kind", sa.String(50), primary_key=True),
     sa.Column("name", sa.String(1000), primary_key=True),
-    sa.Column("fields", sa.JSON, nullable=False),
-    sa.Column("looked", sa.Float, nullable=False),
+    sa.Column("document", sa.JSON, nullable=False),
+    sa.Column("observed_at", sa.Float, nullable=False),
 )
 
 conflicts = sa.Table(
@@ -108,12 +108,12 @@ conflicts = sa.Table(
     sa.Column("winner", sa.String(250), nullable=False),
     sa.Column("sides", sa.JSON, nullable=False),
     sa.Column("chosen", sa.String(250)),
-    sa.Column("settled_at", sa.DateTime(timezone=True)),
+    sa.Column("resolved_at", sa.DateTime(timezone=True)),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
 )
 
-marks = sa.Table(
-    "fleet_marks",
+resource_versions = sa.Table(
+    "fleet_resource_versions",
     metadata,
     sa.Column("topic", sa.String(500), primary_key=True),
     sa.Column("cluster", sa.String(250), primary_key=True),

@@ -1,7 +1,7 @@
-"""Digests of ranges that were read as a whole, kept so that a job that was killed does not read them again.
+"""Checkpoints: digests of completely read ranges, so that a job that was killed does not read them again.
 
-Only digests are kept, never a message. The folder's name holds a hash of the request: another request, or the same
-topics with other bounds, never finds them.
+A checkpoint holds digests, never a message. The folder's name holds a hash of the request: another request, or the
+same topics with other bounds, does not use them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ import pyarrow.parquet as pq
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, digest_row, flat_row
 from pulsar_fleet.messages.digests import DigestRow
+from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.ranges import Range
-from pulsar_fleet.messages.scan import Engine, sum_up
+from pulsar_fleet.messages.scan import sum_up
 
-if TYPE_CHECKING:  # an executor may lack it: then it keeps nothing
+if TYPE_CHECKING:  # an executor without universal-pathlib writes no checkpoint
     from upath import UPath
 
 log = logging.getLogger(__name__)
 
-KEEP_EVERY_SECONDS = 1.0
+WRITE_EVERY_SECONDS = 1.0
 RANGES_AHEAD = 8
-Number = tuple[int, int]
-"""Of a range on one side: its pair, its index."""
+RangeKey = tuple[int, int]
+"""The pair number and the index of a range; unique for one cluster."""
 
 
 class Checkpoints:
-    """Digests under a URI; any number of processes write, each files of its own, so that none overwrites another's."""
+    """Digests under a URI; each process writes its own files, so that processes never overwrite each other's."""
 
     def __init__(self, folder: UPath) -> None:
         self._folder = folder
 
     @classmethod
-    def beside(cls, result_uri: str, request: bytes) -> Self:
-        """Those of one request, next to its result."""
+    def next_to(cls, result_uri: str, request: bytes) -> Self:
+        """The checkpoints of one request, in a folder next to its result."""
         from upath import UPath
 
         result = UPath(result_uri)
@@ -51,33 +52,38 @@ class Checkpoints:
 
     @classmethod
     def at(cls, uri: str) -> Self | None:
-        """Those that another process kept there; None where universal-pathlib is not installed."""
+        """The checkpoints at a URI; None if universal-pathlib is not installed."""
         try:
             from upath import UPath
         except ImportError as error:
-            log.warning("no checkpoint at %s, a killed job will begin anew: %s", uri, error)
+            log.warning(
+                "cannot write checkpoints to %s, a job that is killed starts from the beginning: %s", uri, error
+            )
             return None
         return cls(UPath(uri))
 
     @property
     def uri(self) -> str:
-        """Where they lie."""
+        """The folder's URI."""
         return str(self._folder)
 
-    def load(self, side: Side, wanted: Iterable[Number] | None = None) -> dict[Number, list[DigestRow]]:
-        """Rows of ranges of one side that were read; `wanted` leaves files aside that begin with none of them."""
-        begins = None if wanted is None else {f"{pair}-{index}" for pair, index in wanted}
-        found: dict[Number, list[DigestRow]] = {}
-        for path in self._folder.glob(f"{side}-*.parquet") if self._folder.exists() else ():
-            if begins is None or path.name.removeprefix(f"{side}-").rpartition("-")[0] in begins:
-                found |= _read(path)
-        return found
+    def load(self, side: Side, keys: Iterable[RangeKey] | None = None) -> dict[RangeKey, list[DigestRow]]:
+        """The rows of finished ranges of one cluster.
 
-    def keep(self, side: Side, rows: Mapping[Number, Sequence[DigestRow]]) -> None:
-        """Keep the rows of ranges, in one file that is there as a whole or not at all."""
+        :param keys: read only the files whose first range is one of these; None reads all files.
+        """
+        prefixes = None if keys is None else {f"{pair}-{index}" for pair, index in keys}
+        rows: dict[RangeKey, list[DigestRow]] = {}
+        for path in self._folder.glob(f"{side}-*.parquet") if self._folder.exists() else ():
+            if prefixes is None or path.name.removeprefix(f"{side}-").rpartition("-")[0] in prefixes:
+                rows |= _read(path)
+        return rows
+
+    def write(self, side: Side, rows: Mapping[RangeKey, Sequence[DigestRow]]) -> None:
+        """Write the rows of ranges to one file, atomically."""
         pair, index = next(iter(rows))
         table = pa.Table.from_pylist(
-            [flat_row(row, side) for each in rows.values() for row in each], schema=DIGEST_COLUMNS
+            [flat_row(row, side) for range_rows in rows.values() for row in range_rows], schema=DIGEST_COLUMNS
         )
         content = BytesIO()
         pq.write_table(table, content)
@@ -87,63 +93,66 @@ class Checkpoints:
         unfinished.rename(self._folder / f"{side}-{pair}-{index}-{uuid.uuid4().hex[:12]}.parquet")
 
     def remove(self) -> None:
-        """Forget all; again does nothing."""
+        """Delete all checkpoints; a second call does nothing."""
         for path in list(self._folder.iterdir()) if self._folder.exists() else ():
             path.unlink(missing_ok=True)
         if self._folder.exists():
             self._folder.rmdir()
 
 
-def _read(path: UPath) -> dict[Number, list[DigestRow]]:
-    found: dict[Number, list[DigestRow]] = defaultdict(list)
+def _read(path: UPath) -> dict[RangeKey, list[DigestRow]]:
+    rows: dict[RangeKey, list[DigestRow]] = defaultdict(list)
     for row in pq.read_table(BytesIO(path.read_bytes())).to_pylist():
-        found[row["pair"], row["range"]].append(digest_row(row))
-    return dict(found)
+        rows[row["pair"], row["range"]].append(digest_row(row))
+    return dict(rows)
 
 
 class Recorder:
-    """Keeps finished ranges of one task, at most once a second; if the store fails, the reading goes on without it."""
+    """Writes the finished ranges of one task, at most once a second; a failing store does not stop the reading."""
 
     def __init__(self, checkpoints: Checkpoints | None, side: Side) -> None:
         self._checkpoints = checkpoints
         self._side = side
-        self._waiting: dict[Number, Sequence[DigestRow]] = {}
-        self._kept_at = time.monotonic()
+        self._unwritten: dict[RangeKey, Sequence[DigestRow]] = {}
+        self._written_at = time.monotonic()
 
-    def add(self, wanted: Range, rows: Sequence[DigestRow]) -> None:
-        """Note a finished range; one that could not be read is left for the next try."""
+    def add(self, entry_range: Range, rows: Sequence[DigestRow]) -> None:
+        """Add a finished range; a range that could not be read is skipped, so that the next attempt reads it."""
         if not any(row.problem for row in rows):
-            self._waiting[wanted.pair, wanted.index] = rows
-        if time.monotonic() - self._kept_at >= KEEP_EVERY_SECONDS:
+            self._unwritten[entry_range.pair, entry_range.index] = rows
+        if time.monotonic() - self._written_at >= WRITE_EVERY_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Keep what is waiting."""
-        if self._checkpoints and self._waiting:
+        """Write the ranges that were added since the last write."""
+        if self._checkpoints and self._unwritten:
             try:
-                self._checkpoints.keep(self._side, self._waiting)
+                self._checkpoints.write(self._side, self._unwritten)
             except OSError as error:
-                log.warning("no checkpoint at %s, a killed job will begin anew: %s", self._checkpoints.uri, error)
+                uri = self._checkpoints.uri
+                log.warning(
+                    "cannot write checkpoints to %s, a job that is killed starts from the beginning: %s", uri, error
+                )
                 self._checkpoints = None
-        self._waiting = {}
-        self._kept_at = time.monotonic()
+        self._unwritten = {}
+        self._written_at = time.monotonic()
 
 
-def sum_up_group(
+def sum_up_ranges(
     engine: Engine, side: Side, ranges: Sequence[Range], buckets: int, checkpoints: Checkpoints | None
 ) -> Iterator[DigestRow]:
-    """Digest rows of ranges; those that an earlier try finished are not read again."""
-    numbers = [(wanted.pair, wanted.index) for wanted in ranges]
-    kept = checkpoints.load(side, numbers) if checkpoints else {}
+    """Digest rows of ranges; the ranges that an earlier attempt finished are not read again."""
+    keys = [(entry_range.pair, entry_range.index) for entry_range in ranges]
+    finished = checkpoints.load(side, keys) if checkpoints else {}
     recorder = Recorder(checkpoints, side)
-    unread = [wanted for wanted, number in zip(ranges, numbers, strict=True) if number not in kept]
+    unread = [entry_range for entry_range, key in zip(ranges, keys, strict=True) if key not in finished]
     done = 0
-    for wanted, number in zip(ranges, numbers, strict=True):
-        rows: Sequence[DigestRow] | None = kept.get(number)
+    for entry_range, key in zip(ranges, keys, strict=True):
+        rows: Sequence[DigestRow] | None = finished.get(key)
         if rows is None:
             done += 1
             engine.expect(unread[done : done + RANGES_AHEAD])
-            rows = sum_up(engine, wanted, buckets)
-            recorder.add(wanted, rows)
+            rows = sum_up(engine, entry_range, buckets)
+            recorder.add(entry_range, rows)
         yield from rows
     recorder.flush()

@@ -1,4 +1,6 @@
-"""A cluster's connection for a process that has no Airflow: addresses as values, credentials from the environment."""
+"""The connection of a cluster in a process without Airflow: addresses are arguments, credentials come from the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pulsar_fleet.cluster.oauth2 import OAuth2
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
-"""The key of keyed digests; Spark masks values whose name contains "secret"."""
+"""The variable with the key of keyed digests; Spark masks values whose name contains "secret"."""
 
 
 class Side(StrEnum):
@@ -25,7 +27,7 @@ class Side(StrEnum):
 
 
 _VARIABLES = {
-    # Spark masks values whose name contains "secret" in its logs and pages, so the token's has it.
+    # Spark masks values whose name contains "secret" in its logs and pages.
     "token": "TOKEN_SECRET",
     "token_file": "TOKEN_FILE",
     "tls_trust_file": "TLS_TRUST_FILE",
@@ -41,25 +43,26 @@ def _variable(side: Side, suffix: str) -> str:
 
 
 def credentials_environment(side: Side, connection: ClusterConnection) -> dict[str, str]:
-    """The environment variables that hand the credentials of `connection` to another process. **Holds secrets.**"""
-    given = [(suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items()]
+    """The environment variables that pass the credentials of `connection` to another process. **Holds secrets.**"""
+    values = [(suffix, getattr(connection, name)) for name, suffix in _VARIABLES.items()]
     if connection.oauth2:
-        given += [(suffix, getattr(connection.oauth2, name)) for name, suffix in _OAUTH2.items()]
-    return {_variable(side, suffix): value for suffix, value in given if value}
+        values += [(suffix, getattr(connection.oauth2, name)) for name, suffix in _OAUTH2.items()]
+    return {_variable(side, suffix): value for suffix, value in values if value}
 
 
-def present_credentials(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Those variables with credentials of both sides, or a key, that are set, to hand them on. **Holds secrets.**"""
+def credentials_in_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of this process with credentials of both clusters or a digest key. **Holds secrets.**"""
     names = (DIGEST_KEY_VARIABLE, *(_variable(side, suffix) for side in Side for suffix in _SUFFIXES))
     return {name: environment[name] for name in names if environment.get(name)}
 
 
 def digest_key(environment: Mapping[str, str] = os.environ) -> bytes:
-    """The key of keyed digests, 32 bytes made from the secret; `InvalidRequest` where there is none."""
+    """The key of keyed digests, 32 bytes, the SHA-256 of the secret; `InvalidRequest` if the secret is not set."""
     secret = environment.get(DIGEST_KEY_VARIABLE)
     if not secret:
         raise InvalidRequest(
-            f"Keyed digests need a secret: set {DIGEST_KEY_VARIABLE} for worker and executors, or leave them off."
+            f"Keyed digests need a secret: set {DIGEST_KEY_VARIABLE} for the worker and the executors, or turn keyed "
+            "digests off."
         )
     return hashlib.sha256(secret.encode()).digest()
 
@@ -67,36 +70,36 @@ def digest_key(environment: Mapping[str, str] = os.environ) -> bytes:
 def connection_from_environment(
     side: Side, *, name: str, admin_url: str, service_url: str | None, environment: Mapping[str, str] = os.environ
 ) -> ClusterConnection:
-    """The connection of one side, with what `credentials_environment` gave to this process."""
+    """The connection of one cluster, with the variables of `credentials_environment`."""
 
-    def given(variables: Mapping[str, str]) -> dict[str, Any]:
+    def fields(variables: Mapping[str, str]) -> dict[str, Any]:
         return {field: environment.get(_variable(side, suffix)) or None for field, suffix in variables.items()}
 
-    oauth2 = OAuth2.given(given(_OAUTH2), whose=name)
+    oauth2 = OAuth2.from_fields(fields(_OAUTH2), connection_name=name)
     return ClusterConnection(
-        name=name, admin_url=admin_url, service_url=service_url, oauth2=oauth2, **given(_VARIABLES)
+        name=name, admin_url=admin_url, service_url=service_url, oauth2=oauth2, **fields(_VARIABLES)
     )
 
 
 def service_url_from_environment(side: Side, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The broker service URL of one side, where it is set."""
+    """The broker service URL of one cluster; None if it is not set."""
     return environment.get(_variable(side, "SERVICE_URL")) or None
 
 
 def defined_connections(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Ids of the Airflow connections that environment variables define."""
+    """The ids of the Airflow connections that environment variables define."""
     return tuple(
         sorted(name[len(CONNECTION_PREFIX) :].lower() for name in environment if name.startswith(CONNECTION_PREFIX))
     )
 
 
 def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) -> ClusterConnection:
-    """The cluster behind an Airflow connection that an environment variable defines; read without Airflow."""
+    """The cluster of an Airflow connection that an environment variable defines; does not import Airflow."""
     text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
     if text:
         return ConnectionFields.parse(conn_id, text).cluster()
-    known = ", ".join(defined_connections(environment)) or "none"
+    defined = ", ".join(defined_connections(environment)) or "none"
     raise InvalidRequest(
-        f"Connection {conn_id!r} does not exist. Defined by environment: {known}. "
+        f"Connection {conn_id!r} does not exist. The environment defines: {defined}. "
         f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."
     )

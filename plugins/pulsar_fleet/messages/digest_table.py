@@ -1,4 +1,4 @@
-"""Digest rows as a table: how they come from an executor, and how they lie in a checkpoint."""
+"""Digest rows as an Arrow table: the form in which an executor returns them and a checkpoint stores them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-if TYPE_CHECKING:  # who only plans does not need numpy
+if TYPE_CHECKING:  # planning does not need numpy
     from pulsar_fleet.messages.digests import DigestRow
 
 DIGEST_COLUMNS = pa.schema(
@@ -20,7 +20,7 @@ DIGEST_COLUMNS = pa.schema(
 
 
 def flat_row(row: DigestRow, side: str) -> dict[str, Any]:
-    """A digest row by column; the order digest as a signed number, because Spark has no other."""
+    """The columns of a digest row; the order digest is a signed number, because Spark has no unsigned one."""
     lanes = {f"lane{number}": lane for number, lane in enumerate(row.sums.lanes)}
     signed = row.order - (1 << 64) if row.order >> 63 else row.order
     numbers = {"pair": row.pair, "range": row.index, "bucket": row.bucket, "messages": row.sums.count}
@@ -28,7 +28,7 @@ def flat_row(row: DigestRow, side: str) -> dict[str, Any]:
 
 
 def digest_row(row: Any) -> DigestRow:
-    """Read what `flat_row` made."""
+    """The digest row of the columns that `flat_row` wrote."""
     from pulsar_fleet.messages.digests import DigestRow, Sums
 
     sums = Sums(row["messages"], (row["lane0"], row["lane1"], row["lane2"], row["lane3"]))

@@ -1,9 +1,9 @@
-"""Digests of messages that add up: per bucket, in any order, over any number of tasks (pure).
+"""Additive digests of messages: per bucket, in any order, over any number of tasks (pure).
 
 A message's content is encoded canonically and hashed with xxh3-128. A bucket holds the number of messages and the sums
-of the four 32-bit lanes of their hashes: equal multisets give equal buckets, and two different ones agree by accident
-about once in 2^128. Sums, not XOR: a message lost twice would cancel out. The order digest T = Σ ordinal · hash (mod
-2^64) is kept for a range as a whole and merges by T(xy) = T(x) + T(y) + |x| · S(y).
+of the four 32-bit lanes of their hashes: equal multisets give equal buckets, and two different multisets have equal
+buckets by accident about once in 2^128. Sums, not XOR: with XOR a message that is lost twice would cancel out. The
+order digest T = Σ ordinal · hash (mod 2^64) covers a whole range; two ranges merge by T(xy) = T(x) + T(y) + |x| · S(y).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.json import JsonObject
 ENCODING_VERSION = 1
 BUCKETS = 256
 ALL = -1
-"""The bucket number under which a range's row for all its messages travels."""
+"""The bucket number of the row that covers all messages of a range."""
 
 _WORD = 1 << 64
 _LOW = np.uint64(0xFFFFFFFF)
@@ -29,7 +29,7 @@ _HALF = np.uint64(32)
 
 
 class StoredMessage(Protocol):
-    """What of a message is compared; the pulsar client's own messages have it."""
+    """The compared parts of a message; messages of the pulsar client have these methods."""
 
     def data(self) -> bytes: ...
     def partition_key(self) -> str: ...
@@ -41,15 +41,15 @@ class StoredMessage(Protocol):
 
 
 def own_properties(properties: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The application's properties, sorted; those that the replicator adds (`__MSG_PROP_…`) are left out."""
+    """The application's properties, sorted; without the ones that the replicator adds (`__MSG_PROP_…`)."""
     return sorted(item for item in properties.items() if not item[0].startswith("__MSG_PROP_"))
 
 
 def encode(message: StoredMessage, *, publish_time: bool) -> bytes:
     """The canonical bytes of a message (version 1): fields in quotes, escaped to ASCII, then the payload.
 
-    Quoting delimits every field, so ("ab", "c") and ("a", "bc") differ. Left out are ids, producer, schema version and
-    what else legitimately differs between a message and its copy.
+    Quoting delimits every field, so ("ab", "c") and ("a", "bc") differ. Ids, producer and schema version are not
+    encoded, because they legitimately differ between a message and its copy.
     """
     properties = message.properties()
     header = (
@@ -61,19 +61,21 @@ def encode(message: StoredMessage, *, publish_time: bool) -> bytes:
 
 
 def digest(message: StoredMessage, *, publish_time: bool, key: bytes | None = None) -> bytes:
-    """16 bytes of the canonical encoding: xxh3-128, or with a key BLAKE2b, for which nobody can make two alike."""
+    """16 bytes of the canonical encoding: xxh3-128, or BLAKE2b with a key, which resists forged collisions."""
     encoded = encode(message, publish_time=publish_time)
     return hashlib.blake2b(encoded, digest_size=16, key=key).digest() if key else xxhash.xxh3_128_digest(encoded)
 
 
 def bucket_of(content: bytes, buckets: int) -> int:
-    """The bucket of a message by the first two bytes of its digest `content`."""
+    """The bucket of a message, by the first two bytes of its digest `content`."""
     return (content[0] | content[1] << 8) % buckets
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A multiset of messages: how many, and the four lane sums of their hashes or of those of their entries."""
+    """A multiset of messages: their number, and the four lane sums of the hashes of the messages or of their
+    entries.
+    """
 
     count: int = 0
     lanes: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -85,9 +87,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class DigestRow:
-    """What one range contributes to one bucket, or to `ALL`; only that row has an order digest.
+    """The part of one range in one bucket, or in `ALL`; only the row of `ALL` has an order digest.
 
-    :param problem: why the range could not be read; then it contributes nothing else.
+    :param problem: why the range could not be read; then the row holds nothing else.
     """
 
     pair: int
@@ -100,9 +102,9 @@ class DigestRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicDigest:
-    """What a topic holds between its bounds.
+    """The digest of a topic between its bounds.
 
-    :param problems: why ranges could not be read; with any, the sums are not those of the topic.
+    :param problems: why ranges could not be read; with a problem, the sums are not those of the topic.
     """
 
     buckets: Mapping[int, Sums] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class TopicDigest:
 
     @classmethod
     def fold(cls, rows: Iterable[DigestRow]) -> Self:
-        """Put the rows of one topic's ranges together; they may come in any order, each once."""
+        """Combine the rows of one topic's ranges; the rows may come in any order, each row once."""
         buckets: dict[int, Sums] = {}
         whole, order = Sums(), 0
         problems: list[str] = []
@@ -128,7 +130,7 @@ class TopicDigest:
         return cls(buckets, whole, order, tuple(problems))
 
     def following(self, earlier: JsonObject) -> TopicDigest:
-        """The digest, without buckets, of what `to_json` made `earlier` of, followed by this."""
+        """The digest, without buckets, of an earlier part (as `to_json` wrote it) followed by this part."""
         text = earlier["sums"]
         first, second, third, fourth = (int(text[at : at + 16], 16) for at in range(0, 64, 16))
         before = Sums(int(earlier["messages"]), (first, second, third, fourth))
@@ -137,48 +139,48 @@ class TopicDigest:
         return TopicDigest(all=before + self.all, order=order)
 
     def to_json(self) -> JsonObject:
-        """The proof that goes into evidence: counts and sums of the whole, in hexadecimal."""
+        """The proof: count and sums of all messages, in hexadecimal."""
         lanes = "".join(f"{lane % _WORD:016x}" for lane in self.all.lanes)
         return {"messages": self.all.count, "sums": lanes, "order": f"{self.order:016x}"}
 
 
-def differing_buckets(left: TopicDigest, right: TopicDigest) -> frozenset[int]:
-    """Buckets whose messages are not the same on both sides."""
-    numbers = left.buckets.keys() | right.buckets.keys()
-    return frozenset(number for number in numbers if left.buckets.get(number) != right.buckets.get(number))
+def differing_buckets(source: TopicDigest, target: TopicDigest) -> frozenset[int]:
+    """The buckets whose messages differ between source and target."""
+    numbers = source.buckets.keys() | target.buckets.keys()
+    return frozenset(number for number in numbers if source.buckets.get(number) != target.buckets.get(number))
 
 
 class RangeDigester:
-    """Adds up the messages of one range; batches are summed in numpy, because messages come by the million."""
+    """Adds up the messages of one range, with numpy, because there may be millions."""
 
     def __init__(self, buckets: int = BUCKETS) -> None:
         self._counts = np.zeros(buckets, np.int64)
         self._lanes = np.zeros((4, buckets), np.int64)
         self._order = 0
-        self._seen = 0
+        self._count = 0
 
     def add(self, digests: Sequence[bytes], sizes: Sequence[int] | None = None) -> None:
-        """Add messages that follow those added before, or entries that hold `sizes` messages each.
+        """Add the digests of the next messages, or of the next entries, which hold `sizes` messages.
 
-        An entry counts as many as it has messages, and its place in the order is that of its first one.
+        An entry counts for the number of its messages; its ordinal is that of its first message.
         """
         words = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
         counts = np.ones(len(words), np.int64) if sizes is None else np.asarray(sizes, np.int64)
         numbers = ((words[:, 0] & np.uint64(0xFFFF)) % np.uint64(len(self._counts))).astype(np.int64)
-        ordinals = (np.cumsum(counts) - counts + self._seen + 1).astype(np.uint64)
+        ordinals = (np.cumsum(counts) - counts + self._count + 1).astype(np.uint64)
         self._order = (self._order + int(np.add.reduce(ordinals * words[:, 0], dtype=np.uint64))) % _WORD
-        self._seen += int(counts.sum())
+        self._count += int(counts.sum())
         np.add.at(self._counts, numbers, counts)
         lanes = (words[:, 0] & _LOW, words[:, 0] >> _HALF, words[:, 1] & _LOW, words[:, 1] >> _HALF)
         for total, lane in zip(self._lanes, lanes, strict=True):
             np.add.at(total, numbers, lane.astype(np.int64))
 
     def rows(self, pair: int, index: int) -> list[DigestRow]:
-        """One row per bucket that holds messages, and one for all, which also says that the range was read."""
+        """One row for each bucket with messages, and the row `ALL`, which proves that the range was read."""
         rows = [
             DigestRow(pair, index, int(n), _sums(self._counts[n], self._lanes[:, n])) for n in self._counts.nonzero()[0]
         ]
-        whole = _sums(self._seen, self._lanes.sum(axis=1))
+        whole = _sums(self._count, self._lanes.sum(axis=1))
         return [*rows, DigestRow(pair, index, ALL, whole, self._order)]
 
 

@@ -1,7 +1,7 @@
-"""What a subscription has not read yet, as intervals of entry numbers (pure): 10^6 unread entries are one interval.
+"""The backlog of a subscription as intervals of entry numbers (pure): 10^6 unread entries are one interval.
 
-Entries are numbered from 0 in the topic as it was when its bounds were frozen. So a position that the broker writes in
-another way after an unload (`7:-1` instead of `5:9`), or that lies in a ledger that was removed, means the same entry.
+Entries are numbered from 0 in the topic as it was when its bounds were frozen. After an unload the broker may write a
+position differently (`7:-1` instead of `5:9`), or its ledger may be removed: the entry number stays the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ONE_RANGE = re.compile(_RANGE)
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A set of whole numbers.
+    """A set of integers.
 
     :param runs: (begin, end) with the end excluded; sorted, none empty, none touching the next.
     """
@@ -33,7 +33,7 @@ class Intervals:
 
     @classmethod
     def of(cls, runs: Iterable[tuple[int, int]]) -> Self:
-        """The numbers in any of the runs, which may overlap, be empty and come in any order."""
+        """The numbers of all runs; runs may overlap, be empty and come in any order."""
         merged: list[tuple[int, int]] = []
         for begin, end in sorted(run for run in runs if run[0] < run[1]):
             if merged and begin <= merged[-1][1]:
@@ -54,12 +54,12 @@ class Intervals:
 
     @property
     def first(self) -> int | None:
-        """The smallest number, None where there is none."""
+        """The smallest number; None if the set is empty."""
         return self.runs[0][0] if self.runs else None
 
     @property
     def last(self) -> int | None:
-        """The greatest number, None where there is none."""
+        """The greatest number; None if the set is empty."""
         return self.runs[-1][1] - 1 if self.runs else None
 
     def head(self, count: int) -> tuple[int, ...]:
@@ -67,49 +67,49 @@ class Intervals:
         return tuple(islice(self, count))
 
     def minus(self, other: Intervals) -> Intervals:
-        """The numbers of this set that `other` has not."""
-        left: list[tuple[int, int]] = []
-        taken = iter(other.runs)
-        away = next(taken, None)
+        """The numbers of this set that are not in `other`."""
+        remaining: list[tuple[int, int]] = []
+        removals = iter(other.runs)
+        removal = next(removals, None)
         for begin, end in self.runs:
-            while away and away[1] <= begin:
-                away = next(taken, None)
-            while away and away[0] < end:
-                if begin < away[0]:
-                    left.append((begin, away[0]))
-                begin = max(begin, away[1])
-                if away[1] > end:
+            while removal and removal[1] <= begin:
+                removal = next(removals, None)
+            while removal and removal[0] < end:
+                if begin < removal[0]:
+                    remaining.append((begin, removal[0]))
+                begin = max(begin, removal[1])
+                if removal[1] > end:
                     break
-                away = next(taken, None)
+                removal = next(removals, None)
             if begin < end:
-                left.append((begin, end))
-        return Intervals(tuple(left))
+                remaining.append((begin, end))
+        return Intervals(tuple(remaining))
 
     def union(self, other: Intervals) -> Intervals:
-        """The numbers of both."""
+        """The numbers that are in this set or in `other`."""
         return Intervals.of((*self.runs, *other.runs))
 
     def shifted(self, by: int) -> Intervals:
-        """Every number greater by `by`."""
+        """Every number plus `by`."""
         return Intervals(tuple((begin + by, end + by) for begin, end in self.runs))
 
 
-def unread_entries(numbers: Ledgers, mark_delete: Position, deleted: str, *, end: int) -> Intervals:
+def unread_entries(ledgers: Ledgers, mark_delete: Position, deleted: str, *, end: int) -> Intervals:
     """The entries below `end` that a cursor would still deliver.
 
-    :param mark_delete: up to here, and including it, everything is acknowledged.
-    :param deleted: what is acknowledged behind that, as `internalStats` writes it: `[(18:3..18:5],(18:9..18:10]]`.
-    :raises Rejected: the text is not of that form.
+    :param mark_delete: the mark-delete position: all entries up to and including it are acknowledged.
+    :param deleted: individually acknowledged entries, as `internalStats` writes them: `[(18:3..18:5],(18:9..18:10]]`.
+    :raises InvalidRequest: the text does not have that form.
     """
-    open_entries = Intervals.of([(numbers.behind(mark_delete), end)])
-    return open_entries.minus(Intervals.of(_acknowledged_alone(numbers, deleted)))
+    open_entries = Intervals.of([(ledgers.index_after(mark_delete), end)])
+    return open_entries.minus(Intervals.of(_individually_acknowledged(ledgers, deleted)))
 
 
-def _acknowledged_alone(numbers: Ledgers, text: str) -> Iterator[tuple[int, int]]:
+def _individually_acknowledged(ledgers: Ledgers, text: str) -> Iterator[tuple[int, int]]:
     if not _RANGES.fullmatch(text):
         raise InvalidRequest(
             f"individuallyDeletedMessages {text[:200]!r} is not a list of ranges such as [(18:3..18:5]]."
         )
     for low, ledger, entry, last_ledger, last_entry, high in _ONE_RANGE.findall(text):
-        begin = numbers.behind(Position(int(ledger), int(entry) - (low == "[")))
-        yield begin, numbers.behind(Position(int(last_ledger), int(last_entry) - (high == ")")))
+        begin = ledgers.index_after(Position(int(ledger), int(entry) - (low == "[")))
+        yield begin, ledgers.index_after(Position(int(last_ledger), int(last_entry) - (high == ")")))

@@ -1,4 +1,4 @@
-"""What the pulsar client's message ids tell: where a message lies, and whether it ends its entry (pure)."""
+"""Message ids of the pulsar client: the position of a message, and whether it is the last one of its entry (pure)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _BATCH_SIZE_FIELD = 6
 
 
 def position_of(message: Any) -> Position:
-    """Where a message lies."""
-    found = message.message_id()
-    return Position(found.ledger_id(), found.entry_id())
+    """The position of the entry that holds a message."""
+    identifier = message.message_id()
+    return Position(identifier.ledger_id(), identifier.entry_id())
 
 
-def is_last(message: Any, wanted: Range) -> bool:
-    """Whether nothing of the range follows: its last entry, and of a batch the last message."""
-    found = message.message_id()
-    if Position(found.ledger_id(), found.entry_id()) < wanted.last:
+def is_last(message: Any, entry_range: Range) -> bool:
+    """Whether the message is the last one of the range: in its last entry, and the last message of a batch."""
+    if position_of(message) < entry_range.last:
         return False
-    return bool(found.batch_index() + 1 >= batch_size(found.serialize()))
+    identifier = message.message_id()
+    return bool(identifier.batch_index() + 1 >= batch_size(identifier.serialize()))
 
 
 def batch_size(serialized_id: bytes) -> int:
-    """Number of messages in the entry, 0 without a batch; only the serialized id (a protobuf) tells it in Python."""
+    """Number of messages in the entry, 0 without a batch; in Python only the serialized id (a protobuf) has it."""
     index = 0
     while index < len(serialized_id):
         tag, index = read_varint(serialized_id, index)

@@ -1,4 +1,4 @@
-"""Where a replicated entry came from: the mapping from a copy's entries to the source's positions."""
+"""Entry numbers and positions of a topic, and the source positions of replicated entries."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from pulsar_fleet.cluster.names import Position, TopicName
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
 _MARKERS_IN_A_ROW = 8
 TIME_MARGIN_MS = 60_000
-"""Publish times come from the producers' clocks and do not ascend: so much before and behind a time is read too."""
+"""Publish times come from the producers' clocks and do not ascend, so this margin before and after a time is read
+too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledgers:
-    """The entries that a topic holds, in order: positions as their indices, and back, in the logarithm of the ledgers.
+    """The entries of a topic in order: position to index and back, in time logarithmic in the number of ledgers.
 
     :param runs: (ledger, number of entries) without empty ledgers, ascending.
     """
@@ -30,7 +32,7 @@ class Ledgers:
 
     @classmethod
     def of(cls, internal_stats: JsonObject) -> Ledgers:
-        """Read `internalStats`; the open ledger's own count is 0 there, so its end is `lastConfirmedEntry`."""
+        """Read `internalStats`, which counts 0 entries in the open ledger; so its end is `lastConfirmedEntry`."""
         last = Position.parse(internal_stats["lastConfirmedEntry"])
         counted = (
             (ledger["ledgerId"], last.entry + 1 if ledger["ledgerId"] == last.ledger else int(ledger["entries"]))
@@ -46,16 +48,16 @@ class Ledgers:
         return self._begins[-1]
 
     def at(self, index: int) -> Position:
-        """The `index`-th entry (0-based); one that there is not is an `IndexError`."""
+        """The position of entry `index` (0-based); `IndexError` if there is no such entry."""
         if not 0 <= index < len(self):
             raise IndexError(index)
         place = bisect_right(self._begins, index) - 1
         return Position(self.runs[place][0], index - self._begins[place])
 
-    def behind(self, position: Position) -> int:
-        """Index of the first entry behind `position`: how many entries lie up to and including it.
+    def index_after(self, position: Position) -> int:
+        """Index of the first entry after `position`, which is the number of entries up to and including it.
 
-        The position need not exist: it may be that before a ledger's first entry, or in a ledger that is empty or gone.
+        The position need not exist: it may lie before a ledger's first entry, or in a ledger that is empty or removed.
         """
         place = bisect_right(self.runs, position.ledger, key=lambda run: run[0])
         if place and self.runs[place - 1][0] == position.ledger:
@@ -64,20 +66,20 @@ class Ledgers:
 
 
 async def source_position(copy: AdminClient, topic: TopicName, entry: Position) -> Position | None:
-    """The source's position of one entry of a copy; None for an entry that was published there directly.
+    """The source position of one entry of a copy; None for an entry that was published on the copy directly. One call.
 
-    Asked over HTTP, because the client shows the property on unbatched messages only (observed).
+    Read over HTTP, because the client shows the property on unbatched messages only (observed).
     """
     headers = await copy.entry_properties(topic, entry)
     properties = json.loads(headers.get("x-pulsar-property") or "{}")
-    found = properties.get(SOURCE_POSITION)
-    return Position.parse(found) if found else None
+    position = properties.get(SOURCE_POSITION)
+    return Position.parse(position) if position else None
 
 
 async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, time: int) -> int:
-    """How many of the first entries were published before `time` (milliseconds since 1970), by a binary search.
+    """The number of first entries that were published before `time` (milliseconds since 1970), by a binary search.
 
-    Exact where publish times ascend; else it ends at one of the places where they pass `time`.
+    Exact if publish times ascend; otherwise it ends at one of the entries where they pass `time`.
     """
     low, high = 0, len(ledgers)
     while low < high:
@@ -92,19 +94,19 @@ async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, t
 
 
 async def count_up_to(copy: AdminClient, topic: TopicName, ledgers: Ledgers, source: Position) -> int:
-    """How many of the copy's first entries have a source position up to and including `source`.
+    """The number of the copy's first entries that have a source position up to and including `source`.
 
-    Replicated entries keep their order and lie before what was published on the copy after the switch, so this is a
-    binary search: about 17 calls for 100,000 entries. Markers that the copy's own broker stores in between, for
-    replicated subscriptions, are stepped over.
+    Replicated entries keep their order and lie before the messages that were published on the copy after the cut-over,
+    so this is a binary search: about 17 calls for 100,000 entries. It skips the markers that the copy's own broker
+    stores for replicated subscriptions.
     """
     low, high = 0, len(ledgers)
     while low < high:
         middle = (low + high) // 2
         for number in range(middle, min(high, middle + _MARKERS_IN_A_ROW)):
-            if (found := await source_position(copy, topic, ledgers.at(number))) is not None:
+            if (position := await source_position(copy, topic, ledgers.at(number))) is not None:
                 break
-        if found is not None and found <= source:
+        if position is not None and position <= source:
             low = number + 1
         else:
             high = middle

@@ -1,4 +1,4 @@
-"""Which entries are read, and by which task (pure)."""
+"""Bounds of topics, cut into ranges of entries and grouped into tasks (pure)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
 
 ENTRIES_PER_RANGE = 10_000
-"""Entries that one range holds at most; a range is what is read by one reader and retried as a whole."""
+"""The most entries of one range; one reader reads a range, and a retry reads all of it again."""
 
 EARLIEST = Position(-1, -1)
 
-LOOK_BACK = 1_000
-"""Entries before a range among which the beginning of a message in chunks is looked for."""
+LOOKBACK_ENTRIES = 1_000
+"""Entries before a range in which a reader looks for the first chunk of a message."""
 
 
 class EngineName(StrEnum):
-    """Who reads a range; both sides of a pair are read by the same, because their digests are not of one kind."""
+    """The engine that reads a range; one engine reads both sides of a pair, because digests of two engines differ."""
 
     CLIENT = "client"
     """pulsar-client, message by message: for every copy."""
     ENTRY = "entry"
-    """Whole entries as they are stored: for copies that geo-replication made."""
+    """Whole entries as the bookies store them: for copies that geo-replication made."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """What of one topic is read, frozen: its entries from `begin` (0-based) up to `end` (exclusive).
+    """The frozen bounds of one topic: its entries from `begin` (0-based) up to `end` (exclusive).
 
-    Later entries, and ledgers that roll over meanwhile, do not change it.
+    Later entries, and ledgers that roll over meanwhile, do not change them.
 
-    :param terminated: nothing can be written to the topic any more, as after it was migrated.
-    :param spans: where only parts of it are read, these, each as (begin, end), ascending.
+    :param terminated: the topic accepts no more messages, for example after it was migrated.
+    :param spans: the parts that are read, as (begin, end), ascending; empty if everything is read.
     """
 
     topic: str
@@ -57,21 +57,21 @@ class TopicBounds:
         return sum(end - begin for begin, end in self.parts())
 
     def parts(self) -> tuple[tuple[int, int], ...]:
-        """What is read, as (begin, end)."""
+        """The parts that are read, as (begin, end)."""
         return self.spans or (((self.begin, self.end),) if self.end > self.begin else ())
 
     @property
     def first(self) -> Position | None:
-        """Position of the first entry, None when there is none."""
+        """Position of the first entry; None without entries."""
         return self.ledgers.at(self.parts()[0][0]) if len(self) else None
 
     @property
     def last(self) -> Position | None:
-        """Position of the last entry, None when there is none."""
+        """Position of the last entry; None without entries."""
         return self.ledgers.at(self.parts()[-1][1] - 1) if len(self) else None
 
     def to_json(self) -> JsonObject:
-        """As a JSON object; part of a request, which carries the version."""
+        """As a JSON object; the request that holds it has the schema version."""
         return {
             "topic": self.topic,
             "ledgers": self.ledgers.runs,
@@ -82,12 +82,12 @@ class TopicBounds:
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        runs = tuple((int(ledger), int(entries)) for ledger, entries in found["ledgers"])
-        spans = tuple((int(begin), int(end)) for begin, end in found["spans"])
-        begin, end, terminated = int(found["begin"]), int(found["end"]), bool(found["terminated"])
-        return cls(str(found["topic"]), Ledgers(runs), begin, end, terminated, spans)
+        runs = tuple((int(ledger), int(entries)) for ledger, entries in document["ledgers"])
+        spans = tuple((int(begin), int(end)) for begin, end in document["spans"])
+        begin, end, terminated = int(document["begin"]), int(document["end"]), bool(document["terminated"])
+        return cls(str(document["topic"]), Ledgers(runs), begin, end, terminated, spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,12 @@ class Range:
 
     :param pair: number of the pair of topics that is compared.
     :param index: order of the range within its topic.
-    :param publish_time: whether the publish time belongs to the content (it does in a copy made by the replicator).
-    :param final: it is the last entry of a terminated topic, and nothing else.
-    :param compacted: it is the latest value of each key, from the compacted topic's beginning to `last`.
-    :param lookback: an earlier entry from which a message in chunks that ends in the range may have begun; None where
-        nothing of what is compared lies before, or where entries are read and not messages.
-    :param limited: entries before `lookback` are compared too; or before a `final` range, which must not look back.
-    :param engine: who reads it.
+    :param publish_time: whether the publish time is part of the content (it is in a copy made by the replicator).
+    :param final: the range is the last entry of a terminated topic and nothing else.
+    :param compacted: the range is the latest value of each key, from the beginning of the compacted topic to `last`.
+    :param lookback: an earlier entry, at which a chunked message that ends in the range may begin; None if no compared
+        entry lies before the range, or if whole entries are read.
+    :param limited: compared entries lie before `lookback`, or before a `final` range, which has no lookback.
     :param keyed: messages are hashed with the key in the environment.
     :param start: where the reading begins, if not at `first`.
     """
@@ -124,18 +123,18 @@ class Range:
 
     @property
     def tolerant(self) -> bool:
-        """Whether a chunk without its beginning is passed over: what came before it is not compared."""
+        """Whether a chunk without its first chunk is skipped: the entries before the range are not compared."""
         return self.lookback is None and not self.limited
 
-    def reaching_back(self) -> Range:
-        """The same range, read from where its first message may have begun."""
+    def from_lookback(self) -> Range:
+        """The same range, read from `lookback` on."""
         return replace(self, start=self.lookback, lookback=None)
 
     def to_json(self) -> Json:
-        """As a short JSON list: a task may hold thousands."""
+        """As a short JSON array, because a task may hold thousands of ranges."""
         ends = [self.first.ledger, self.first.entry, self.last.ledger, self.last.entry]
         back = [self.lookback.ledger, self.lookback.entry] if self.lookback else []
-        said = {
+        letters = {
             "p": self.publish_time,
             "f": self.final,
             "c": self.compacted,
@@ -143,13 +142,13 @@ class Range:
             "e": self.engine is EngineName.ENTRY,
             "k": self.keyed,
         }
-        flags = "".join(letter for letter, holds in said.items() if holds)
+        flags = "".join(letter for letter, is_set in letters.items() if is_set)
         return [self.pair, self.index, self.topic, *ends, self.entries, flags, *back]
 
     @classmethod
-    def from_json(cls, found: Json) -> Self:
+    def from_json(cls, document: Json) -> Self:
         """Read what `to_json` wrote."""
-        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, flags, *back = found
+        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, flags, *back = document
         return cls(
             pair,
             index,
@@ -175,29 +174,30 @@ def cut(
     entries_per_range: int = ENTRIES_PER_RANGE,
     engine: EngineName = EngineName.CLIENT,
 ) -> Iterator[Range]:
-    """Cut what is read of one topic into ranges, in topic order; none for a topic without entries.
+    """Cut the bounds of one topic into ranges, in topic order; no range for a topic without entries.
 
-    The last entry of a terminated topic is a range of its own: a 4.2.4 broker dead-locks for good when a reader is
-    given the end of a migrated topic while its acknowledgment of the last entry arrives (observed). So whoever reads
-    what comes before never acknowledges the last entry, and whoever reads that one has nothing else to ask for.
+    The last entry of a terminated topic is a range of its own: a 4.2.4 broker deadlocks permanently if a reader's
+    acknowledgment of the last entry arrives while the broker reports the end of the migrated topic to it (observed).
+    So the reader of the earlier entries never acknowledges the last entry, and the reader of the last entry reads
+    nothing else.
     """
     index = 0
     for begin, end in bounds.parts():
         edges = [*range(begin, end, entries_per_range), end]
         if bounds.terminated and end == len(bounds.ledgers) and edges[-2] < end - 1:
             edges.insert(-1, end - 1)
-        for first, behind in pairwise(edges):
-            back = max(begin, first - LOOK_BACK)
-            final = bounds.terminated and behind == len(bounds.ledgers)
-            # An entry is compared as it lies there: also one that is a chunk of a message.
+        for first, stop in pairwise(edges):
+            back = max(begin, first - LOOKBACK_ENTRIES)
+            final = bounds.terminated and stop == len(bounds.ledgers)
+            # Engine `entry` compares an entry as it is stored, also if it is a chunk of a message.
             cut_in_two = first > begin and engine is EngineName.CLIENT
             yield Range(
                 pair,
                 index,
                 bounds.topic,
                 bounds.ledgers.at(first),
-                bounds.ledgers.at(behind - 1),
-                behind - first,
+                bounds.ledgers.at(stop - 1),
+                stop - first,
                 publish_time,
                 final=final,
                 lookback=bounds.ledgers.at(back) if cut_in_two and not final else None,
@@ -208,31 +208,31 @@ def cut(
 
 
 def compacted_range(bounds: TopicBounds, *, pair: int, publish_time: bool) -> Iterator[Range]:
-    """A compacted topic as one range: its latest values lie anywhere, also where the log holds nothing any more."""
+    """A compacted topic as one range: its latest values may lie anywhere, also before the oldest entry of the log."""
     if bounds.last is not None:
         yield Range(pair, 0, bounds.topic, EARLIEST, bounds.last, len(bounds), publish_time, compacted=True)
 
 
 def group(ranges: Iterable[Range], *, entries_per_task: int = ENTRIES_PER_RANGE) -> list[list[Range]]:
-    """Put small ranges together, so that a task is worth its start: each group holds at least one range."""
+    """Group small ranges, so that starting a task is worth its cost; each group holds at least one range."""
     groups: list[list[Range]] = []
     room = 0
-    for wanted in ranges:
-        if not groups or wanted.entries > room:
+    for entry_range in ranges:
+        if not groups or entry_range.entries > room:
             groups.append([])
             room = entries_per_task
-        groups[-1].append(wanted)
-        room -= wanted.entries
+        groups[-1].append(entry_range)
+        room -= entry_range.entries
     return groups
 
 
-def unread_entries(wanted: Range, at: Position) -> int:
-    """At least how many entries of `wanted` lie behind `at`; 0 only at its last entry or behind it.
+def entries_after(entry_range: Range, position: Position) -> int:
+    """A lower bound of the number of entries of the range after `position`; 0 only at its last entry or after it.
 
-    A message is never longer than an entry, so as many messages can be read without looking where they lie.
+    An entry holds at least one message, so that many messages can be read without checking their positions.
     """
-    if at >= wanted.last:
+    if position >= entry_range.last:
         return 0
-    if at.ledger == wanted.last.ledger:
-        return wanted.last.entry - at.entry
-    return wanted.last.entry + 1
+    if position.ledger == entry_range.last.ledger:
+        return entry_range.last.entry - position.entry
+    return entry_range.last.entry + 1

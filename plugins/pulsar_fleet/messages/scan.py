@@ -1,4 +1,4 @@
-"""The two passes over messages, for any engine: add them up, and list those that may differ."""
+"""The two passes over messages, for any engine: add up their digests, and list the ones that may differ."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import xxhash
 
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.messages.credentials import digest_key
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, bucket_of, digest, own_properties
-from pulsar_fleet.messages.engines.chunks import reaching_back
-from pulsar_fleet.messages.engines.stored_entry import StoredEntry
+from pulsar_fleet.messages.engines.base import Engine
+from pulsar_fleet.messages.engines.chunks import with_lookback
+from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
 from pulsar_fleet.messages.ranges import EngineName, Range
 
 log = logging.getLogger(__name__)
@@ -24,27 +25,12 @@ _SUM_EVERY = 16_384
 Kept = TypeVar("Kept")
 
 
-class Engine(Protocol):
-    """A way to read what is stored."""
-
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """A hint that these ranges are read next, in this order; it may be given again."""
-        ...
-
-    def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
-        """All of the range in order, in lists: messages, or for a range of `EngineName.ENTRY` entries.
-
-        A message is a `StoredMessage` with an id and a producer's name, an entry is a `StoredEntry`.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """One message as it lies on one side, with what is needed to say how it differs from another.
+class MessageRecord:
+    """One message as it is stored on one cluster, with the fields that describe how it differs from another message.
 
-    Times are milliseconds since 1970; `event_time` is 0 when not set; `batch` is -1 outside of a batch. The payload is
-    shown by its digest and its size in bytes only: it may be large, and is not ours to copy.
+    Times are milliseconds since 1970; `event_time` is 0 if not set; `batch` is -1 outside of a batch. Of the payload
+    only the digest and the size in bytes are kept: it may be large or confidential.
     """
 
     pair: int
@@ -63,67 +49,67 @@ class Sighting:
     producer: str
 
 
-def sum_up(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
-    """Digests of a range, one row a bucket; or one row with the reason why it could not be read as a whole.
+def sum_up(engine: Engine, entry_range: Range, buckets: int) -> list[DigestRow]:
+    """Digests of a range, one row for each bucket; or one row with the problem why the range could not be read.
 
-    A failure that may pass is tried once more. The reason travels as a row so that one unreadable topic leaves the
-    verdicts of the others.
+    A transient failure is retried once. The problem is a row, so that one unreadable topic does not prevent the
+    verdicts of the other topics.
     """
-    for last_try in (False, True):
+    for last_attempt in (False, True):
         try:
-            return reaching_back(wanted, lambda part: _sums(engine, part, buckets))
+            return with_lookback(entry_range, lambda part: _sums(engine, part, buckets))
         except Unavailable as error:
-            log.info("%s: %s", "gave up" if last_try else "reading again", error)
+            log.info("%s: %s", "the second attempt failed" if last_attempt else "reading the range again", error)
             problem = str(error)
         except (FleetError, UnicodeDecodeError) as error:
-            problem = f"{wanted.topic}: {error}" if isinstance(error, UnicodeDecodeError) else str(error)
+            problem = f"{entry_range.topic}: {error}" if isinstance(error, UnicodeDecodeError) else str(error)
             break
-    return [DigestRow(wanted.pair, wanted.index, ALL, problem=problem)]
+    return [DigestRow(entry_range.pair, entry_range.index, ALL, problem=problem)]
 
 
-def _sums(engine: Engine, wanted: Range, buckets: int) -> list[DigestRow]:
+def _sums(engine: Engine, entry_range: Range, buckets: int) -> list[DigestRow]:
     digester = RangeDigester(buckets)
-    by_entry = wanted.engine is EngineName.ENTRY
+    by_entry = entry_range.engine is EngineName.ENTRY
     add = partial(_add_entries, digester) if by_entry else digester.add
-    waiting: list[Any] = []
-    for found in engine.read(wanted) if by_entry else _digests(engine, wanted):
-        waiting.extend(found)
-        if len(waiting) >= _SUM_EVERY:
-            add(waiting)
-            waiting = []
-    if waiting:
-        add(waiting)
-    return digester.rows(wanted.pair, wanted.index)
+    pending: list[Any] = []
+    for chunk in engine.read(entry_range) if by_entry else _digests(engine, entry_range):
+        pending.extend(chunk)
+        if len(pending) >= _SUM_EVERY:
+            add(pending)
+            pending = []
+    if pending:
+        add(pending)
+    return digester.rows(entry_range.pair, entry_range.index)
 
 
 def _add_entries(digester: RangeDigester, entries: Sequence[StoredEntry]) -> None:
     digester.add([entry.digest for entry in entries], [entry.messages for entry in entries])
 
 
-def _digests(engine: Engine, wanted: Range) -> Iterator[list[bytes]]:
-    content = content_digest(wanted)
-    if wanted.compacted:
-        yield latest_values(engine, wanted, content)
+def _digests(engine: Engine, entry_range: Range) -> Iterator[list[bytes]]:
+    content = content_digest(entry_range)
+    if entry_range.compacted:
+        yield latest_values(engine, entry_range, content)
         return
-    for messages in engine.read(wanted):
+    for messages in engine.read(entry_range):
         yield [content(message) for message in messages]
 
 
-def content_digest(wanted: Range) -> Callable[[Any], bytes]:
-    """How the messages of a range are hashed. `InvalidRequest` where they need a key and the environment has none."""
-    publish_time = wanted.publish_time
-    key = digest_key() if wanted.keyed else None
+def content_digest(entry_range: Range) -> Callable[[Any], bytes]:
+    """The function that hashes messages of a range. `InvalidRequest` if it needs a key and the environment has none."""
+    publish_time = entry_range.publish_time
+    key = digest_key() if entry_range.keyed else None
     return lambda message: digest(message, publish_time=publish_time, key=key)
 
 
-def latest_values(engine: Engine, wanted: Range, keep: Callable[[Any], Kept]) -> list[Kept]:
-    """The latest message of each key, as `keep` makes it, in topic order; what is kept is all that is held in memory.
+def latest_values(engine: Engine, entry_range: Range, keep: Callable[[Any], Kept]) -> list[Kept]:
+    """The latest message of each key, converted by `keep`, in topic order; only the converted messages use memory.
 
-    Left out are keys whose latest message has no payload (they are deleted) and messages without a key: compaction
-    drops both sooner or later, on each cluster at its own time.
+    Keys whose latest message has no payload (deleted keys) and messages without a key are left out: compaction drops
+    both, on each cluster at a different time.
     """
     latest: dict[str, Kept] = {}
-    for messages in engine.read(wanted):
+    for messages in engine.read(entry_range):
         for message in messages:
             key = message.partition_key()
             latest.pop(key, None)
@@ -132,32 +118,34 @@ def latest_values(engine: Engine, wanted: Range, keep: Callable[[Any], Kept]) ->
     return list(latest.values())
 
 
-def list_messages(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> Iterator[Sighting]:
-    """The messages of a range that fall into the buckets `only`, when all of it was read."""
-    yield from reaching_back(wanted, lambda part: _listed(engine, part, only, buckets))
+def list_messages(
+    engine: Engine, entry_range: Range, selected: frozenset[int], buckets: int
+) -> Iterator[MessageRecord]:
+    """The messages of a range that are in the `selected` buckets, after all of the range was read."""
+    yield from with_lookback(entry_range, lambda part: _listed(engine, part, selected, buckets))
 
 
-def _listed(engine: Engine, wanted: Range, only: frozenset[int], buckets: int) -> list[Sighting]:
-    content_of = content_digest(wanted)
+def _listed(engine: Engine, entry_range: Range, selected: frozenset[int], buckets: int) -> list[MessageRecord]:
+    content_of = content_digest(entry_range)
 
-    def keep(message: Any) -> Sighting | None:
+    def keep(message: Any) -> MessageRecord | None:
         content = content_of(message)
-        return _sighting(message, wanted, content) if bucket_of(content, buckets) in only else None
+        return _record(message, entry_range, content) if bucket_of(content, buckets) in selected else None
 
-    if wanted.compacted:
-        return [found for found in latest_values(engine, wanted, keep) if found]
-    return [found for messages in engine.read(wanted) for message in messages if (found := keep(message))]
+    if entry_range.compacted:
+        return [record for record in latest_values(engine, entry_range, keep) if record]
+    return [record for messages in engine.read(entry_range) for message in messages if (record := keep(message))]
 
 
-def _sighting(message: Any, wanted: Range, content: bytes) -> Sighting:
-    lies = message.message_id()
+def _record(message: Any, entry_range: Range, content: bytes) -> MessageRecord:
+    identifier = message.message_id()
     payload = message.data()
-    return Sighting(
-        pair=wanted.pair,
+    return MessageRecord(
+        pair=entry_range.pair,
         digest=content.hex(),
-        ledger=lies.ledger_id(),
-        entry=lies.entry_id(),
-        batch=lies.batch_index(),
+        ledger=identifier.ledger_id(),
+        entry=identifier.entry_id(),
+        batch=identifier.batch_index(),
         publish_time=message.publish_timestamp(),
         event_time=message.event_timestamp(),
         key=message.partition_key(),

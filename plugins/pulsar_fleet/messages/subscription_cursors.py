@@ -1,4 +1,4 @@
-"""Up to where subscriptions and replicators have come in a topic, in entry numbers (pure)."""
+"""Cursors of subscriptions and replicators of a topic, in entry numbers (pure)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pulsar_fleet.messages.positions import Ledgers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionCursor:
-    """The cursor of a durable subscription of one plain topic or partition.
+    """The cursor of a durable subscription of one non-partitioned topic or partition.
 
-    :param behind: entries up to its mark-delete position.
+    :param mark_delete_index: number of the first entry after its mark-delete position.
     :param unread: numbers of the entries that it would still deliver.
-    :param alone: numbers of the entries after its mark-delete position which are acknowledged.
-    :param type: of its consumers, as the broker remembers it: `None` after the topic was loaded anew.
-    :param cursor: as the broker wrote it: an equal one means that nothing was acknowledged or reset.
+    :param individually_acknowledged: numbers of the acknowledged entries after its mark-delete position.
+    :param type: type of its consumers, as the broker remembers it: `None` after the topic was loaded again.
+    :param cursor: the cursor as the broker wrote it; an equal one means that nothing was acknowledged or reset.
     """
 
-    behind: int
+    mark_delete_index: int
     unread: Intervals
-    alone: Intervals
+    individually_acknowledged: Intervals
     consumers: int = 0
     type: str = UNKNOWN_TYPE
     replicated: bool = False
@@ -34,13 +34,13 @@ class SubscriptionCursor:
     cursor: Cursor
 
     @classmethod
-    def of(cls, numbers: Ledgers, end: int, cursor: Cursor, subscription: SubscriptionStats) -> SubscriptionCursor:
-        """The cursor in entry numbers; entries from `end` on are left out."""
-        behind, unread = numbers.behind(cursor.mark_delete), unread_by(cursor, numbers, end)
+    def of(cls, ledgers: Ledgers, end: int, cursor: Cursor, subscription: SubscriptionStats) -> SubscriptionCursor:
+        """The cursor in entry numbers, without the entries from `end` on."""
+        begin, unread = ledgers.index_after(cursor.mark_delete), unread_by(cursor, ledgers, end)
         return cls(
-            behind=behind,
+            mark_delete_index=begin,
             unread=unread,
-            alone=Intervals.of([(behind, end)]).minus(unread),
+            individually_acknowledged=Intervals.of([(begin, end)]).minus(unread),
             consumers=subscription.consumers,
             type=subscription.type,
             replicated=subscription.replicated,
@@ -50,26 +50,26 @@ class SubscriptionCursor:
 
 
 def subscription_cursors(
-    numbers: Ledgers, stats: TopicStats, internal_stats: JsonObject, *, end: int | None = None
+    ledgers: Ledgers, stats: TopicStats, internal_stats: JsonObject, *, end: int | None = None
 ) -> dict[str, SubscriptionCursor]:
-    """The durable subscriptions of applications, by name; cursors of brokers and readers are left out.
+    """The durable subscriptions of applications, by name; without system cursors and readers.
 
-    :param end: entries from this number on are left out; by default none of `numbers`.
+    :param end: leave out the entries from this number on; None includes all entries of `ledgers`.
     """
     cursors = cursors_in_stats(internal_stats)
     return {
-        name: SubscriptionCursor.of(numbers, len(numbers) if end is None else end, cursors[name], subscription)
+        name: SubscriptionCursor.of(ledgers, len(ledgers) if end is None else end, cursors[name], subscription)
         for name, subscription in stats.subscriptions.items()
         if subscription.durable and name in cursors
     }
 
 
-def unread_by(cursor: Cursor, numbers: Ledgers, end: int) -> Intervals:
+def unread_by(cursor: Cursor, ledgers: Ledgers, end: int) -> Intervals:
     """The entries below `end` that a cursor has not acknowledged."""
-    return unread_entries(numbers, cursor.mark_delete, cursor.acknowledged, end=end)
+    return unread_entries(ledgers, cursor.mark_delete, cursor.acknowledged, end=end)
 
 
-def replicated_up_to(numbers: Ledgers, internal_stats: JsonObject, cluster: str) -> int | None:
-    """How many of the first entries were sent to `cluster` and confirmed by it; None without a replicator."""
+def replicated_up_to(ledgers: Ledgers, internal_stats: JsonObject, cluster: str) -> int | None:
+    """The number of first entries that `cluster` has confirmed; None without a replicator to it."""
     cursor = cursors_in_stats(internal_stats).get(replicator_cursor(cluster))
-    return numbers.behind(cursor.mark_delete) if cursor else None
+    return ledgers.index_after(cursor.mark_delete) if cursor else None

@@ -1,4 +1,4 @@
-"""Stop a migration before its first topic is closed: everything that it changed is taken back."""
+"""Abort a migration before its first topic is terminated, and undo everything that it changed."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ABORTED
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
-from pulsar_fleet.migration.cutover.termination import open_partitions
+from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.prepare.freeze import known_before
-from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.prepare.replication import end_replication, known_reserved
-from pulsar_fleet.migration.steps import release
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.replication import end_replication, read_reserved_subscriptions
+from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.planning.undo import plan_undo
-from pulsar_fleet.snapshot.documents import topics_of
+from pulsar_fleet.snapshot.resources import read_partition_counts
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """What was taken back, in words.
+class AbortResult:
+    """What an abort undid, one text for each change.
 
-    :param kept: what the run created and somebody uses, or what cannot be taken back.
+    :param kept: what the run created and a client uses, or what cannot be undone.
     """
 
     flags: tuple[str, ...]
@@ -51,43 +51,47 @@ class Undone:
         return asdict(self)
 
 
-async def undo_before_switch(sides: Sides, run: Run, moves: Moves) -> Undone:
-    """Take back everything that the run has changed: flags, replication, overrides, and what nobody uses on green.
+async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
+    """Undo everything that the run has changed: flags, replication, overrides, and what it created on green.
 
-    Green is left as it was before, except for what somebody uses meanwhile. Again takes back what is left.
+    It keeps what a client uses on green by now. A second call undoes what is left.
 
-    :raises Refused: a topic is closed already, so that only a second migration leads back; nothing was taken back. Or
-        something could not be restored; everything else was.
+    :raises PreconditionFailed: a topic is terminated, so that only a second migration leads back, and nothing was
+        undone; or a setting could not be restored, and everything else was.
     """
-    before = known_before(run)
+    original = find_original_settings(run)
     async with sides.open() as (blue, green):
         for move in moves.moves:
             await _require_open(blue, move)
         flags = [str(move.namespace) for move in moves.moves if await _clear(blue, move)]
-        replication = await _end_replication(blue, moves, before) if before else []
-        overrides = await release(sides, run, before, delete_topics=True) if before else ()
-        await _drop_reserved(green, run)
-        removed, kept = await _take_back(green, run, [move.namespace for move in moves.moves])
+        replication = await _end_replication(blue, moves, original) if original else []
+        overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
+        await _delete_reserved_subscriptions(green, run)
+        removed, kept = await _undo_changes(green, run, [move.namespace for move in moves.moves])
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.ABORTED)
-    done = Undone(flags=tuple(flags), replication=tuple(replication), overrides=overrides, removed=removed, kept=kept)
-    run.artefacts.write_json(run.id, ABORTED, done.to_json())
-    return done
+    result = AbortResult(
+        flags=tuple(flags), replication=tuple(replication), overrides=overrides, removed=removed, kept=kept
+    )
+    run.artefacts.write_json(run.id, ABORTED, result.to_json())
+    return result
 
 
-def unused_only(plan: Plan, used: Collection[TopicName]) -> tuple[Plan, tuple[str, ...]]:
-    """The part of an undo plan that touches no topic in use, and no namespace or tenant around one; and what is left.
+def without_used_topics(plan: Plan, used: Collection[TopicName]) -> tuple[Plan, tuple[str, ...]]:
+    """An undo plan without the used topics, their namespaces and tenants; and what the plan keeps.
 
-    :param used: topics by their own names that have a client, or that the run did not create.
+    :param used: topics (never partitions) that have a client, or that the run did not create.
     """
-    around = {str(topic.namespace) for topic in used} | {topic.namespace.tenant for topic in used}
+    parents = {str(topic.namespace) for topic in used} | {topic.namespace.tenant for topic in used}
     topics = {str(topic) for topic in used}
-    kept = [one for one in plan.changes if _deletes(one) and (one.name in around or one.name in topics)]
-    ids = {one.id for one in kept}
-    rest = tuple(one for one in plan.changes if one.id not in ids)
-    left = [f"{one.label} (in use)" for one in kept]
-    left += [f"{one.resource.value} {one.name} {one.field}: {one.reason}" for one in plan.left_alone]
-    return replace(plan, changes=rest), tuple(left)
+    kept = [change for change in plan.changes if _deletes(change) and (change.name in parents or change.name in topics)]
+    ids = {change.id for change in kept}
+    rest = tuple(change for change in plan.changes if change.id not in ids)
+    remaining = [f"{change.label} (in use)" for change in kept]
+    remaining += [
+        f"{change.resource.value} {change.name} {change.field}: {change.reason}" for change in plan.left_alone
+    ]
+    return replace(plan, changes=rest), tuple(remaining)
 
 
 def _deletes(change: Change) -> bool:
@@ -95,11 +99,11 @@ def _deletes(change: Change) -> bool:
 
 
 async def _require_open(blue: AdminClient, move: Move) -> None:
-    if len(open_ := await open_partitions(blue, move)) != len(move.partitions):
-        closed = sorted(str(topic) for topic in move.partitions if topic not in open_)
+    if len(open_ := await unterminated_partitions(blue, move)) != len(move.partitions):
+        terminated = sorted(str(topic) for topic in move.partitions if topic not in open_)
         raise PreconditionFailed(
-            f"{len(closed)} of {len(move.partitions)} partitions of {move.namespace} are closed for good, {closed[0]} "
-            "among them: nothing was taken back. Finish the migration; fail_back_namespaces leads back after it."
+            f"{len(terminated)} of {len(move.partitions)} partitions of {move.namespace} are terminated, first "
+            f"{terminated[0]}: nothing was undone. Finish the migration, then run fail_back_namespaces."
         )
 
 
@@ -107,29 +111,30 @@ async def _clear(blue: AdminClient, move: Move) -> bool:
     if not (await blue.namespace(move.namespace) or {}).get("migrated"):
         return False
     await set_flag(blue, move.namespace, migrated=False)
-    # A broker may have looked at the flag in the meantime.
+    # A broker may have checked the flag in the meantime.
     await _require_open(blue, move)
     return True
 
 
-async def _end_replication(blue: AdminClient, moves: Moves, before: Frozen) -> list[str]:
+async def _end_replication(blue: AdminClient, moves: Moves, original: OriginalSettings) -> list[str]:
+    clusters = original.replication
     return [
         str(move.namespace)
         for move in moves.moves
-        if await end_replication(blue, moves.blue, move.namespace, moves.green, before.replication[str(move.namespace)])
+        if await end_replication(blue, moves.blue, move.namespace, moves.green, clusters[str(move.namespace)])
     ]
 
 
-async def _drop_reserved(green: AdminClient, run: Run) -> None:
-    for topic, names in known_reserved(run).items():
+async def _delete_reserved_subscriptions(green: AdminClient, run: Run) -> None:
+    for topic, names in read_reserved_subscriptions(run).items():
         for name in names:
             try:
                 await green.delete_subscription(topic, name)
             except NotFound:
-                log.info("subscription %r of %s is gone already", name, topic)
+                log.info("subscription %r of %s does not exist any more", name, topic)
 
 
-async def _take_back(
+async def _undo_changes(
     green: AdminClient, run: Run, namespaces: list[NamespaceName]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     try:
@@ -137,23 +142,26 @@ async def _take_back(
     except NotFound:
         return (), ()
     gone = [name for name in namespaces if await green.namespace(name) is None]
-    planned = replace(planned, changes=tuple(one for one in planned.changes if one.namespace not in gone))
-    created = {TopicName.parse(one.name) for one in planned.changes if _deletes(one) and one.resource is Resource.TOPIC}
+    planned = replace(planned, changes=tuple(change for change in planned.changes if change.namespace not in gone))
+    deletions = [change for change in planned.changes if _deletes(change) and change.resource is Resource.TOPIC]
+    created = {TopicName.parse(change.name) for change in deletions}
     used = await _used(green, [name for name in namespaces if name not in gone], created)
-    plan, kept = unused_only(planned, used)
-    allowed = {one.id for one in plan.changes}
-    applied = await apply_plan(plan, green, run.ledger, f"{run.id}/stop", seal=open_seal(), allow=allowed)
-    removed = [one.change.label for one in applied.results if one.outcome is Outcome.APPLIED]
-    left = [f"{one.change.label}: {one.detail}" for one in applied.not_in_place()]
-    return tuple(removed), (*kept, *left)
+    plan, kept = without_used_topics(planned, used)
+    allowed = {change.id for change in plan.changes}
+    applied = await apply_plan(plan, green, run.ledger, f"{run.id}/stop", redactor=open_redactor(), allow=allowed)
+    removed = [result.change.label for result in applied.results if result.outcome is Outcome.APPLIED]
+    remaining = [f"{result.change.label}: {result.detail}" for result in applied.not_in_place()]
+    return tuple(removed), (*kept, *remaining)
 
 
 async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Collection[TopicName]) -> set[TopicName]:
-    """Topics on green that have a client, or that were there before."""
-    found: set[TopicName] = set()
+    """Topics on green that have a client, or that existed before the run."""
+    used: set[TopicName] = set()
     for name in namespaces:
-        for topic, count in (await topics_of(green, name)).items():
-            documents = await asyncio.gather(*(green.stats(each, precise=False) for each in topic.partitions(count)))
+        for topic, count in (await read_partition_counts(green, name)).items():
+            documents = await asyncio.gather(
+                *(green.stats(partition, precise=False) for partition in topic.partitions(count))
+            )
             if topic not in created or any(TopicStats.of(topic, stats).clients for stats in documents):
-                found.add(topic)
-    return found
+                used.add(topic)
+    return used

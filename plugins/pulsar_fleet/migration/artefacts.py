@@ -1,33 +1,26 @@
-"""The names of a migration's artefacts: what one step stores and a later one reads."""
+"""The names of a migration's artefacts: what one step stores and a later step reads."""
 
 from __future__ import annotations
-
-PLACEMENTS = "cursor-transfers.json"
-
-WAVE_MOVES = "wave-moves.json"
-WAVE_TEXT = "wave.md"
-
-STATE = "drain-state.json"
-
-PLAN = "plan-green.json"
-
-RESERVED = "reserved.json"
-
-BEFORE = "original-settings.json"
-
-ABORTED = "aborted.json"
-
-CUT_OVER = "cut-over.json"
-
-INTERLOCKS = "checks.json"
-
-REDIRECT = "redirect.json"
-
-BASIS = "proof-baseline.json"
 
 MOVES = "moves.json"
 FINDINGS = "findings.json"
 WAIVERS = "waivers.json"
-FINDINGS_AGAIN = "findings-before-cut-over.json"
-WAIVERS_AGAIN = "waivers-before-cut-over.json"
+REDIRECT = "redirect.json"
 WAVES = "waves.json"
+
+CURSOR_TRANSFERS = "cursor-transfers.json"
+WAVE_MOVES = "wave-moves.json"
+WAVE_TEXT = "wave.md"
+
+GREEN_PLAN = "plan-green.json"
+FINDINGS_BEFORE_CUT_OVER = "findings-before-cut-over.json"
+WAIVERS_BEFORE_CUT_OVER = "waivers-before-cut-over.json"
+ORIGINAL_SETTINGS = "original-settings.json"
+RESERVED_SUBSCRIPTIONS = "reserved.json"
+BASELINE = "proof-baseline.json"
+
+CUT_OVER = "cut-over.json"
+DRAIN_STATE = "drain-state.json"
+
+ABORTED = "aborted.json"
+FAILBACK_CHECKS = "checks.json"

@@ -1,4 +1,4 @@
-"""Clean up on blue when all of a namespace has arrived on green (PIP-188, item 9); only after the verdict."""
+"""Clean up on blue when everything of a namespace is on green (PIP-188, item 9); only after the verdict."""
 
 from __future__ import annotations
 
@@ -15,20 +15,27 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Move, Moves, Strategy
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.stats.read import stats_of
-from pulsar_fleet.migration.subscriptions.checkpoint import known_placed
-from pulsar_fleet.snapshot.documents import cursors_of
+from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
+from pulsar_fleet.snapshot.resources import subscriptions_in_info
+
+log = logging.getLogger(__name__)
+
+VERIFIED_VERDICTS = frozenset({"equal", "drained"})
+RECREATED_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class Leftovers:
     """What is left on blue.
 
     :param subscriptions: `topic · subscription`.
-    :param clients: in words.
-    :param topics: partitions that exist; closed ones redirect whoever comes through blue.
+    :param clients: one text for each connected client.
+    :param topics: partitions that exist; terminated partitions redirect the clients that connect to blue.
     """
 
     subscriptions: tuple[str, ...] = ()
@@ -36,121 +43,141 @@ class Remains:
     topics: tuple[str, ...] = ()
 
     @property
-    def nothing_lives(self) -> bool:
-        """No subscription and no client: only closed topics, if any."""
+    def is_unused(self) -> bool:
+        """Whether no subscription and no client is left: only terminated topics, if any."""
         return not (self.subscriptions or self.clients)
 
     def to_json(self) -> JsonObject:
-        """As a JSON object, with numbers and the first of each."""
+        """As a JSON object, with counts and the first names of each kind."""
         return {
             "subscriptions": len(self.subscriptions),
             "clients": len(self.clients),
             "topics": len(self.topics),
             "first": [*self.subscriptions[:3], *self.clients[:3]],
-            "nothing_lives": self.nothing_lives,
+            "is_unused": self.is_unused,
         }
 
     def text(self, cluster: str) -> str:
         """A sentence for the report."""
-        if not self.nothing_lives:
+        if not self.is_unused:
             first = next(iter((*self.subscriptions, *self.clients)))
             return (
-                f"{cluster} is not finished: {len(self.subscriptions)} subscriptions and {len(self.clients)} clients "
-                f"are left there, {first} among them."
+                f"{cluster} is still in use: {len(self.subscriptions)} subscriptions and {len(self.clients)} clients "
+                f"are left there, first {first}."
             )
-        closed = f"; its {len(self.topics)} closed topics stay, and redirect whoever comes" if self.topics else ""
+        terminated = f"; its {len(self.topics)} terminated topics stay and redirect clients" if self.topics else ""
         return (
-            f"{cluster} is finished with it{closed}. Applications enter through {cluster} until their configuration "
-            "names the other cluster: leave it running until then."
+            f"No subscription and no client is left on {cluster}{terminated}. Applications connect through {cluster} "
+            "until their configuration names the other cluster: keep it running until then."
         )
 
 
-async def remains_of(blue: AdminClient, move: Move) -> Remains:
-    """Ask the partitions of a namespace: a call for each topic, two more for each partition that is not served.
+async def read_leftovers(blue: AdminClient, move: Move) -> Leftovers:
+    """Read the partitions of a namespace: a call for each topic, two more for each partition that is not served.
 
-    What is not loaded has no clients.
+    A partition that is not loaded has no clients.
     """
     answers = await stats_of(blue, move.partitions, precise=False)
-    found = await asyncio.gather(*(_one(blue, topic, stats) for topic, stats in answers.items()))
-    return Remains(
-        tuple(each for one in found for each in one.subscriptions),
-        tuple(each for one in found for each in one.clients),
-        tuple(each for one in found for each in one.topics),
+    parts = await asyncio.gather(*(_leftovers_of(blue, topic, stats) for topic, stats in answers.items()))
+    return Leftovers(
+        tuple(subscription for part in parts for subscription in part.subscriptions),
+        tuple(client for part in parts for client in part.clients),
+        tuple(topic for part in parts for topic in part.topics),
     )
 
 
-async def _one(blue: AdminClient, topic: TopicName, stats: TopicStats | FleetError) -> Remains:
+async def _leftovers_of(blue: AdminClient, topic: TopicName, stats: TopicStats | FleetError) -> Leftovers:
     if isinstance(stats, Conflict | NotFound):
-        return await _not_served(blue, topic)
+        return await _leftovers_of_unloaded(blue, topic)
     if isinstance(stats, FleetError):
         raise stats
     durable = sorted(name for name, subscription in stats.subscriptions.items() if subscription.durable)
     names = tuple(f"{topic} · {name}" for name in durable)
-    return Remains(names, tuple(f"{client} on {topic}" for client in stats.clients), (str(topic),))
+    return Leftovers(names, tuple(f"{client} on {topic}" for client in stats.clients), (str(topic),))
 
 
-async def _not_served(blue: AdminClient, topic: TopicName) -> Remains:
+async def _leftovers_of_unloaded(blue: AdminClient, topic: TopicName) -> Leftovers:
     try:
-        info = await blue.internal_info(topic, patience=0)
+        info = await blue.internal_info(topic, answered_retry_seconds=0)
     except (NotFound, Unavailable):
-        # A broker answers 500 about a topic that is gone, as it does in trouble.
+        # The broker answers 500 for a topic that does not exist, as it does for its own failures.
         if topic in await blue.topics(topic.namespace):
             raise
-        return Remains()
-    return Remains(tuple(f"{topic} · {one.name}" for one in cursors_of(topic, info)), (), (str(topic),))
-
-
-log = logging.getLogger(__name__)
-
-PROVEN = frozenset({"equal", "drained"})
-RECREATED_SECONDS = 3.0
+        return Leftovers()
+    names = tuple(f"{topic} · {subscription.name}" for subscription in subscriptions_in_info(topic, info))
+    return Leftovers(names, (), (str(topic),))
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class NamespaceCleanUp:
     """What was removed from blue for one namespace, and what is left there."""
 
     subscriptions: int
     topics: int
-    left: Remains
+    leftovers: Leftovers
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"subscriptions": self.subscriptions, "topics": self.topics, "left": self.left.to_json()}
+        return {"subscriptions": self.subscriptions, "topics": self.topics, "left": self.leftovers.to_json()}
 
 
-def require_verdict(run: Run, move: Move) -> None:
-    """`PreconditionFailed` unless this run has proven that nothing of the namespace is on blue alone."""
-    found = {verdict.scope: verdict.verdict for verdict in run.ledger.verdicts(run.id)}
-    if found.get(str(move.namespace)) not in PROVEN:
-        raise PreconditionFailed(
-            f"{move.namespace} has the verdict {found.get(str(move.namespace))!r} in this run: nothing is removed from "
-            "blue before it is proven. Clear the task verify_messages."
-        )
+async def clean_up_blue(
+    sides: Sides, run: Run, moves: Moves, original: OriginalSettings, *, remove_topics: bool = False
+) -> dict[str, JsonObject]:
+    """End replication and remove from blue what continues on green; only after the verdict. Results by namespace.
+
+    The phase is FINISHED when no subscription and no client is left on blue, else CLEANED; the ledger stores what is
+    left.
+
+    :param remove_topics: see `clean_up_namespace`.
+    """
+    results: dict[str, JsonObject] = {}
+    async with sides.open() as (blue, _green):
+        for move in moves.moves:
+            name = str(move.namespace)
+            clusters = original.replication[name]
+            result = await clean_up_namespace(blue, move, run, moves, clusters, remove_topics=remove_topics)
+            results[name] = {**result.to_json(), "text": result.leftovers.text(moves.blue)}
+            log.info("%s", results[name]["text"])
+            phase = Phase.FINISHED if result.leftovers.is_unused else Phase.CLEANED
+            run.ledger.enter_phase(run.id, name, phase, results[name])
+    return results
 
 
-async def finish(
-    blue: AdminClient, move: Move, run: Run, moves: Moves, *, replication: Sequence[str], remove_topics: bool
-) -> Cleaned:
-    """End replication, remove from blue the subscriptions that were carried to green, and its topics if wanted.
+async def clean_up_namespace(
+    blue: AdminClient, move: Move, run: Run, moves: Moves, clusters: Sequence[str], *, remove_topics: bool
+) -> NamespaceCleanUp:
+    """End replication, remove from blue the subscriptions that were transferred to green, and its topics on request.
 
-    A consumer that still found such a subscription would read what green gives it again. Again changes nothing.
+    A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent.
 
-    :param replication: clusters that the namespace replicated to before the run: those it goes on with.
-    :param remove_topics: consumers that subscribe by pattern lose a topic on green when it disappears here, and nobody
-        can come through blue any more to a partitioned one: only when all applications name green.
-    :raises Refused: there is no verdict, somebody is still connected to a topic, or a topic came back.
+    :param clusters: the namespace's replication clusters before the run, to which it goes on replicating.
+    :param remove_topics: consumers that subscribe by pattern lose a topic on green when it is deleted here, and clients
+        cannot reach a partitioned topic through blue any more: only when all applications name green.
+    :raises PreconditionFailed: there is no verdict, a client is still connected, or a topic was recreated.
     """
     require_verdict(run, move)
     if move.strategy is Strategy.REPLICATE:
-        await end_replication(blue, moves.blue, move.namespace, moves.green, replication)
-    carried = [one for each in known_placed(run, str(move.namespace)).values() for one in each.placed]
+        await end_replication(blue, moves.blue, move.namespace, moves.green, clusters)
+    topics = stored_transfers(run, str(move.namespace)).values()
     removed = [
-        await _remove_subscription(blue, TopicName.parse(one.topic), one.subscription, moves.blue, run)
-        for one in carried
+        await _remove_subscription(blue, TopicName.parse(cursor.topic), cursor.subscription, moves.blue, run)
+        for topic in topics
+        for cursor in topic.cursors
     ]
-    topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
-    return Cleaned(sum(removed), topics, await remains_of(blue, move))
+    removed_topics = await _remove_topics(blue, move, moves.blue, run) if remove_topics else 0
+    return NamespaceCleanUp(sum(removed), removed_topics, await read_leftovers(blue, move))
+
+
+def require_verdict(run: Run, move: Move) -> None:
+    """`PreconditionFailed` unless this run has verified that no message of the namespace is on blue only."""
+    verdicts = {stored.scope: stored.verdict for stored in run.ledger.verdicts(run.id)}
+    verdict = verdicts.get(str(move.namespace))
+    if verdict not in VERIFIED_VERDICTS:
+        raise PreconditionFailed(
+            f"{move.namespace} has the verdict {verdict!r} in this run: nothing is removed from blue before it is "
+            "verified. Clear the task verify_messages."
+        )
 
 
 async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
@@ -159,32 +186,32 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
     except NotFound:
         return 0
     except Conflict:
-        # Unloaded under the flag, which nothing can change while it is set; it is counted as left.
-        log.warning("%s is not served any more: subscription %r stays on blue", topic, name)
+        # Unloaded under the flag: it cannot be changed while the flag is set. It counts as left.
+        log.warning("%s is not loaded: subscription %r stays on blue", topic, name)
         return 0
     if cursor is None:
         return 0
     await blue.delete_subscription(topic, name)
     before = {"markDeletePosition": str(cursor.mark_delete)}
-    detail = "continues on green, where it was placed at the switch"
+    detail = "continues on green, at the position where the cut-over set it"
     _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, detail)
     return 1
 
 
 async def _remove_topics(blue: AdminClient, move: Move, own: str, run: Run) -> int:
-    left = await remains_of(blue, move)
-    if not left.nothing_lives:
-        raise PreconditionFailed(f"No topic of {move.namespace} was removed. {left.text(own)}")
-    held = {TopicName.parse(text).parent for text in left.topics}
-    for topic in sorted(held):
+    leftovers = await read_leftovers(blue, move)
+    if not leftovers.is_unused:
+        raise PreconditionFailed(f"No topic of {move.namespace} was removed. {leftovers.text(own)}")
+    topics = {TopicName.parse(text).parent for text in leftovers.topics}
+    for topic in sorted(topics):
         await remove_topic(blue, topic, move.topics[topic])
         _record(run, own, f"topic:{topic}", str(topic), "remove topic", {"partitions": move.topics[topic]}, "")
-    await require_gone(blue, move.topics, seconds=RECREATED_SECONDS if held else 0)
-    return len(held)
+    await require_gone(blue, move.topics, seconds=RECREATED_SECONDS if topics else 0)
+    return len(topics)
 
 
 async def remove_topic(admin: AdminClient, topic: TopicName, partitions: int, *, force: bool = False) -> None:
-    """Delete a topic with all its partitions; one that is gone already is left alone.
+    """Delete a topic with all its partitions; a topic that does not exist is no error.
 
     :raises Conflict: it has subscriptions or clients, which `force` would drop.
     """
@@ -196,16 +223,14 @@ async def remove_topic(admin: AdminClient, topic: TopicName, partitions: int, *,
 
 
 async def require_gone(admin: AdminClient, topics: Mapping[TopicName, int], *, seconds: float) -> None:
-    """`PreconditionFailed` when a removed topic is there again within `seconds`: a client or the replicator created
-    it.
-    """
+    """Refuse with `PreconditionFailed` when a client or the replicator recreates a removed topic within `seconds`."""
     await asyncio.sleep(seconds)
     names = {topic.namespace for topic in topics}
     listed = [topic for name in names for topic in (*await admin.topics(name), *await admin.partitioned_topics(name))]
     if back := sorted({topic.parent for topic in listed} & topics.keys()):
         raise PreconditionFailed(
-            f"{len(back)} removed topics are on {admin.connection.name} again, {back[0]} among them: somebody creates "
-            "them. Switch automatic topic creation off for the namespace there, then run again.",
+            f"{len(back)} removed topics were recreated on {admin.connection.name}, first {back[0]}: turn automatic "
+            "topic creation off for the namespace there, then run again.",
             cluster=admin.connection.name,
         )
 
@@ -222,4 +247,4 @@ def _record(run: Run, own: str, change_id: str, resource: str, action: str, befo
         outcome="applied",
         detail=detail or None,
     )
-    run.ledger.record(run.id, made=(removed,))
+    run.ledger.record(run.id, new_changes=(removed,))

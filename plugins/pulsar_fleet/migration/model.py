@@ -1,4 +1,4 @@
-"""What a migration is going to move: decided once, kept as an artefact, the same for every later step (pure)."""
+"""What a migration moves: decided once, stored as an artefact, the same for every later step (pure)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 
 class Phase(StrEnum):
-    """How far a namespace has come; in this order."""
+    """The phase of a namespace's migration, in this order."""
 
     REOPENED = "reopened"
-    """Only on the way back: the cluster that a namespace returns to takes clients again, and has its topics anew."""
+    """Only on a failback: the cluster that the namespace returns to accepts clients; its topics were recreated."""
     CHECKED = "checked"
     PREPARED = "prepared"
     FROZEN = "frozen"
@@ -27,20 +27,20 @@ class Phase(StrEnum):
     DRAINED = "drained"
     VERIFIED = "verified"
     CLEANED = "cleaned"
-    """What continues on green was removed from blue, but something still lives there."""
+    """What continues on green was removed from blue, but a subscription or client is left there."""
     FINISHED = "finished"
     ABORTED = "aborted"
-    """Everything that the run had changed was taken back before the first topic was closed."""
+    """Everything that the run had changed was undone before the first topic was terminated."""
 
 
 class Strategy(StrEnum):
-    """How the messages get to green."""
+    """How the messages of a namespace are moved to green."""
 
     REDIRECT = "redirect"
-    """Clients are sent to green; what is stored stays on blue until its consumers have drained it there."""
+    """Clients are redirected to green; stored messages stay on blue until their consumers have read them there."""
 
     REPLICATE = "replicate_then_switch"
-    """Everything stored is geo-replicated first, subscriptions continue on green where they were."""
+    """Stored messages are geo-replicated first; subscriptions continue on green at the same position."""
 
 
 _BEFORE_TERMINATION = frozenset(
@@ -57,34 +57,34 @@ _BEFORE_TERMINATION = frozenset(
 
 
 def is_reversible(phase: Phase) -> bool:
-    """Whether stopping now undoes everything: true until the first topic of the namespace was terminated."""
+    """Whether an abort undoes everything: true until the first topic of the namespace is terminated."""
     return phase in _BEFORE_TERMINATION
 
 
-def still_reversible(phase: Phase) -> str:
-    """One sentence for people: what can still be taken back, and how."""
+def reversal_text(phase: Phase) -> str:
+    """What can still be undone in a phase, and how, as a clause for the report."""
     match phase:
         case Phase.ABORTED:
-            return "nothing is left to take back"
+            return "everything was undone"
         case Phase.CHECKED:
             return "nothing has been changed"
         case Phase.REOPENED:
-            return "stop closes blue again: the flag is set, clients are redirected as before"
+            return "stop sets blue's flag again: clients are redirected as before"
         case Phase.PREPARED | Phase.FROZEN | Phase.REPLICATED:
-            return (
-                "stop takes everything back: replication, overrides, and what the run created on green and nobody uses"
-            )
+            return "stop undoes everything: replication, overrides, and what the run created on green and is not in use"
         case Phase.QUIESCED:
-            return "stop takes everything back as long as no topic is closed; a topic closes within one check period"
+            return (
+                "stop undoes everything while no topic is terminated; brokers terminate topics within one check period"
+            )
         case _:
-            return "topics are closed for good: only a second migration leads back (fail_back_namespaces)"
+            return "topics are terminated: only a second migration leads back (fail_back_namespaces)"
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
-    """Who was connected to one partition before the switch: as many must arrive on green.
+class PartitionClients:
+    """Number of clients of one partition before the cut-over: as many must connect to green.
 
-    :param consumers: subscription → number of consumers; subscriptions without any are in it with 0.
+    :param consumers: subscription → number of consumers, also 0.
     :param backlog: subscription → unread entries at that time.
     """
 
@@ -104,17 +104,17 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One namespace on its way from blue to green.
+    """The move of one namespace from blue to green.
 
     :param topics: topic → partition count, 0 for a plain topic.
-    :param partitions: what holds the messages → who was connected to it.
+    :param partitions: partition or plain topic → its clients.
     """
 
     namespace: NamespaceName
     strategy: Strategy
     reason: str
     topics: Mapping[TopicName, int]
-    partitions: Mapping[TopicName, Clients]
+    partitions: Mapping[TopicName, PartitionClients]
 
     @property
     def producers(self) -> int:
@@ -144,20 +144,25 @@ class Move:
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
         return cls(
-            namespace=NamespaceName.parse(found["namespace"]),
-            strategy=Strategy(found["strategy"]),
-            reason=found["reason"],
-            topics={TopicName.parse(topic): count for topic, count in found["topics"].items()},
-            partitions={TopicName.parse(topic): Clients(**clients) for topic, clients in found["partitions"].items()},
+            namespace=NamespaceName.parse(document["namespace"]),
+            strategy=Strategy(document["strategy"]),
+            reason=document["reason"],
+            topics={TopicName.parse(topic): count for topic, count in document["topics"].items()},
+            partitions={
+                TopicName.parse(topic): PartitionClients(**clients) for topic, clients in document["partitions"].items()
+            },
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """All moves of a run, with the clusters' own names."""
+    """All moves of a run.
+
+    :param blue: the cluster's own name; `green` likewise.
+    """
 
     blue: str
     green: str
@@ -169,28 +174,33 @@ class Moves:
         return {"schema_version": 1, "blue": self.blue, "green": self.green, "moves": moves}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(found["blue"], found["green"], tuple(Move.from_json(move) for move in found["moves"]))
+        return cls(document["blue"], document["green"], tuple(Move.from_json(move) for move in document["moves"]))
 
 
-def plan_move(facts: NamespaceFacts, wanted: Strategy | None, green: str) -> Move:
-    """The move of one namespace to cluster `green`, by the strategy asked for or the one that loses nothing."""
-    strategy, reason = (wanted, "asked for by the run's configuration") if wanted else choose_strategy(facts, green)
+def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str) -> Move:
+    """The move of one namespace to cluster `green`, with the requested strategy or the one that loses nothing."""
+    strategy, reason = (requested, "set by the run's configuration") if requested else choose_strategy(facts, green)
     return Move(
         namespace=facts.namespace,
         strategy=strategy,
         reason=reason,
         topics=facts.topics,
-        # What is not persistent holds nothing, and the broker has no document that says whether it was handed over.
-        partitions={one.topic: Clients.of(one) for one in facts.partitions if one.topic.persistent},
+        # A non-persistent topic stores nothing, and the broker does not report whether it is terminated.
+        partitions={
+            partition.topic: PartitionClients.of(partition)
+            for partition in facts.partitions
+            if partition.topic.persistent
+        },
     )
 
 
 def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
-    """Redirect where every subscription drains by itself; replicate where something would stay behind on blue.
+    """Redirect where consumers drain every subscription; replicate where messages would stay on blue.
 
-    What green gets copies of already is replicated too: redirected consumers would get each message from both sides.
+    A namespace that is replicated to green already must be replicated: redirected consumers would get each message from
+    both clusters.
     """
     if any(green in clusters for clusters in facts.links.values()):
         return Strategy.REPLICATE, f"it is replicated to {green} already"
@@ -199,13 +209,13 @@ def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
             if subscription.is_idle:
                 return Strategy.REPLICATE, (
                     f"subscription {subscription.name!r} of {partition.topic} has {subscription.backlog} unread "
-                    "entries and no consumer: it would never drain on blue"
+                    "entries and no consumer: it would not drain on blue"
                 )
             if subscription.delayed:
                 return Strategy.REPLICATE, (
-                    f"subscription {subscription.name!r} of {partition.topic} holds delayed messages"
+                    f"subscription {subscription.name!r} of {partition.topic} has delayed messages"
                 )
     retention = (facts.blue or {}).get("retention_policies") or {}
     if retention.get("retentionTimeInMinutes") or retention.get("retentionSizeInMB"):
         return Strategy.REPLICATE, "the namespace retains messages that were already read"
-    return Strategy.REDIRECT, "every subscription drains by itself and nothing is retained"
+    return Strategy.REDIRECT, "every backlog has consumers and nothing is retained"

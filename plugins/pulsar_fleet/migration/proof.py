@@ -1,4 +1,4 @@
-"""The proofs of a migration: before the switch, right after it, and at the end; the verification's own reading."""
+"""The verifications of a migration: before the cut-over, right after it, and at the end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
-from pulsar_fleet.migration.proof_baseline import keep_basis, take_basis
-from pulsar_fleet.migration.steps import hold_still
-from pulsar_fleet.migration.subscriptions.checkpoint import known_placed
-from pulsar_fleet.migration.subscriptions.verify import Compared, Name, misplaced
+from pulsar_fleet.migration.prepare.freeze import freeze_blue
+from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
+from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
+from pulsar_fleet.migration.subscriptions.verify import CursorComparison, CursorKey, wrong_cursors
 from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import Mapping
@@ -36,67 +36,67 @@ COPY = "copy of {}"
 
 
 async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
-    """Before the switch: compare what was replicated so far, and keep on what the switch may rely.
+    """Before the cut-over: compare what was replicated so far, and store the baseline that the cut-over checks.
 
-    Blue is held still first, again if it was let go meanwhile, so that the switch finds it as it is proven. What an
-    earlier try has switched is left out.
+    It freezes blue first, since `restore_blue` may have run in between, so that blue does not change afterwards.
+    Namespaces that an earlier attempt cut over are left out.
 
-    :raises Refused: the messages are not equal, or it cannot be told. Nothing was flagged.
+    :raises PreconditionFailed: the verdict is different or inconclusive. No flag was set.
     """
     messages = 0
     async with sides.open() as (blue, green):
         flagged = [(await blue.namespace(move.namespace) or {}).get("migrated") for move in moves.moves]
         moves = replace(moves, moves=tuple(move for move, done in zip(moves.moves, flagged, strict=True) if not done))
-        await hold_still(sides, run, moves)
-        bases = {move.namespace: await take_basis(blue, green, move) for move in moves.moves}
+        await freeze_blue(sides, run, moves)
+        baselines = {move.namespace: await read_baseline(blue, green, move) for move in moves.moves}
         if _replicated(moves):
-            found = await _compare(blue, green, moves)
-            messages = found.messages
-            _record_copy(run, found)
-            if found.verdict is not Verdict.EQUAL:
+            verification = await _compare(blue, green, moves)
+            messages = verification.messages
+            _record_copy(run, verification)
+            if verification.verdict is not Verdict.EQUAL:
                 raise PreconditionFailed(
-                    f"The copy is not proven equal; nothing was flagged.\n{verification_text(found)}"
+                    f"The copy on green was not verified as equal; no flag was set.\n{verification_text(verification)}"
                 )
     for move in moves.moves:
         equal = move.strategy is Strategy.REPLICATE
-        keep_basis(run, move, bases[move.namespace], Verdict.EQUAL.value if equal else PREPARED)
+        store_baseline(run, move, baselines[move.namespace], Verdict.EQUAL.value if equal else PREPARED)
         if equal:
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.REPLICATED)
     return {"messages": messages}
 
 
-async def prove_placements(sides: Sides, run: Run, moves: Moves) -> JsonObject:
-    """Right after the switch: do the carried subscriptions stand on green where they stood on blue?
+async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObject:
+    """Right after the cut-over: compare the cursors of the transferred subscriptions on blue and green.
 
-    Nobody consumes them on blue, so both sides stand still until a consumer comes to green.
+    They have no consumers on blue, so the cursors do not move until a consumer connects to green.
 
-    :raises Refused: one does not continue as stated; the message names it.
+    :raises PreconditionFailed: a subscription does not continue as stated; the message names it.
     """
-    topics = [each for move in moves.moves for each in known_placed(run, str(move.namespace)).values()]
-    placed = [one for topic in topics for one in topic.placed]
+    topics = [topic for move in moves.moves for topic in stored_transfers(run, str(move.namespace)).values()]
+    placed = [cursor for topic in topics for cursor in topic.cursors]
     if not placed:
         return {"subscriptions": 0}
     async with sides.open() as (blue, green):
         request = await freeze_bounds(blue, green, _replicated(moves), mapping=Mapping.REPLICATED)
-        found = await compare_subscriptions(blue, green, request)
-        consumed = await _consumed(green, [(one.topic, one.subscription) for one in placed])
-    record_subscriptions(run, found)
-    wrong, moved = misplaced(placed, _by_name(found), consumed)
+        verification = await compare_subscriptions(blue, green, request)
+        consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in placed])
+    record_subscriptions(run, verification)
+    wrong, moved = wrong_cursors(placed, _by_name(verification), consumed)
     if moved:
-        log.warning("%d carried subscriptions were consumed on green before they were compared: %s", len(moved), moved)
+        log.warning("%d transferred subscriptions were consumed on green before the comparison: %s", len(moved), moved)
     if wrong:
-        listed = "\n".join(f"  {one}" for one in wrong)
+        listed = "\n".join(f"  {sentence}" for sentence in wrong)
         raise PreconditionFailed(
-            f"{len(wrong)} of {len(placed)} carried subscriptions do not continue as stated.\n{listed}"
+            f"{len(wrong)} of {len(placed)} transferred subscriptions do not continue as stated.\n{listed}"
         )
     return {"subscriptions": len(placed) - len(moved), "consumed": len(moved)}
 
 
-async def prove(sides: Sides, run: Run, moves: Moves) -> JsonObject:
-    """At the end: compare what was replicated, message by message; where nothing was, everything was read on blue.
+async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
+    """At the end: compare what was replicated, message by message; a redirected namespace must have drained.
 
-    :raises Refused: the messages are not equal, or it cannot be told; the message names the first differences. Or a
-        namespace that was only redirected has not drained.
+    :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
+        redirected namespace has not drained.
     """
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
     for move in moves.moves:
@@ -106,11 +106,11 @@ async def prove(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     copied = bool(_replicated(moves))
     if copied:
         async with sides.open() as (blue, green):
-            found = await _compare(blue, green, moves)
-        record(run, found)
-        messages = found.messages
-        if found.verdict is not Verdict.EQUAL:
-            raise PreconditionFailed(f"The copy on green is not proven equal.\n{verification_text(found)}")
+            verification = await _compare(blue, green, moves)
+        record(run, verification)
+        messages = verification.messages
+        if verification.verdict is not Verdict.EQUAL:
+            raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
     return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages}
@@ -125,15 +125,15 @@ def _replicated(moves: Moves) -> list[NamespaceName]:
     return [move.namespace for move in moves.moves if move.strategy is Strategy.REPLICATE]
 
 
-def _record_copy(run: Run, found: Verification) -> None:
-    """Under a scope of its own: it is no verdict on the migration, whose end is still to come."""
-    for each in found.namespaces:
+def _record_copy(run: Run, verification: Verification) -> None:
+    """Record it under its own scope: the verdict on the migration comes at the end."""
+    for result in verification.namespaces:
         run.ledger.record_verdict(
             run.id,
-            COPY.format(each.namespace),
-            verdict=each.verdict,
-            messages=each.messages,
-            summary=f"before the switch: {namespace_summary(each, found.restriction)}",
+            COPY.format(result.namespace),
+            verdict=result.verdict,
+            messages=result.messages,
+            summary=f"before the cut-over: {namespace_summary(result, verification.restriction)}",
             artefact=None,
         )
 
@@ -141,35 +141,37 @@ def _record_copy(run: Run, found: Verification) -> None:
 def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
     if str(move.namespace) not in drained:
         raise PreconditionFailed(
-            f"{move.namespace} has not drained in this run: what is left on blue is nowhere else. Clear wait_drained."
+            f"{move.namespace} has not drained in this run: its unread messages are on blue only. Clear wait_drained."
         )
     run.ledger.record_verdict(
         run.id,
         str(move.namespace),
         verdict=DRAINED,
         messages=0,
-        summary="every subscription read all that blue held; nothing was stored on both sides to compare",
+        summary="every subscription read its backlog on blue; no message is on both clusters to compare",
         artefact=None,
     )
 
 
-def _by_name(found: SubscriptionVerification) -> dict[Name, Compared]:
-    topics = [topic for namespace in found.namespaces for topic in namespace.topics]
-    return {(topic.topic, one.subscription): _compared(one) for topic in topics for one in topic.subscriptions}
+def _by_name(verification: SubscriptionVerification) -> dict[CursorKey, CursorComparison]:
+    topics = [topic for namespace in verification.namespaces for topic in namespace.topics]
+    return {(topic.topic, result.subscription): _compared(result) for topic in topics for result in topic.subscriptions}
 
 
-def _compared(one: SubscriptionVerdict) -> Compared:
-    return Compared(
-        redelivered=one.redelivered,
-        skipped=one.skipped,
-        by_entries=one.unit is Unit.ENTRIES,
-        settings=tuple(f"{name} is {here} on blue and {there} on green" for name, here, there in one.settings),
-        reason=one.reason,
+def _compared(subscription: SubscriptionVerdict) -> CursorComparison:
+    return CursorComparison(
+        redelivered=subscription.redelivered,
+        skipped=subscription.skipped,
+        by_entries=subscription.unit is Unit.ENTRIES,
+        settings=tuple(
+            f"{name} is {on_blue} on blue and {on_green} on green" for name, on_blue, on_green in subscription.settings
+        ),
+        reason=subscription.reason,
     )
 
 
-async def _consumed(green: AdminClient, names: list[Name]) -> set[Name]:
-    """Those of them that have a consumer on green, or had one since its topic was loaded."""
+async def _consumed(green: AdminClient, names: list[CursorKey]) -> set[CursorKey]:
+    """Subscriptions that have a consumer on green, or had a consumer since the topic was loaded."""
     topics = sorted({topic for topic, _ in names})
     documents = await asyncio.gather(*(green.stats(TopicName.parse(topic), precise=False) for topic in topics))
     stats = {
@@ -179,5 +181,5 @@ async def _consumed(green: AdminClient, names: list[Name]) -> set[Name]:
     return {
         (topic, name)
         for topic, name in names
-        if (found := stats[topic].subscriptions.get(name)) and (found.consumers or found.delivered)
+        if (subscription := stats[topic].subscriptions.get(name)) and (subscription.consumers or subscription.delivered)
     }

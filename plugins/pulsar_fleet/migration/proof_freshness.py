@@ -1,4 +1,4 @@
-"""Whether what a switch relies on still holds: proven not too long ago, and nothing changed since (pure)."""
+"""Whether the proof that a cut-over relies on is fresh: not too old, and nothing changed since (pure)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
 
-_PROVE_AGAIN = "find out who did it, then prove again: clear the task verify_copy and what follows it."
+_VERIFY_AGAIN = "find the cause, then verify again: clear the task verify_copy and its downstream tasks."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What was proven about a namespace, and how both sides were when it was.
+class ProofBaseline:
+    """A proof of a namespace, and the state of both clusters at that time.
 
-    :param at: when the bounds of the proof were frozen, seconds since 1970.
-    :param verdict: of that proof, such as `equal`.
+    :param at: when the bounds of the verification were frozen, seconds since 1970.
+    :param verdict: of that verification, such as `equal`.
     :param blue: name of a setting of blue's namespace or of a topic in it → fingerprint of its value; `green` likewise.
     :param topics: topic → partition count on blue.
-    :param ends: partition that is copied → where blue and green ended, `ledger:entry` each.
-    :param unsent: how many of blue's entries up to that end green did not have yet.
-    :param stored: partition that is only redirected → bytes that green stored, by its brokers' lists; 0 where unlisted.
+    :param ends: replicated partition → last entry on blue and on green, `ledger:entry` each.
+    :param unsent: replicated partition → number of blue's entries up to that end without a copy on green.
+    :param stored: redirected partition → bytes stored on green, by its brokers' lists; 0 where it is not listed.
     """
 
     namespace: str
@@ -43,17 +43,17 @@ class Basis:
         return {"schema_version": 3, **asdict(self)}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        ends = {topic: (str(blue), str(green)) for topic, (blue, green) in found["ends"].items()}
-        return cls(**{key: value for key, value in found.items() if key != "schema_version"} | {"ends": ends})
+        ends = {topic: (str(blue), str(green)) for topic, (blue, green) in document["ends"].items()}
+        return cls(**{key: value for key, value in document.items() if key != "schema_version"} | {"ends": ends})
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What came to one partition of green since the proof, and what copies of blue can account for.
+    """What was added to one partition of green since the proof, and how much of it can be copies.
 
-    :param blue: what came to blue, looked at after green, and what was not copied yet when the proof was made.
+    :param blue: what was added to blue, read after green, plus what had no copy at the time of the proof.
     """
 
     topic: str
@@ -62,79 +62,82 @@ class Growth:
     unit: str = "entries"
 
 
-def uncopied(held: Ledgers, confirmed: int | None, last: Position | None) -> int:
-    """How many of these entries have no copy yet; none where nothing is copied at all.
+def uncopied(entries: Ledgers, confirmed: int | None, last: Position | None) -> int:
+    """How many of these entries have no copy yet; 0 where nothing is replicated.
 
-    :param confirmed: how many of the first ones the copying side has confirmed.
-    :param last: the position of the entry whose copy is the newest, where that was asked for.
+    :param confirmed: number of entries that the replicator's cursor has confirmed.
+    :param last: source position of the newest copy, where it was read.
     """
     if confirmed is None:
         return 0
-    return len(held) - max(confirmed, held.behind(last) if last else 0)
+    return len(entries) - max(confirmed, entries.index_after(last) if last else 0)
 
 
 def stale(
-    basis: Basis | None, now: Basis, growth: tuple[Growth, ...], *, max_age_minutes: float
+    baseline: ProofBaseline | None, now: ProofBaseline, growth: tuple[Growth, ...], *, max_age_minutes: float
 ) -> tuple[Finding, ...]:
-    """Why the switch of a namespace must not rely on what was proven; nothing when it may.
+    """Why the cut-over of a namespace must not rely on its proof; empty when it may.
 
-    :param now: how both sides are; its `at` is the present time.
-    :param growth: since the basis, of every partition.
+    :param now: the state of both clusters now.
+    :param growth: of every partition since the baseline.
     """
-    if basis is None:
+    if baseline is None:
         return (
             blocker(
-                "never-proven",
+                "no-proof",
                 now.namespace,
                 "no proof in this run",
-                "The switch would rely on a copy that nobody compared.",
-                "clear the task verify_copy and what follows it.",
+                "The cut-over would rely on a copy that was not compared.",
+                "clear the task verify_copy and its downstream tasks.",
             ),
         )
-    return (*_age(basis, now, max_age_minutes), *_changes(basis, now), *_writers(growth))
+    return (*_age(baseline, now, max_age_minutes), *_changes(baseline, now), *_writers(growth))
 
 
-def _age(basis: Basis, now: Basis, allowed: float) -> Iterator[Finding]:
-    minutes = (now.at - basis.at) / 60
+def _age(baseline: ProofBaseline, now: ProofBaseline, allowed: float) -> Iterator[Finding]:
+    minutes = (now.at - baseline.at) / 60
     if minutes > allowed:
         yield blocker(
             "proof-too-old",
             now.namespace,
-            f"{basis.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
-            "What was proven may not hold any more.",
-            "prove again, now that the change window is open: clear the task verify_copy and what follows it.",
+            f"{baseline.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
+            "The clusters may have changed since.",
+            "verify again while the change window is open: clear the task verify_copy and its downstream tasks.",
         )
 
 
-def _changes(basis: Basis, now: Basis) -> Iterator[Finding]:
-    for side, before, after in (("blue", basis.blue, now.blue), ("green", basis.green, now.green)):
+def _changes(baseline: ProofBaseline, now: ProofBaseline) -> Iterator[Finding]:
+    for side, before, after in (("blue", baseline.blue, now.blue), ("green", baseline.green, now.green)):
         changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
         if changed:
             yield blocker(
                 "settings-changed",
                 now.namespace,
                 f"{', '.join(changed[:5])} on {side}",
-                "Somebody changed settings after the proof: green may not behave as blue does.",
-                _PROVE_AGAIN,
+                "Settings changed after the proof: green may not behave as blue does.",
+                _VERIFY_AGAIN,
             )
-    moved = sorted(topic for topic in {*basis.topics, *now.topics} if basis.topics.get(topic) != now.topics.get(topic))
+    moved = sorted(
+        topic for topic in {*baseline.topics, *now.topics} if baseline.topics.get(topic) != now.topics.get(topic)
+    )
     if moved:
         yield blocker(
             "topics-changed",
             now.namespace,
             ", ".join(moved[:5]),
-            "Topics came, went or were cut anew after the plan: the switch would close what green does not have.",
-            _PROVE_AGAIN,
+            "Topics or partition counts changed after the plan: the cut-over would terminate topics that green lacks.",
+            _VERIFY_AGAIN,
         )
 
 
 def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
-    for one in growth:
-        if one.green > one.blue:
+    for partition in growth:
+        if partition.green > partition.blue:
             yield blocker(
                 "green-written-to",
-                one.topic,
-                f"{one.green:,} {one.unit} came to green since the proof, of which {one.blue:,} can be copies",
-                "Somebody else than the replicator writes to green: its messages would mix with those that arrive.",
-                _PROVE_AGAIN,
+                partition.topic,
+                f"{partition.green:,} {partition.unit} were added to green since the proof; {partition.blue:,} can be "
+                "copies",
+                "A client writes to green: its messages would mix with those that arrive.",
+                _VERIFY_AGAIN,
             )

@@ -1,4 +1,4 @@
-"""Which namespaces a migration moves: by name, tenant or pattern, or all of them; one function here looks at blue."""
+"""The namespaces that a migration moves: by name, tenant or pattern, or all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
-from pulsar_fleet.cluster.names import BROKERS_TENANT, FUNCTIONS_STATE, NamespaceName
+from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
 
@@ -16,54 +16,54 @@ _DEFAULT = NamespaceName("public", "default")
 
 
 def parse_scope(texts: Sequence[str]) -> Selection:
-    """Read `tenant/namespace`, `tenant`, `re:` with a pattern of the whole `tenant/namespace`, or `all` by itself.
+    """Read `tenant/namespace`, `tenant`, `re:` with a pattern of the whole `tenant/namespace`, or `all` alone.
 
-    :raises Rejected: nothing is named, `all` stands beside something else, a name or pattern is none, or a namespace
-        belongs to the brokers.
+    :raises InvalidRequest: nothing is named, `all` is used together with other texts, a name or pattern is not valid,
+        or a namespace belongs to the brokers.
     """
-    given = tuple(text.strip() for text in texts)
-    if not any(given):
+    names = tuple(text.strip() for text in texts)
+    if not any(names):
         raise InvalidRequest(
             'The run\'s configuration names no namespace: set \'namespaces\', for example ["acme/orders"], ["acme"], '
             '["re:acme/.*"] or ["all"].'
         )
-    if ALL in given:
-        if len(set(given)) > 1:
+    if ALL in names:
+        if len(set(names)) > 1:
             raise InvalidRequest(
-                f"'all' stands beside {next(one for one in given if one != ALL)!r}: give one or the other."
+                f"'all' is used together with {next(name for name in names if name != ALL)!r}: give one or the other."
             )
         return Selection()
-    selection = Selection.parse(given)
+    selection = Selection.parse(names)
     for name in sorted(selection.namespaces):
         if is_system(name):
-            raise InvalidRequest(f"Namespace '{name}' belongs to the brokers and is never moved: leave it out.")
-    if BROKERS_TENANT in selection.tenants:
-        raise InvalidRequest("Tenant 'pulsar' belongs to the brokers and is never moved: leave it out.")
+            raise InvalidRequest(f"Namespace '{name}' belongs to the brokers and is never moved: remove it.")
+    if SYSTEM_TENANT in selection.tenants:
+        raise InvalidRequest("Tenant 'pulsar' belongs to the brokers and is never moved: remove it.")
     return selection
 
 
 def is_system(name: NamespaceName) -> bool:
-    """Whether the brokers or the functions workers keep their own state there."""
-    return name.tenant == BROKERS_TENANT or name == FUNCTIONS_STATE
+    """Whether brokers or functions workers store their own state in this namespace."""
+    return name.tenant == SYSTEM_TENANT or name == FUNCTIONS_STATE
 
 
-def choose(
+def select_namespaces(
     selection: Selection, cluster: str, tenants: Iterable[str], namespaces: Iterable[NamespaceName]
 ) -> tuple[NamespaceName, ...]:
-    """The namespaces that are meant, in order, each once.
+    """The selected namespaces, sorted, without duplicates.
 
-    :param cluster: whose `tenants` and `namespaces` these are.
-    :raises Missing: something that was named is not there.
-    :raises Rejected: nothing is left to move.
+    :param cluster: name of the cluster that has these `tenants` and `namespaces`.
+    :raises NotFound: a named tenant, namespace or pattern matches nothing.
+    :raises InvalidRequest: the selection is empty.
     """
-    held, existing = sorted(set(namespaces)), set(tenants)
-    if absent := selection.absent(existing, held):
-        known = [*sorted(existing), *map(str, held)]
-        close = difflib.get_close_matches(absent[0], known, n=1)
-        meant = f"did you mean {close[0]!r}?" if close else f"its tenants are {', '.join(sorted(existing)) or 'none'}."
-        listed = ", ".join(repr(one) for one in absent)
-        raise NotFound(f"{cluster} has no {listed}, which 'namespaces' names; {meant}", cluster=cluster)
-    chosen = tuple(name for name in held if selection.has(name) and not is_system(name))
+    ordered, existing = sorted(set(namespaces)), set(tenants)
+    if absent := selection.absent(existing, ordered):
+        names = [*sorted(existing), *map(str, ordered)]
+        close = difflib.get_close_matches(absent[0], names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"its tenants are {', '.join(sorted(existing)) or 'none'}."
+        listed = ", ".join(map(repr, absent))
+        raise NotFound(f"{cluster} has no {listed}, which 'namespaces' names; {hint}", cluster=cluster)
+    chosen = tuple(name for name in ordered if selection.has(name) and not is_system(name))
     if not chosen:
         what = ", ".join(selection.texts()) or ALL
         raise InvalidRequest(
@@ -73,18 +73,18 @@ def choose(
 
 
 async def resolve(blue: AdminClient, texts: Sequence[str]) -> tuple[NamespaceName, ...]:
-    """The namespaces on blue that the run's configuration means; a call for each tenant, nothing is changed.
+    """The namespaces on blue that the run's configuration selects; one call for each tenant, changes nothing.
 
-    `public/default`, which every cluster makes for itself, is left out while it is empty, unless it is named.
+    `public/default`, which every cluster creates, is left out while it is empty, unless it is named.
 
-    :raises Rejected, Missing: as `parse_scope` and `choose` say.
-    :raises NotAllowed: our role may not list the tenants, and the configuration does not name them.
+    :raises InvalidRequest, NotFound: as `parse_scope` and `select_namespaces`.
+    :raises NotAllowed: the role may not list the tenants, and the configuration does not name them.
     """
     selection = parse_scope(texts)
     cluster = await blue.cluster_name()
     listed = await list_namespaces(blue, await tenant_names(blue, selection), unknown=(NotFound,))
-    found = {tenant: names for tenant, names in listed.items() if names is not None}
-    chosen = choose(selection, cluster, found, [name for names in found.values() for name in names])
+    by_tenant = {tenant: names for tenant, names in listed.items() if names is not None}
+    chosen = select_namespaces(selection, cluster, by_tenant, [name for names in by_tenant.values() for name in names])
     if _DEFAULT in chosen and not selection.names(_DEFAULT) and not await blue.topics(_DEFAULT):
-        chosen = choose(selection, cluster, found, [name for name in chosen if name != _DEFAULT])
+        chosen = select_namespaces(selection, cluster, by_tenant, [name for name in chosen if name != _DEFAULT])
     return chosen

@@ -1,1 +1,1 @@
-"""How a cluster joins the fleet: everything that the source holds is copied and read back equal."""
+"""Onboard a cluster: copy everything but messages from a source, and verify that the copy is equal."""

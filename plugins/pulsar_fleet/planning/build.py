@@ -20,18 +20,18 @@ _FIELDS = {Area.BOOKIE_AFFINITY: ("bookie_affinity",)}
 
 
 def without_hidden(source: Snapshot, target: Snapshot) -> tuple[Snapshot, Snapshot, tuple[LeftAlone, ...]]:
-    """Both snapshots without what one of the roles may not see, and what was left out for that.
+    """Both snapshots without the fields that one of the roles may not read, and the list of these fields.
 
-    A field that one side hides would look unset there: it would be unset on the other, or set without the right to.
+    A hidden field looks unset: the plan would unset it on the other cluster, or set it without permission.
     """
     hidden = {field: snapshot.cluster for snapshot in (source, target) for field in _hidden_fields(snapshot)}
-    left = tuple(
-        LeftAlone(Resource.POLICY, namespace.name, field, f"our role on {hidden[field]} may not see or set it")
+    left_alone = tuple(
+        LeftAlone(Resource.POLICY, namespace.name, field, f"our role on {hidden[field]} may not read or set it")
         for namespace in source.namespaces
         for field in sorted(hidden)
         if namespace.policies.get(field)
     )
-    return _stripped(source, hidden), _stripped(target, hidden), left
+    return _stripped(source, hidden), _stripped(target, hidden), left_alone
 
 
 def _hidden_fields(snapshot: Snapshot) -> Iterator[str]:
@@ -44,8 +44,10 @@ def _stripped(snapshot: Snapshot, hidden: dict[str, str]) -> Snapshot:
     if not hidden:
         return snapshot
     kept = tuple(
-        NamespaceState(one.name, {field: value for field, value in one.policies.items() if field not in hidden})
-        for one in snapshot.namespaces
+        NamespaceState(
+            namespace.name, {field: value for field, value in namespace.policies.items() if field not in hidden}
+        )
+        for namespace in snapshot.namespaces
     )
     return replace(snapshot, namespaces=kept)
 
@@ -58,58 +60,58 @@ def plan_changes(
     start_at: StartAt = StartAt.EARLIEST,
     accept_incomplete: Collection[str] = frozenset(),
 ) -> Plan:
-    """What makes the target hold all that the source holds; empty when nothing differs.
+    """The changes that give the target everything that the source has; empty when nothing differs.
 
-    Nothing is ever deleted: what exists only on the target is named in `left_alone`.
+    Nothing is ever deleted: what exists only on the target is listed in `left_alone`.
 
-    :param subscriptions: create missing subscriptions; without it they are skipped.
-    :param start_at: where they stand then.
+    :param subscriptions: compare and create subscriptions; False skips them.
+    :param start_at: the first position of created subscriptions.
     :param accept_incomplete: resources, as the snapshots' notes name them, that may be unreadable: they are planned
-        for as if they were not there, and applying looks at the live state once more.
-    :raises Refused: an incomplete snapshot, or two whose secrets cannot be compared.
+        as if they did not exist; `apply_plan` reads the live state again.
+    :raises PreconditionFailed: a snapshot is incomplete, or the secrets of the two cannot be compared.
     """
     require_comparable(source, target, accept_incomplete)
     aligned = align(source, target)
     planner = Planner(aligned.source, aligned.target, start_at)
     for difference in diff(aligned.source, aligned.target):
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
-            planner.take(difference)
+            planner.add(difference)
     return Plan(
         source=source.cluster,
         target=target.cluster,
         changes=planner.ordered(),
-        left_alone=(*aligned.left, *planner.left),
+        left_alone=(*aligned.left_alone, *planner.left_alone),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Two snapshots in the target's terms, without what one of the roles may not see.
+    """Two snapshots in the target's terms, without the fields that one of the roles may not read.
 
-    :param left: what cannot be said in these terms, so that no difference tells it.
+    :param left_alone: what these terms cannot express, so that `diff` does not report it.
     """
 
     source: Snapshot
     target: Snapshot
-    left: tuple[LeftAlone, ...]
+    left_alone: tuple[LeftAlone, ...]
 
 
 def align(source: Snapshot, target: Snapshot) -> Aligned:
-    """Bring both into the terms in which `diff` compares them."""
+    """Translate both snapshots into the terms in which `diff` compares them."""
     source, target, hidden = without_hidden(source, target)
     translated, unknown = translate_snapshot(source, target)
     return Aligned(translated, target, (*hidden, *unknown))
 
 
-def names_apart(source: Snapshot, target: Snapshot) -> frozenset[str]:
-    """The names of all resources about which a plan between the two would say anything at all."""
+def differing_names(source: Snapshot, target: Snapshot) -> frozenset[str]:
+    """The names of all resources that a plan between the two would change or leave alone."""
     aligned = align(source, target)
-    found: tuple[Difference | LeftAlone, ...] = (*diff(aligned.source, aligned.target), *aligned.left)
-    return frozenset(one.name for one in found)
+    rows: tuple[Difference | LeftAlone, ...] = (*diff(aligned.source, aligned.target), *aligned.left_alone)
+    return frozenset(row.name for row in rows)
 
 
 def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[str] = frozenset()) -> None:
-    """Refuse two snapshots from which nothing can be concluded: incomplete ones, or under different keys.
+    """Refuse two snapshots that cannot be compared: incomplete ones, or ones with different fingerprint keys.
 
     :param accept: resources that may be unreadable.
     """
@@ -123,11 +125,11 @@ def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[st
 
 
 def require_complete(snapshot: Snapshot, accept: Collection[str] = frozenset()) -> None:
-    """Refuse a snapshot in which something could not be read, unless that is accepted."""
+    """Refuse a snapshot with unreadable resources, except those in `accept`."""
     unreadable = [note for note in snapshot.unreadable if note.resource not in accept]
     if unreadable:
         first = unreadable[0]
         raise PreconditionFailed(
             f"The snapshot of {snapshot.cluster} is incomplete: {len(unreadable)} resources could not be "
-            f"read, first {first.resource}: {first.detail} Take the snapshot again; a plan from it would be wrong."
+            f"read, first {first.resource}: {first.detail} Take the snapshot again: a plan from it would be wrong."
         )

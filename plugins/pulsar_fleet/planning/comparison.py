@@ -1,4 +1,4 @@
-"""What is left to be done until one snapshot is equal to another, in numbers and first examples (pure)."""
+"""How a target snapshot differs from its source: counts and the first differences (pure)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Unequal:
-    """One field of a resource that is not as the source has it; values are in the target's terms, secrets sealed."""
+class UnequalField:
+    """A field whose values differ; both are in the target's terms, with secrets redacted."""
 
     resource: str
     name: str
@@ -29,19 +29,19 @@ class Unequal:
 
     @classmethod
     def of(cls, change: Change) -> Self:
-        """What a change would remove."""
+        """The difference that a change would remove."""
         return cls(change.resource.value, change.name, change.field, change.after, change.before, change.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A target beside its source: `equal` when nothing is left that a plan would change.
+    """A target compared with its source: `equal` when a plan would change nothing.
 
     :param compared: rows of the source per table.
-    :param differing: changes left, per kind of resource.
-    :param left_alone: differences that no plan touches, per kind of resource, such as what only the target has.
+    :param differing: planned changes per kind of resource.
+    :param left_alone: differences that no plan changes, per kind of resource, such as what only the target has.
     :param first: the first differences, in the order of their namespaces.
-    :param first_left_alone: the first of those, with the reason.
+    :param first_left_alone: the first differences that no plan changes, with the reason.
     """
 
     source: str
@@ -49,12 +49,12 @@ class Comparison:
     compared: Mapping[str, int]
     differing: Mapping[str, int]
     left_alone: Mapping[str, int]
-    first: tuple[Unequal, ...] = ()
+    first: tuple[UnequalField, ...] = ()
     first_left_alone: tuple[LeftAlone, ...] = ()
 
     @property
     def equal(self) -> bool:
-        """Whether the target holds all that the source holds."""
+        """Whether the target has all that the source has."""
         return not self.differing
 
     def to_json(self) -> JsonObject:
@@ -67,26 +67,26 @@ class Comparison:
             "compared": dict(self.compared),
             "differing": dict(self.differing),
             "left_alone": dict(self.left_alone),
-            "first": [[one.resource, one.name, one.field, one.source, one.target, one.reason] for one in self.first],
-            "first_left_alone": [one.to_json() for one in self.first_left_alone],
+            "first": [[row.resource, row.name, row.field, row.source, row.target, row.reason] for row in self.first],
+            "first_left_alone": [row.to_json() for row in self.first_left_alone],
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote; another version's document is `InvalidRequest`."""
-        if found.get("schema_version") != SCHEMA_VERSION:
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
-                f"The comparison has version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
-                "use the job and the package of one release."
+                f"The comparison has schema version {document.get('schema_version')!r}, this release reads "
+                f"{SCHEMA_VERSION}: use the job and the package of one release."
             )
         return cls(
-            source=found["source"],
-            target=found["target"],
-            compared=found["compared"],
-            differing=found["differing"],
-            left_alone=found["left_alone"],
-            first=tuple(Unequal(*one) for one in found["first"]),
-            first_left_alone=tuple(LeftAlone.from_json(one) for one in found["first_left_alone"]),
+            source=document["source"],
+            target=document["target"],
+            compared=document["compared"],
+            differing=document["differing"],
+            left_alone=document["left_alone"],
+            first=tuple(UnequalField(*row) for row in document["first"]),
+            first_left_alone=tuple(LeftAlone.from_json(row) for row in document["first_left_alone"]),
         )
 
 
@@ -98,13 +98,13 @@ def compare(
     accept_incomplete: Collection[str] = frozenset(),
     examples: int = 20,
 ) -> Comparison:
-    """Compare by planning, so that `equal` and an empty plan are the same thing.
+    """Compare by planning: `equal` means that the plan is empty.
 
-    Everything in a namespace is compared with that namespace of the other side alone, so snapshots that are cut by
-    namespaces give the same as whole ones, once their comparisons are put together by `merge`.
+    A namespace is compared only with the same namespace of the other side, so the comparisons of parts that are split
+    by namespaces give, combined by `merge`, the same result as the comparison of whole snapshots.
 
     :param examples: how many differences are kept as values.
-    :raises Refused: the snapshots cannot be compared, see `plan_changes`.
+    :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
     """
     plan = plan_changes(source, target, subscriptions=subscriptions, accept_incomplete=accept_incomplete)
     return Comparison(
@@ -112,38 +112,40 @@ def compare(
         target=target.cluster,
         compared=source.counts(),
         differing=Counter(change.resource.value for change in plan.changes),
-        left_alone=Counter(one.resource.value for one in plan.left_alone),
-        first=tuple(Unequal.of(change) for change in plan.changes[:examples]),
+        left_alone=Counter(row.resource.value for row in plan.left_alone),
+        first=tuple(UnequalField.of(change) for change in plan.changes[:examples]),
         first_left_alone=plan.left_alone[:examples],
     )
 
 
 def merge(parts: Iterable[Comparison], *, compared: Mapping[str, int], examples: int = 20) -> Comparison:
-    """The comparisons of parts of two snapshots as one; `compared` are the rows of the whole source."""
-    given = tuple(parts)
+    """Combine the comparisons of parts of two snapshots; `compared` counts the rows of the whole source."""
+    comparisons = tuple(parts)
     return Comparison(
-        source=given[0].source,
-        target=given[0].target,
+        source=comparisons[0].source,
+        target=comparisons[0].target,
         compared=compared,
-        differing=_sum(part.differing for part in given),
-        left_alone=_sum(part.left_alone for part in given),
-        first=tuple(one for part in given for one in part.first)[:examples],
-        first_left_alone=tuple(one for part in given for one in part.first_left_alone)[:examples],
+        differing=_sum(part.differing for part in comparisons),
+        left_alone=_sum(part.left_alone for part in comparisons),
+        first=tuple(row for part in comparisons for row in part.first)[:examples],
+        first_left_alone=tuple(row for part in comparisons for row in part.first_left_alone)[:examples],
     )
 
 
-def comparison_text(found: Comparison) -> str:
-    """The result for a person: whether they are equal, how much was compared, the first differences."""
-    resources = ", ".join(f"{count:,} {table.replace('_', ' ')}" for table, count in found.compared.items() if count)
-    if found.equal:
-        lines = [f"EQUAL  {found.target} holds all that {found.source} holds: {resources}"]
+def comparison_text(comparison: Comparison) -> str:
+    """The result as text: equal or different, how much was compared, the first differences."""
+    resources = ", ".join(
+        f"{count:,} {table.replace('_', ' ')}" for table, count in comparison.compared.items() if count
+    )
+    if comparison.equal:
+        lines = [f"EQUAL  {comparison.target} has all that {comparison.source} has: {resources}"]
     else:
-        lines = [f"DIFFERENT  {found.target} lacks {_counted(found.differing)} of {found.source}"]
-    lines += [f"  {one.resource} {one.name} {one.field}".rstrip() + f": {one.reason}" for one in found.first]
-    if (more := sum(found.differing.values()) - len(found.first)) > 0:
+        lines = [f"DIFFERENT  {comparison.target} lacks {_counted(comparison.differing)} of {comparison.source}"]
+    lines += [f"  {row.resource} {row.name} {row.field}".rstrip() + f": {row.reason}" for row in comparison.first]
+    if (more := sum(comparison.differing.values()) - len(comparison.first)) > 0:
         lines.append(f"  … and {more:,} more")
-    if found.left_alone:
-        lines.append(f"left alone: {_counted(found.left_alone)}")
+    if comparison.left_alone:
+        lines.append(f"left alone: {_counted(comparison.left_alone)}")
     return "\n".join(lines)
 
 
@@ -153,6 +155,6 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for table in counts:
+        total.update(table)
     return dict(total)

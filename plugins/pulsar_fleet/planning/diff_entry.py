@@ -1,4 +1,4 @@
-"""One difference between two clusters, as a value, and how two documents are compared (pure)."""
+"""A difference between two clusters, as a value, and the comparison of two documents (pure)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.policies.model import Scope
 
 
 class Resource(StrEnum):
@@ -27,17 +29,17 @@ class Resource(StrEnum):
 
     @property
     def in_namespace(self) -> bool:
-        """Whether it lies in a namespace, and not in the cluster as a whole."""
-        return self not in _OF_THE_CLUSTER
+        """Whether the resource belongs to a namespace and not to the whole cluster."""
+        return self not in _CLUSTER_WIDE
 
 
-_OF_THE_CLUSTER = frozenset(
+_CLUSTER_WIDE = frozenset(
     {Resource.CLUSTER, Resource.RESOURCE_GROUP, Resource.FAILURE_DOMAIN, Resource.ISOLATION, Resource.TENANT}
 )
 
 
 class Side(StrEnum):
-    """Where something is."""
+    """How the target differs from the source in one value."""
 
     MISSING = "missing on the target"
     DIFFERENT = "different"
@@ -45,8 +47,25 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPolicyField:
+    """A policy in one of a topic's two documents, written as `local/maxProducerPerTopic`."""
+
+    scope: Scope
+    policy: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote."""
+        scope, _, policy = text.partition("/")
+        return cls(Scope(scope), policy)
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.policy}"
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference; `field` names a policy, a topic's property set or a subscription, else it is empty."""
+    """One difference; `field` is a policy, a `TopicPolicyField`, a topic's property set, a subscription or empty."""
 
     resource: Resource
     name: str
@@ -55,10 +74,15 @@ class Difference:
     source: Json
     target: Json
 
+    @property
+    def whole(self) -> bool:
+        """Whether the resource as a whole differs, and not one of its fields."""
+        return self.resource is Resource.SUBSCRIPTION or not self.field
 
-def same(one: Json, other: Json) -> bool:
-    """Whether two JSON values are equal; `1` and `True` are not, lists and tuples are."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+def same(first: Json, second: Json) -> bool:
+    """Whether two JSON values are equal: a list equals a tuple, `1` does not equal `True`."""
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 def diff_documents(
@@ -76,7 +100,7 @@ def diff_documents(
         yield Difference(resource, name, field, side, source.get(field), target.get(field))
 
 
-def diff_whole(resource: Resource, wanted: Mapping[str, Json], held: Mapping[str, Json]) -> Iterator[Difference]:
-    """Resources, by name, that are compared as one value each."""
-    for found in diff_documents(resource, "", wanted, held):
-        yield Difference(resource, found.field, "", found.side, found.source, found.target)
+def diff_resources(resource: Resource, source: Mapping[str, Json], target: Mapping[str, Json]) -> Iterator[Difference]:
+    """Resources that differ, by name; each resource is compared as one value."""
+    for difference in diff_documents(resource, "", source, target):
+        yield Difference(resource, difference.field, "", difference.side, difference.source, difference.target)

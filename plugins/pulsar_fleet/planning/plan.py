@@ -1,4 +1,4 @@
-"""A plan: ordered changes with the exact calls that they make, as values (pure)."""
+"""A plan: ordered changes with their exact calls, as values (pure)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.diff_entry import Difference, Resource
+from pulsar_fleet.planning.hazard import Hazard
 
 SCHEMA_VERSION = 1
-# A write is read before and after; measured at 8 connections.
+# Each write is read before and after; measured with 8 connections.
 SECONDS_PER_CALL = 0.06
+ONLY_ON_TARGET = "exists only on the target"
 
 
 class Action(StrEnum):
@@ -36,9 +37,9 @@ class Action(StrEnum):
 class Change:
     """One change of one resource.
 
-    :param field: the policy, `scope/policy`, property set or subscription; empty for a resource as a whole.
-    :param before: the value that the live one must still have when the change is made (None: not there, not set).
-    :param reason: why it is planned, and what is special about it, in a sentence.
+    :param field: the policy, `scope/policy`, property set or subscription; empty for the whole resource.
+    :param before: the value that the cluster must still have when the change is applied (None: missing or not set).
+    :param reason: why it is planned, and its hazards, in a sentence.
     """
 
     resource: Resource
@@ -51,9 +52,33 @@ class Change:
     hazard: Hazard
     reason: str
 
+    @classmethod
+    def of(
+        cls,
+        difference: Difference,
+        calls: tuple[Call, ...],
+        after: Json,
+        reason: str,
+        action: Action | None = None,
+        hazard: Hazard | None = None,
+    ) -> Self:
+        """The change of a difference, from the target's value to `after`; by default it creates what is missing."""
+        creates = difference.whole and difference.target is None
+        return cls(
+            resource=difference.resource,
+            name=difference.name,
+            field=difference.field,
+            action=action or (Action.CREATE if creates else Action.SET),
+            calls=calls,
+            before=difference.target,
+            after=after,
+            hazard=hazard or (Hazard.NONE if creates else Hazard.REVERSIBLE),
+            reason=reason,
+        )
+
     @property
     def id(self) -> str:
-        """Stable for the same change of the same values: what an operator allows by it cannot become another."""
+        """Stable for the same change of the same values: an id that an operator allows never names another change."""
         return _digest([self.resource, self.name, self.field, self.action, self.before, self.after])[:12]
 
     @property
@@ -63,7 +88,7 @@ class Change:
 
     @property
     def namespace(self) -> NamespaceName | None:
-        """The namespace in which it lies; None for what belongs to the cluster as a whole."""
+        """The namespace of the resource; None for a cluster-wide one."""
         if not self.resource.in_namespace:
             return None
         if self.resource in (Resource.NAMESPACE, Resource.POLICY):
@@ -86,43 +111,48 @@ class Change:
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
         return cls(
-            resource=Resource(found["resource"]),
-            name=found["name"],
-            field=found["field"],
-            action=Action(found["action"]),
-            calls=tuple(Call.from_json(call) for call in found["calls"]),
-            before=found["before"],
-            after=found["after"],
-            hazard=Hazard(found["hazard"]),
-            reason=found["reason"],
+            resource=Resource(document["resource"]),
+            name=document["name"],
+            field=document["field"],
+            action=Action(document["action"]),
+            calls=tuple(Call.from_json(call) for call in document["calls"]),
+            before=document["before"],
+            after=document["after"],
+            hazard=Hazard(document["hazard"]),
+            reason=document["reason"],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """A difference that the plan does not touch, and why."""
+    """A difference that the plan does not change, and why."""
 
     resource: Resource
     name: str
     field: str
     reason: str
 
+    @classmethod
+    def of(cls, difference: Difference, reason: str) -> Self:
+        """The difference with the reason why the plan does not change it."""
+        return cls(difference.resource, difference.name, difference.field, reason)
+
     def to_json(self) -> JsonObject:
         """As a JSON object."""
         return {"resource": self.resource.value, "name": self.name, "field": self.field, "reason": self.reason}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(Resource(found["resource"]), found["name"], found["field"], found["reason"])
+        return cls(Resource(document["resource"]), document["name"], document["field"], document["reason"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What has to change on `target`, in order. Empty when nothing differs."""
+    """The ordered changes of `target`; empty when nothing differs."""
 
     source: str
     target: str
@@ -136,39 +166,39 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the plan has no change."""
         return not self.changes
 
     @property
     def calls(self) -> int:
-        """Writing calls that applying makes."""
+        """The number of writing calls."""
         return sum(len(change.calls) for change in self.changes)
 
     @property
     def seconds(self) -> float:
-        """About how long applying takes."""
+        """The expected duration of applying."""
         return self.calls * SECONDS_PER_CALL
 
     def namespaces(self) -> tuple[str, ...]:
-        """Every namespace that the plan changes something in."""
+        """Every namespace in which the plan changes something."""
         return tuple(dict.fromkeys(str(change.namespace) for change in self.changes if change.namespace))
 
     def shared(self) -> Self:
-        """What belongs to the cluster as a whole, such as tenants: to be applied before any namespace."""
+        """The cluster-wide changes, such as tenants: apply them before any namespace."""
         return replace(self, changes=tuple(change for change in self.changes if change.namespace is None))
 
     def batch(self, namespaces: Collection[str]) -> Self:
-        """What lies in some of its namespaces; batches can be applied side by side once `shared` is in place."""
-        wanted = set(namespaces)
-        return replace(self, changes=tuple(one for one in self.changes if str(one.namespace) in wanted))
+        """The changes in some namespaces; batches can be applied concurrently after `shared`."""
+        names = set(namespaces)
+        return replace(self, changes=tuple(change for change in self.changes if str(change.namespace) in names))
 
     def hazards(self) -> dict[str, int]:
-        """Changes by hazard, each kind named."""
-        found = Counter(change.hazard for change in self.changes)
-        return {hazard.value: found[hazard] for hazard in Hazard}
+        """The number of changes of each hazard."""
+        counts = Counter(change.hazard for change in self.changes)
+        return {hazard.value: counts[hazard] for hazard in Hazard}
 
     def needing_permission(self) -> tuple[Change, ...]:
-        """The changes that run only when the operator allows their ids."""
+        """The changes that are applied only if the operator allows their ids."""
         return tuple(change for change in self.changes if change.hazard.needs_permission)
 
     def to_json(self) -> JsonObject:
@@ -179,22 +209,22 @@ class Plan:
             "source": self.source,
             "target": self.target,
             "changes": [change.to_json() for change in self.changes],
-            "left_alone": [one.to_json() for one in self.left_alone],
+            "left_alone": [row.to_json() for row in self.left_alone],
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote; another schema version is `InvalidRequest`."""
-        if found.get("schema_version") != SCHEMA_VERSION:
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
-                f"This plan has schema version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
-                "make the plan again."
+                f"This plan has schema version {document.get('schema_version')!r}, this release reads "
+                f"{SCHEMA_VERSION}: make the plan again."
             )
         return cls(
-            source=found["source"],
-            target=found["target"],
-            changes=tuple(Change.from_json(change) for change in found["changes"]),
-            left_alone=tuple(LeftAlone.from_json(one) for one in found["left_alone"]),
+            source=document["source"],
+            target=document["target"],
+            changes=tuple(Change.from_json(change) for change in document["changes"]),
+            left_alone=tuple(LeftAlone.from_json(row) for row in document["left_alone"]),
         )
 
 

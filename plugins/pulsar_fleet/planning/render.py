@@ -1,4 +1,4 @@
-"""A plan as text for a terminal and as Markdown for the UI: what will happen first, then what is left alone (pure)."""
+"""A plan as text for a terminal and as Markdown for the UI: first the changes, then what is left alone (pure)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 
 _LONGEST_VALUE = 70
-_MARKS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+", Action.DELETE: "-"}
+_SYMBOLS = {Action.CREATE: "+", Action.SET: "~", Action.UNSET: "~", Action.GROW: "+", Action.DELETE: "-"}
 
 
 def headline(plan: Plan) -> str:
     """`Plan 7f3a for green: 41 changes, 0 destructive, 1 irreversible. 61 calls, about 4 s.`"""
     if plan.empty:
-        return f"Nothing to change: {plan.target} holds all that {plan.source} holds."
+        return f"Nothing to change: {plan.target} has all that {plan.source} has."
     hazards = plan.hazards()
     return (
         f"Plan {plan.id} for {plan.target}: {counted(len(plan.changes), 'change')}, "
@@ -28,11 +28,12 @@ def headline(plan: Plan) -> str:
 
 
 def plan_text(plan: Plan, *, most: int = 200) -> str:
-    """The plan as aligned lines; beyond `most` lines the rest is counted."""
+    """The plan as aligned lines; only a count replaces the lines after the first `most`."""
     rows = [_line(change, plan) for change in _shown(plan)]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [
-        f"  {mark} {name:{widths[1]}}  {field:{widths[2]}}  {what}".rstrip() for mark, name, field, what in rows[:most]
+        f"  {symbol} {name:{widths[1]}}  {field:{widths[2]}}  {what}".rstrip()
+        for symbol, name, field, what in rows[:most]
     ]
     if len(rows) > most:
         lines.append(f"  … and {len(rows) - most} more (see the JSON)")
@@ -41,25 +42,26 @@ def plan_text(plan: Plan, *, most: int = 200) -> str:
 
 
 def plan_markdown(plan: Plan, *, most: int = 200) -> str:
-    """The plan as a table; beyond `most` rows the rest is counted."""
+    """The plan as a table; only a count replaces the rows after the first `most`."""
     rows = [_line(change, plan) for change in _shown(plan)]
     table = [
-        f"| {mark} | {' '.join(name.split())} | {field} | {_escaped(what)} |" for mark, name, field, what in rows[:most]
+        f"| {symbol} | {' '.join(name.split())} | {field} | {_escaped(what)} |"
+        for symbol, name, field, what in rows[:most]
     ]
     if len(rows) > most:
         table.append(f"| … | {len(rows) - most} more, see the JSON | | |")
     head = ["| | resource | field | change |", "| --- | --- | --- | --- |"] if rows else []
-    left = left_alone_lines(plan.left_alone)
-    tail = ["", "**Left alone**", "", *(f"* {_escaped(text)}" for text in left)] if left else []
+    reasons = left_alone_lines(plan.left_alone)
+    tail = ["", "**Left alone**", "", *(f"* {_escaped(text)}" for text in reasons)] if reasons else []
     return "\n".join([headline(plan), "", *head, *table, *tail]).rstrip()
 
 
-def left_alone_lines(left: Iterable[LeftAlone], *, most: int = 20) -> list[str]:
+def left_alone_lines(differences: Iterable[LeftAlone], *, most: int = 20) -> list[str]:
     """One line per reason and kind of resource, with the first few names."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for one in left:
-        label = " ".join(part for part in (one.name, one.field) if part)
-        grouped.setdefault((one.resource.value, one.reason), []).append(label)
+    for difference in differences:
+        label = " ".join(part for part in (difference.name, difference.field) if part)
+        grouped.setdefault((difference.resource.value, difference.reason), []).append(label)
     lines = [
         f"{counted(len(names), resource)} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): {reason}"
         for (resource, reason), names in grouped.items()
@@ -68,23 +70,25 @@ def left_alone_lines(left: Iterable[LeftAlone], *, most: int = 20) -> list[str]:
 
 
 def _shown(plan: Plan) -> list[Change]:
-    """Changes that get a line: what is made inside of a new topic is told in the topic's line."""
+    """Changes with their own line: what is created inside a new topic is counted in the topic's line."""
     new = _new_topics(plan)
     return [change for change in plan.changes if change.name not in new or change.resource is Resource.TOPIC]
 
 
 def _new_topics(plan: Plan) -> set[str]:
-    return {one.name for one in plan.changes if one.resource is Resource.TOPIC and one.action is Action.CREATE}
+    return {
+        change.name for change in plan.changes if change.resource is Resource.TOPIC and change.action is Action.CREATE
+    }
 
 
 def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:
     resource = Resource.NAMESPACE if change.resource is Resource.POLICY else change.resource
-    mark = "!" if change.hazard.needs_permission else _MARKS[change.action]
+    symbol = "!" if change.hazard.needs_permission else _SYMBOLS[change.action]
     name = change.name.removeprefix("persistent://")
     what = _what(change, plan)
     if change.hazard.needs_permission:
         what += f"   {change.hazard.value.upper()}, id {change.id}: {change.reason}"
-    return mark, f"{resource.value:12} {name}", change.field, what
+    return symbol, f"{resource.value:12} {name}", change.field, what
 
 
 def _what(change: Change, plan: Plan) -> str:
@@ -105,9 +109,9 @@ def _what(change: Change, plan: Plan) -> str:
 
 
 def _topic(change: Change, plan: Plan) -> str:
-    inside = Counter(one.resource for one in plan.changes if one.name == change.name)
+    inside = Counter(row.resource for row in plan.changes if row.name == change.name)
     versions = sum(
-        len(one.calls) for one in plan.changes if one.name == change.name and one.resource is Resource.SCHEMA
+        len(row.calls) for row in plan.changes if row.name == change.name and row.resource is Resource.SCHEMA
     )
     partitions = change.after["partitions"]
     parts = [
@@ -119,12 +123,12 @@ def _topic(change: Change, plan: Plan) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def short(value: Json) -> str:
-    """A value in a few words: `not set`, or compact JSON."""
+def short(value: Json, longest: int = _LONGEST_VALUE) -> str:
+    """A value as compact JSON of at most `longest` characters; `not set` for None."""
     if value is None:
         return "not set"
     text = json.dumps(value, sort_keys=True, ensure_ascii=False) if not isinstance(value, str) else value
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def counted(number: int, noun: str) -> str:

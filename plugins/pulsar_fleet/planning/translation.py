@@ -16,54 +16,56 @@ from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapsh
 
 
 def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tuple[LeftAlone, ...]]:
-    """What the target should hold to be equal to the source, and the cluster names that it cannot know.
+    """The desired state of the target for equality with the source, and the cluster names that the target lacks.
 
-    Of the cluster as a whole, only what the snapshot's namespaces need is meant when it was limited to a selection.
+    When the snapshot is limited to a selection, only the cluster-wide resources that its namespaces need are included.
     """
-    left: list[LeftAlone] = []
+    left_alone: list[LeftAlone] = []
     peers = _peers(source, target)
-    known = {*target.known_clusters, *(one.name for one in peers if not fingerprints(one.data))}
+    clusters = {*target.known_clusters, *(peer.name for peer in peers if not fingerprints(peer.data))}
 
     def note(resource: Resource, name: str, field: str, missing: tuple[str, ...]) -> None:
         if missing:
-            reason = f"{target.cluster} does not know {', '.join(missing)}, so they are not in its list"
-            left.append(LeftAlone(resource, name, field, reason))
+            reason = f"{target.cluster} has no cluster {', '.join(missing)}, so its list does not name them"
+            left_alone.append(LeftAlone(resource, name, field, reason))
 
     tenants = []
     for tenant in source.tenants:
-        clusters, missing = translate_clusters(tenant.allowed_clusters, source.cluster, target.cluster, known)
+        names, missing = translate_clusters(tenant.allowed_clusters, source.cluster, target.cluster, clusters)
         note(Resource.TENANT, tenant.name, "allowedClusters", missing)
-        tenants.append(TenantState(tenant.name, tenant.admin_roles, tuple(clusters)))
+        tenants.append(TenantState(tenant.name, tenant.admin_roles, tuple(names)))
     namespaces = []
     for namespace in source.namespaces:
-        result = translate(namespace.policies, source.cluster, target.cluster, known)
-        note(Resource.NAMESPACE, namespace.name, "clusters", result.left_out)
+        result = translate(namespace.policies, source.cluster, target.cluster, clusters)
+        note(Resource.NAMESPACE, namespace.name, "clusters", result.omitted_clusters)
         namespaces.append(NamespaceState(namespace.name, result.document))
     policies = tuple(
-        dataclasses.replace(one, policies=translate_topic_policies(one.policies, source.cluster, target.cluster, known))
-        for one in source.topic_policies
+        dataclasses.replace(
+            state, policies=translate_topic_policies(state.policies, source.cluster, target.cluster, clusters)
+        )
+        for state in source.topic_policies
     )
     translated = dataclasses.replace(
         source,
         cluster=target.cluster,
         clusters=(*peers, _own(source, target.cluster)),
-        resource_groups=tuple(one for one in source.resource_groups if _uses_group(source, one.name)),
+        resource_groups=tuple(group for group in source.resource_groups if _uses_group(source, group.name)),
         tenants=tuple(tenants),
         namespaces=tuple(namespaces),
         topic_policies=policies,
     )
-    return translated, tuple(left)
+    return translated, tuple(left_alone)
 
 
 def _peers(source: Snapshot, target: Snapshot) -> list[ClusterDataState]:
-    """The clusters that the translated lists name, as the source knows them."""
+    """The clusters that the translated lists name, with the source's data about them."""
     needed = {
         name
         for names in _lists(source)
         for name in translate_clusters(names, source.cluster, target.cluster)[0]
         if name != target.cluster
     }
-    return [one for one in source.clusters if one.name in needed]
+    return [peer for peer in source.clusters if peer.name in needed]
 
 
 def _lists(source: Snapshot) -> Iterator[tuple[str, ...]]:
@@ -71,28 +73,28 @@ def _lists(source: Snapshot) -> Iterator[tuple[str, ...]]:
     for namespace in source.namespaces:
         for field in ("replication_clusters", "allowed_clusters"):
             yield tuple(namespace.policies.get(field) or ())
-    yield from (tuple(one.policies.get("replicationClusters") or ()) for one in source.topic_policies)
+    yield from (tuple(state.policies.get("replicationClusters") or ()) for state in source.topic_policies)
 
 
 def _own(source: Snapshot, target: str) -> ClusterDataState:
-    """What the source keeps about itself, under the target's name."""
+    """The source's data about itself, under the target's name."""
     domains: JsonObject = {}
     isolation: JsonObject = {}
-    for one in source.clusters:
-        if one.name == source.cluster:
-            domains, isolation = one.failure_domains, one.isolation
+    for cluster in source.clusters:
+        if cluster.name == source.cluster:
+            domains, isolation = cluster.failure_domains, cluster.isolation
     if source.selection:
-        # Domains only serve namespaces that keep away from each other.
-        domains = domains if any(one.policies.get("anti_affinity") for one in source.namespaces) else {}
-        isolation = {name: one for name, one in isolation.items() if _isolates(source, one)}
+        # Failure domains affect only namespaces with an anti-affinity group.
+        domains = domains if any(namespace.policies.get("anti_affinity") for namespace in source.namespaces) else {}
+        isolation = {name: policy for name, policy in isolation.items() if _isolates(source, policy)}
     return ClusterDataState(target, {}, domains, isolation)
 
 
 def _uses_group(source: Snapshot, name: str) -> bool:
-    used = any(one.policies.get("resource_group_name") == name for one in source.namespaces)
+    used = any(namespace.policies.get("resource_group_name") == name for namespace in source.namespaces)
     return used or not source.selection
 
 
 def _isolates(source: Snapshot, policy: JsonObject) -> bool:
     patterns = policy.get("namespaces") or ()
-    return any(re.fullmatch(pattern, one.name) for pattern in patterns for one in source.namespaces)
+    return any(re.fullmatch(pattern, namespace.name) for pattern in patterns for namespace in source.namespaces)

@@ -1,10 +1,9 @@
-"""Take back what a run did: from the ledger to a plan in reverse order, which is applied like any other."""
+"""Plan the undo of a run: the changes of the ledger in reverse order, as a plan that is applied like any other."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from urllib.parse import quote
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
@@ -12,25 +11,26 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Unset
 from pulsar_fleet.cluster.policies.setters import policy_calls
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_body, group_path, isolation_path
-from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS
+from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.subscriptions import setting_calls
-from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazards.effective_change import NOTHING_KNOWN
-from pulsar_fleet.planning.hazards.guards import lint_calls, lint_settings
-from pulsar_fleet.planning.hazards.model import Hazard, worst
+from pulsar_fleet.planning.changes.topics import schema_path
+from pulsar_fleet.planning.diff_entry import Resource, TopicPolicyField, same
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS
+from pulsar_fleet.planning.hazards.guards import with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 
 
 def reason_to_leave(resource: Resource, field: str, before: Json) -> str:
-    """Why going back to `before` is not possible; empty when it is."""
+    """Why `before` cannot be restored; empty when it can."""
     if resource is Resource.TOPIC and field == "partitions":
-        return "partitions cannot be taken away again"
+        return "partitions cannot be removed"
     if resource is Resource.SCHEMA and before is not None:
-        return "single versions cannot be taken out of a schema history"
+        return "single versions of a schema history cannot be deleted"
     if resource is Resource.POLICY and before is None:
         policy = BY_FIELD[field]
         if policy.unset is Unset.IMPOSSIBLE and policy.kind is not Kind.PROPERTIES:
@@ -39,9 +39,9 @@ def reason_to_leave(resource: Resource, field: str, before: Json) -> str:
 
 
 def undo_calls(resource: Resource, name: str, field: str, before: Json, after: Json, cluster: str) -> tuple[Call, ...]:
-    """From `after`, which a run made, back to `before` (comparable values; None is not there, not set).
+    """Restore `before` from `after`, which a run wrote (comparable values; None is missing or not set).
 
-    :param cluster: the name of the cluster that is called.
+    :param cluster: the name of the called cluster.
     """
     if not resource.in_namespace:
         return (_shared_call(resource, name, before, after, cluster),)
@@ -51,9 +51,9 @@ def undo_calls(resource: Resource, name: str, field: str, before: Json, after: J
         case Resource.POLICY:
             return policy_calls(BY_FIELD[field], NamespaceName.parse(name), after, before)
         case Resource.TOPIC_POLICY:
-            scope, _, policy = field.partition("/")
+            path = TopicPolicyField.parse(field)
             topic = TopicName.parse(name)
-            return topic_policy_calls(TOPIC_BY_FIELD[policy], topic, Scope(scope), after, before)
+            return topic_policy_calls(TOPIC_BY_FIELD[path.policy], topic, path.scope, after, before)
         case _:
             return _topic_calls(resource, TopicName.parse(name), field, before, after)
 
@@ -64,7 +64,7 @@ def _shared_call(resource: Resource, name: str, before: Json, after: Json, clust
         Resource.RESOURCE_GROUP: group_path(name),
         Resource.FAILURE_DOMAIN: domain_path(cluster, name),
         Resource.ISOLATION: isolation_path(cluster, name),
-        Resource.TENANT: f"/tenants/{quote(name, safe='')}",
+        Resource.TENANT: tenant_path(name),
     }
     if before is None:
         return bare("DELETE", paths[resource])
@@ -76,8 +76,7 @@ def _shared_call(resource: Resource, name: str, before: Json, after: Json, clust
 
 def _topic_calls(resource: Resource, topic: TopicName, field: str, before: Json, after: Json) -> tuple[Call, ...]:
     if resource is Resource.SCHEMA:
-        path = f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/schema"
-        return (bare("DELETE", path, force="true"),)
+        return (bare("DELETE", f"{schema_path(topic)}/schema", force="true"),)
     if resource is Resource.SUBSCRIPTION:
         if before is None:
             return (bare("DELETE", topic.subscription_path(field)),)
@@ -88,7 +87,7 @@ def _topic_calls(resource: Resource, topic: TopicName, field: str, before: Json,
 
 
 def _property_calls(path: str, before: JsonObject, after: JsonObject) -> Iterator[Call]:
-    """Setting merges, so what was added is deleted key by key."""
+    """The broker merges properties on PUT, so each added key is deleted by its own call."""
     for key in sorted(set(after) - set(before)):
         yield bare("DELETE", path, key=key)
     if any(after.get(key) != value for key, value in before.items()):
@@ -96,41 +95,42 @@ def _property_calls(path: str, before: JsonObject, after: JsonObject) -> Iterato
 
 
 def _namespace_calls(path: str, document: JsonObject, cluster: str) -> Iterator[Call]:
-    """The broker refuses to delete a namespace while a list of it names several clusters."""
+    """The broker refuses to delete a namespace while one of its lists names several clusters."""
     for field, setter in (("replication_clusters", "replication"), ("allowed_clusters", "allowedClusters")):
         if len(document.get(field) or ()) > 1:
             yield with_body("POST", f"{path}/{setter}", [cluster])
     yield bare("DELETE", path)
 
 
-# What lies in a topic goes with it.
+# Deleting a topic deletes these too.
 _INSIDE_TOPIC = (Resource.SCHEMA, Resource.TOPIC_POLICY, Resource.SUBSCRIPTION)
 
 
 def plan_undo(ledger: Ledger, run_id: str) -> Plan:
-    """What brings the target back to where it was before the run, as far as the ledger knows; last change first.
+    """Restore the target's state from before the run, as recorded in the ledger; the last change comes first.
 
-    What the run created is deleted, which is destructive and needs each change's id; what cannot be unset is named in
-    `left_alone`. A value that somebody changed since is a conflict when the plan is applied, and stays. Apply it under
-    a run id of its own. A change that was only begun is taken back too, if it took effect.
+    Resources that the run created are deleted, which is destructive and needs the id of each change; values that
+    cannot be unset are listed in `left_alone`. A value that changed after the run is a conflict when the plan is
+    applied, and is not touched. Apply the plan under its own run id. A change that was begun and never confirmed is
+    undone too, if it took effect.
 
-    :raises Missing: the ledger has nothing of this run.
-    :raises Rejected: the run wrote to several clusters.
+    :raises NotFound: the ledger has no change of this run.
+    :raises InvalidRequest: the run wrote to several clusters.
     """
     intents = ledger.intents(run_id)
     clusters = sorted({intent.cluster for intent in intents})
     if not clusters:
-        raise NotFound(f"The ledger has no change of a run {run_id!r} that could be undone: check the run id.")
+        raise NotFound(f"The ledger has no change of the run {run_id!r}: check the run id.")
     if len(clusters) > 1:
         raise InvalidRequest(
-            f"The run {run_id!r} wrote to {', '.join(clusters)}: only one cluster's changes can be undone."
+            f"The run {run_id!r} wrote to {', '.join(clusters)}: only a run on one cluster can be undone."
         )
     return _plan(clusters[0], _steps(intents))
 
 
 @dataclass(slots=True)
 class _Step:
-    """All that a run did to one value: from what it was first to what it was last."""
+    """The changes of a run to one value: the value before the first and after the last."""
 
     resource: Resource
     name: str
@@ -140,33 +140,34 @@ class _Step:
 
 
 def _steps(intents: Iterable[Intent]) -> list[_Step]:
-    """One step per value, in the order in which each was last written."""
-    found: dict[tuple[str, str, str], _Step] = {}
+    """One step per value, in the order of the last writes."""
+    steps: dict[tuple[str, str, str], _Step] = {}
     for intent in intents:
         key = (intent.kind, intent.name, intent.field)
-        earlier = found.pop(key, None)
+        earlier = steps.pop(key, None)
         before = earlier.before if earlier else intent.before
-        found[key] = _Step(Resource(intent.kind), intent.name, intent.field, before, intent.after)
-    return list(found.values())
+        steps[key] = _Step(Resource(intent.kind), intent.name, intent.field, before, intent.after)
+    return list(steps.values())
 
 
 def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
     deleted = {step.name for step in steps if step.resource is Resource.TOPIC and _creates(step)}
     changes: list[Change] = []
-    left: list[LeftAlone] = []
+    skipped: list[LeftAlone] = []
     for step in reversed(steps):
         if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and step.name in deleted):
             continue
         reason = reason_to_leave(step.resource, step.field, step.before)
         if reason:
-            left.append(LeftAlone(step.resource, step.name, step.field, reason))
+            skipped.append(LeftAlone(step.resource, step.name, step.field, reason))
         else:
-            changes.append(_marked(_change(step, cluster, deleted), cluster))
-    return Plan(source=cluster, target=cluster, changes=tuple(_cluster_last(changes)), left_alone=tuple(left))
+            change = _change(step, cluster, deleted)
+            changes.append(with_risks(change, cluster, UNKNOWN_SETTINGS.changes(change)))
+    return Plan(source=cluster, target=cluster, changes=tuple(_cluster_last(changes)), left_alone=tuple(skipped))
 
 
 def _cluster_last(changes: Sequence[Change]) -> list[Change]:
-    """What belongs to the cluster, such as a tenant, can only go when no namespace needs it any more."""
+    """Cluster-wide resources, such as a tenant, can be deleted only when no namespace needs them any more."""
     return sorted(changes, key=lambda change: change.namespace is None)
 
 
@@ -192,18 +193,10 @@ def _change(step: _Step, cluster: str, deleted: Collection[str]) -> Change:
 
 
 def _without_grants(document: JsonObject, topics: Collection[str]) -> JsonObject:
-    """A namespace as it is when `topics` are gone: the broker takes the rights on a topic away with it."""
+    """The namespace after `topics` are deleted: the broker deletes the permissions on a topic with the topic."""
     grants = document.get("auth_policies", {})
-    kept = {topic: one for topic, one in grants.get(TOPIC_GRANTS, {}).items() if topic not in topics}
+    kept = {topic: grant for topic, grant in grants.get(TOPIC_GRANTS, {}).items() if topic not in topics}
     sections = {**grants, TOPIC_GRANTS: kept}
     shown = {section: entries for section, entries in sections.items() if entries}
     rest = {field: value for field, value in document.items() if field != "auth_policies"}
     return {**rest, "auth_policies": shown} if shown else rest
-
-
-def _marked(change: Change, cluster: str) -> Change:
-    marks = lint_calls(change.calls, cluster)
-    marks += lint_settings(NOTHING_KNOWN.settings(change))
-    hazard = worst(change.hazard, *(mark.hazard for mark in marks))
-    reasons = dict.fromkeys(mark.reason for mark in marks if mark.hazard is hazard)
-    return replace(change, hazard=hazard, reason="; ".join([change.reason, *reasons]))

@@ -1,1 +1,1 @@
-"""What prevents a target from becoming equal to a source: the checks that every procedure makes."""
+"""Whether a target can become equal to a source: the checks that every procedure runs."""

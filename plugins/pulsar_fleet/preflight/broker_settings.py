@@ -1,4 +1,4 @@
-"""Where equal policy documents behave differently, because the brokers have different settings (pure)."""
+"""Where equal policies have different effects, because the brokers' settings differ (pure)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FLAGS = tuple(policy.field for policy in CATALOGUE if policy.kind is Kind.FLAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BehavesDifferently:
-    """A policy that the documents of both clusters say alike, and that works differently on them.
+class EffectiveDifference:
+    """A policy that is identical on both clusters and has different effects there.
 
-    :param namespaces: where, in order.
-    :param source: each broker setting that makes the difference, with every value that the source's brokers give.
-    :param target: the same of the target's brokers.
+    :param namespaces: the affected namespaces, in order.
+    :param source: each differing broker setting, with every value that the source's brokers report.
+    :param target: the same for the target's brokers.
     """
 
     field: str
@@ -33,35 +33,35 @@ class BehavesDifferently:
     target: Mapping[str, tuple[Json, ...]]
 
 
-def behaving_differently(source: Snapshot, target: Snapshot) -> tuple[BehavesDifferently, ...]:
-    """Policies of namespaces that both have, said alike or by neither, for which the brokers' settings differ.
+def effective_differences(source: Snapshot, target: Snapshot) -> tuple[EffectiveDifference, ...]:
+    """Policies of common namespaces, identical or unset on both clusters, for which the brokers' settings differ.
 
-    A setting that one side's brokers do not have, or do not show (that needs a superuser), is not compared.
+    A setting that one side's brokers lack or do not report (reading it needs a superuser) is not compared.
     """
     pairs = _pairs(source, target)
-    asked: list[tuple[str, Iterable[str], Iterable[str]]] = []
+    candidates: list[tuple[str, Iterable[str], Iterable[str]]] = []
     for policy in CATALOGUE:
-        said = {name: [_said(policy, document) for document in pair] for name, pair in pairs.items()}
-        unset = [name for name, values in said.items() if any(_open_parts(policy, values))]
-        equal = [name for name, (one, other) in said.items() if one is not None and one == other]
-        asked += [(policy.field, _keys(policy), unset), (policy.field, policy.needs, equal)]
-    asked += [(policy.field, _keys(policy), pairs) for policy in TOPIC_CATALOGUE]
-    policed = {str(TopicName.parse(one.topic).namespace) for one in source.topic_policies}
-    asked.append(("topic policies", TOPIC_POLICY_SWITCHES, policed & set(pairs)))
-    found = (_compared(field, keys, namespaces, source, target) for field, keys, namespaces in asked)
-    return tuple(one for one in found if one is not None)
+        values = {name: [_policy_value(policy, document) for document in pair] for name, pair in pairs.items()}
+        unset = [name for name, both in values.items() if any(_unset_parts(policy, both))]
+        equal = [name for name, (ours, theirs) in values.items() if ours is not None and ours == theirs]
+        candidates += [(policy.field, _keys(policy), unset), (policy.field, policy.needs, equal)]
+    candidates += [(policy.field, _keys(policy), pairs) for policy in TOPIC_CATALOGUE]
+    with_topic_policies = {str(TopicName.parse(state.topic).namespace) for state in source.topic_policies}
+    candidates.append(("topic policies", TOPIC_POLICY_SWITCHES, with_topic_policies & set(pairs)))
+    differences = (_compared(field, keys, namespaces, source, target) for field, keys, namespaces in candidates)
+    return tuple(difference for difference in differences if difference is not None)
 
 
 def _compared(
     field: str, keys: Iterable[str], namespaces: Iterable[str], source: Snapshot, target: Snapshot
-) -> BehavesDifferently | None:
-    """The settings of `keys` that differ, for namespaces to which they matter."""
+) -> EffectiveDifference | None:
+    """The settings of `keys` that differ, for the namespaces that they affect."""
     where = tuple(sorted(namespaces))
-    ours, theirs = ({key: _answers(one.brokers, key) for key in keys} for one in (source, target))
+    ours, theirs = ({key: _answers(snapshot.brokers, key) for key in keys} for snapshot in (source, target))
     different = [key for key in ours if ours[key] and theirs[key] and ours[key] != theirs[key]]
     if not where or not different:
         return None
-    return BehavesDifferently(
+    return EffectiveDifference(
         field=field,
         namespaces=where,
         source={key: ours[key] for key in different},
@@ -70,10 +70,13 @@ def _compared(
 
 
 def _pairs(source: Snapshot, target: Snapshot) -> dict[str, tuple[JsonObject, JsonObject]]:
-    """The comparable documents of the namespaces that both have; a flag that is off counts as set."""
+    """The comparable documents of the common namespaces; a flag with the value false counts as set."""
     ours, theirs = (
-        {one.name: {**_flags_off(one.policies), **comparable(one.policies, side.cluster)} for one in side.namespaces}
-        for side in (source, target)
+        {
+            namespace.name: {**_flags_off(namespace.policies), **comparable(namespace.policies, snapshot.cluster)}
+            for namespace in snapshot.namespaces
+        }
+        for snapshot in (source, target)
     )
     return {name: (ours[name], theirs[name]) for name in ours if name in theirs}
 
@@ -82,13 +85,13 @@ def _flags_off(document: JsonObject) -> JsonObject:
     return {field: False for field in _FLAGS if document.get(field) is False}
 
 
-def _said(policy: Policy, document: JsonObject) -> Json:
+def _policy_value(policy: Policy, document: JsonObject) -> Json:
     value = document.get(policy.field)
     return value if is_set(value) else None
 
 
-def _open_parts(policy: Policy, values: list[Json]) -> Iterator[bool]:
-    """For the whole policy, or each part that is set by itself: whether neither side says it."""
+def _unset_parts(policy: Policy, values: list[Json]) -> Iterator[bool]:
+    """For the whole policy, or for each part that is set separately: whether both sides leave it unset."""
     if policy.kind is Kind.QUOTAS:
         yield from (not any(section in (value or ()) for value in values) for section in policy.sections)
     else:
@@ -102,7 +105,7 @@ def _keys(policy: Policy | TopicPolicy) -> tuple[str, ...]:
 
 
 def _answers(brokers: Iterable[BrokerState], key: str) -> tuple[Json, ...]:
-    """The values that the brokers give, each once, in order; empty when one of them has no such setting."""
+    """The distinct values that the brokers report, in order; empty when one of them lacks the setting."""
     texts = [broker.configuration.get(key) for broker in brokers]
-    found = [] if None in texts else [parsed_setting(text) for text in texts]
-    return tuple(sorted((value for at, value in enumerate(found) if value not in found[:at]), key=repr))
+    values = [] if None in texts else [parsed_setting(text) for text in texts]
+    return tuple(sorted((value for at, value in enumerate(values) if value not in values[:at]), key=repr))

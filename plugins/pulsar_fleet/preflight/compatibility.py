@@ -1,4 +1,4 @@
-"""What stands in the way of making a target equal to a source, with consequence and remedy (pure)."""
+"""Check what prevents a target from becoming equal to a source, with consequence and remedy (pure)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, limits, policies, roles, schemas, topics
-from pulsar_fleet.preflight.checks.permissions import roles_may_copy, what_is_hidden_is_told
+from pulsar_fleet.preflight.checks.permissions import hidden_areas_are_reported, roles_may_copy
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.snapshot.model import Snapshot
@@ -14,30 +14,30 @@ from pulsar_fleet.snapshot.model import Snapshot
 Check = Callable[[Pair], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    clusters.clusters_are_two,
-    clusters.configuration_stores_are_two,
+    clusters.cluster_names_differ,
+    clusters.configuration_stores_differ,
     clusters.listed_clusters_are_known,
     clusters.tenants_allow_their_clusters,
-    clusters.peers_can_be_reached,
+    clusters.peers_are_reachable,
     clusters.clocks_agree,
     brokers.brokers_run_supported_versions,
     brokers.policies_are_known_to_the_target,
-    brokers.features_in_use_are_on,
+    brokers.features_in_use_are_enabled,
     brokers.deduplication_survives_replication,
-    brokers.defaults_are_alike,
-    brokers.brokers_of_a_cluster_agree,
-    topics.topics_have_the_same_shape,
-    topics.system_topics_have_the_same_shape,
-    topics.names_do_not_clash,
-    topics.states_can_be_carried,
-    topics.subscriptions_are_marked_alike,
-    auto_creation.brokers_create_alike,
-    auto_creation.namespaces_create_alike,
+    brokers.defaults_match,
+    brokers.brokers_have_equal_settings,
+    topics.partition_counts_match,
+    topics.system_topic_partitions_match,
+    topics.topic_names_do_not_clash,
+    topics.topic_states_can_be_copied,
+    topics.replicated_flags_match,
+    auto_creation.broker_auto_creation_matches,
+    auto_creation.namespace_auto_creation_matches,
     auto_creation.replicators_can_create,
-    schemas.brokers_judge_alike,
-    schemas.namespaces_judge_alike,
+    schemas.broker_schema_rules_match,
+    schemas.namespace_schema_rules_match,
     schemas.replicators_may_register,
-    schemas.schemas_fit_together,
+    schemas.schemas_are_compatible,
     limits.tenants_fit,
     limits.namespaces_fit,
     limits.topics_fit,
@@ -47,27 +47,27 @@ CHECKS: tuple[Check, ...] = (
     limits.messages_fit,
     limits.resource_groups_fit,
     policies.policies_can_be_created,
-    policies.policies_behave_alike,
-    policies.namespaces_are_alive,
-    policies.offloaders_are_there,
-    policies.entry_filters_are_there,
+    policies.effective_policies_match,
+    policies.namespaces_are_active,
+    policies.offloaders_are_installed,
+    policies.entry_filters_are_installed,
     policies.messages_outlive_the_lag,
-    roles.clusters_ask_alike,
-    roles.superusers_are_alike,
-    roles.tenant_admins_are_alike,
-    roles.grants_are_alike,
-    roles.roles_may_log_in,
-    what_is_hidden_is_told,
+    roles.security_matches,
+    roles.superusers_match,
+    roles.tenant_admins_match,
+    roles.grants_match,
+    roles.authentication_providers_match,
+    hidden_areas_are_reported,
     roles_may_copy,
 )
 
 
 def check_compatibility(source: Snapshot, target: Snapshot, probes: Probes | None = None) -> tuple[Finding, ...]:
-    """Every finding of every check, blockers first; an empty answer means: go.
+    """Every finding of every check, blockers first; without findings the run can start.
 
-    :param probes: what a snapshot does not hold; checks that need it find nothing without it.
+    :param probes: measurements that a snapshot does not contain; without them, checks that need them report nothing.
     """
-    wanted, _ = translate_snapshot(source, target)
-    pair = Pair(source, target, wanted, probes or Probes())
-    found = [finding for check in CHECKS for finding in check(pair)]
-    return tuple(sorted(found, key=lambda one: (one.severity is not Severity.BLOCKER, one.id, one.resource)))
+    translated, _ = translate_snapshot(source, target)
+    pair = Pair(source, target, translated, probes or Probes())
+    findings = [finding for check in CHECKS for finding in check(pair)]
+    return tuple(sorted(findings, key=lambda row: (row.severity is not Severity.BLOCKER, row.id, row.resource)))

@@ -1,14 +1,14 @@
-"""What the checks of two snapshots look at, and how they say what they found (pure)."""
+"""The input of the checks of two snapshots, and the functions that build their findings (pure)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.preflight.findings import Finding, Severity
@@ -17,15 +17,15 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """What a snapshot does not hold of a cluster; None and empty where nothing was measured.
+class Measurements:
+    """Measurements of a cluster that its snapshot does not contain; None or empty where nothing was measured.
 
-    :param tenants: how many tenants the cluster has, selected or not.
-    :param namespaces: tenant → how many namespaces it has.
-    :param unreachable: address in the cluster's data → why it took no connection from here.
+    :param tenants: the number of all tenants of the cluster, selected or not.
+    :param namespaces: tenant → the number of its namespaces.
+    :param unreachable: address in the cluster's data → why it accepted no connection from this host.
     """
 
-    clock: Clock | None = None
+    clock: ClockSkew | None = None
     rights: tuple[Right, ...] = ()
     tenants: int | None = None
     namespaces: Mapping[str, int] = field(default_factory=dict)
@@ -34,83 +34,89 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """Both measurements.
+    """The measurements of both clusters.
 
-    :param schemas: what the target's broker says about versions of the source.
-    :param lag_seconds: for how long messages may wait on the source before they are carried; 0: nothing is expected.
+    :param schemas: the answers of the target's broker about versions of the source.
+    :param lag_seconds: how long messages may wait on the source before they are replicated; 0 if no lag is expected.
     """
 
-    source: Measured = field(default_factory=Measured)
-    target: Measured = field(default_factory=Measured)
+    source: Measurements = field(default_factory=Measurements)
+    target: Measurements = field(default_factory=Measurements)
     schemas: tuple[SchemaAnswer, ...] = ()
     lag_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both clusters; `wanted` is the source in the target's terms."""
+    """Both clusters; `translated` is the source in the target's terms."""
 
     source: Snapshot
     target: Snapshot
-    wanted: Snapshot
+    translated: Snapshot
     probes: Probes = field(default_factory=Probes)
 
     def values(self, source: Json, target: Json) -> str:
-        """`blue 12, green 8`."""
+        """`blue 12, green 8`; the entries of a list are joined."""
+        source, target = (" and ".join(value) if isinstance(value, list) else value for value in (source, target))
         return f"{self.source.cluster} {source}, {self.target.cluster} {target}"
 
-    def sides(self) -> Iterator[tuple[Snapshot, Snapshot, Measured]]:
-        """Each cluster with the other one, and what was measured on the first."""
+    def sides(self) -> Iterator[tuple[Snapshot, Snapshot, Measurements]]:
+        """Each cluster with the other cluster, and the measurements of the first."""
         yield self.source, self.target, self.probes.source
         yield self.target, self.source, self.probes.target
 
-    def held(self) -> dict[str, NamespaceState]:
+    def differing_settings(self, keys: Iterable[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Broker settings that differ: key, the source's values, the target's; keys that one side lacks are skipped."""
+        for key in keys:
+            ours, theirs = (sorted(set(settings(side, key).values())) for side in (self.source, self.target))
+            if ours and theirs and ours != theirs:
+                yield key, ours, theirs
+
+    def target_namespaces(self) -> dict[str, NamespaceState]:
         """The target's namespaces by name."""
-        return {one.name: one for one in self.target.namespaces}
+        return {namespace.name: namespace for namespace in self.target.namespaces}
 
     def replicated(self, namespace: str) -> bool:
-        """Whether the namespace replicates between the two already, or will once it is copied."""
+        """Whether the namespace replicates between the two now, or will after the copy."""
         both = {self.source.cluster, self.target.cluster}
-        lists = [
-            one.policies.get("replication_clusters") or ()
-            for one in (*self.wanted.namespaces,)
-            if one.name == namespace
-        ]
-        held = self.held().get(namespace)
-        lists += [held.policies.get("replication_clusters") or ()] if held else []
-        return any(both <= set(listed) for listed in lists)
+        return any(
+            state.name == namespace and both <= set(state.policies.get("replication_clusters") or ())
+            for state in (*self.translated.namespaces, *self.target.namespaces)
+        )
 
-    def shared(self) -> Iterator[tuple[str, JsonObject, JsonObject]]:
-        """Namespaces that both have: name, wanted document, the target's document."""
-        held = self.held()
-        for one in self.wanted.namespaces:
-            if one.name in held:
-                yield one.name, one.policies, held[one.name].policies
+    def common_namespaces(self) -> Iterator[tuple[str, JsonObject, JsonObject]]:
+        """Namespaces that both have: name, the source's document in the target's terms, the target's document."""
+        target_namespaces = self.target_namespaces()
+        for namespace in self.translated.namespaces:
+            if namespace.name in target_namespaces:
+                yield namespace.name, namespace.policies, target_namespaces[namespace.name].policies
 
 
 def settings(snapshot: Snapshot, key: str) -> dict[str, str]:
-    """Broker → what it has set for `key`; without brokers that did not tell."""
-    return {one.address: str(one.configuration[key]) for one in snapshot.brokers if key in one.configuration}
+    """Broker → its value of `key`; without brokers that do not report it."""
+    return {
+        broker.address: str(broker.configuration[key]) for broker in snapshot.brokers if key in broker.configuration
+    }
 
 
 def setting(snapshot: Snapshot, key: str) -> str | None:
-    """What the brokers have set for `key`, the lowest where they disagree; None if none told."""
+    """The brokers' value of `key`, the lowest where they differ; None if no broker reports it."""
     return min(settings(snapshot, key).values(), default=None)
 
 
 def number(snapshot: Snapshot, key: str) -> int:
-    """A limit of the brokers; 0, which means none for all of them, where it is not known."""
-    found = [int(value) for value in settings(snapshot, key).values() if value.lstrip("-").isdigit()]
-    return min((value for value in found if value > 0), default=0)
+    """A limit of the brokers; 0, which means no limit, where no broker reports it."""
+    limits = [int(value) for value in settings(snapshot, key).values() if value.lstrip("-").isdigit()]
+    return min((value for value in limits if value > 0), default=0)
 
 
 def call_text(cluster: str, *calls: Call) -> str:
-    """`green: POST /admin/v2/namespaces/acme/orders/retention {…}`, one after the other."""
+    """`green: POST /admin/v2/namespaces/acme/orders/retention {…}`, for each call."""
     return "; ".join(f"{cluster}: {_text(call)}" for call in calls)
 
 
 def dynamic_call(cluster: str, key: str, value: str) -> str:
-    """Set a dynamic setting on all brokers of a cluster."""
+    """The call that sets a dynamic setting on all brokers of a cluster."""
     return call_text(cluster, Call("POST", f"/brokers/configuration/{key}/{value}"))
 
 
@@ -142,7 +148,7 @@ blocker = partial(_finding, Severity.BLOCKER)
 """A finding that stops the run."""
 
 warning = partial(_finding, Severity.WARNING)
-"""A finding that a person should know."""
+"""A finding that an operator should know."""
 
 
 def _text(call: Call) -> str:

@@ -1,4 +1,4 @@
-"""What a check found: blockers and warnings, each with evidence, consequence and remedy (pure)."""
+"""Findings of checks: blockers and warnings, each with evidence, consequence and remedy (pure)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.planning.render import counted
 
 
 class Severity(StrEnum):
@@ -19,17 +20,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong or risky.
+    """A fault or a risk.
 
     :param id: stable, such as `migration-check-off`; a waiver names it.
-    :param resource: what it is about: a broker, a namespace, a topic, a client.
-    :param evidence: the value or values that were seen.
-    :param consequence: what would happen, in one sentence.
+    :param resource: a broker, a namespace, a topic, a client.
+    :param evidence: the observed value or values.
+    :param consequence: what will happen, in one sentence.
     :param remedy: what to do.
-    :param call: the remedy as a call to a cluster's admin API, where one call does it.
+    :param call: the remedy as calls to a cluster's admin API, where calls suffice.
     :param source: the value on the source, where two are compared.
     :param target: the value on the target.
-    :param owner: who must act, where that is said.
+    :param owner: who must act, if defined.
     """
 
     id: str
@@ -48,9 +49,9 @@ class Finding:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{**found, "severity": Severity(found["severity"])})
+        return cls(**{**document, "severity": Severity(document["severity"])})
 
     def text(self) -> str:
         """Three lines for a terminal or a log."""
@@ -63,7 +64,7 @@ class Finding:
 
 
 def blockers(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that stop the run."""
+    """The findings that stop the run."""
     return tuple(finding for finding in findings if finding.severity is Severity.BLOCKER)
 
 
@@ -71,21 +72,21 @@ def count_line(findings: Sequence[Finding]) -> str:
     """`2 blockers, 1 warning`."""
     stopping = len(blockers(findings))
     warning = len(findings) - stopping
-    return f"{_counted(stopping, 'blocker')}, {_counted(warning, 'warning')}"
+    return f"{counted(stopping, 'blocker')}, {counted(warning, 'warning')}"
 
 
 def refusal_text(findings: Sequence[Finding], state: str, stopping: Sequence[Finding] | None = None) -> str:
-    """Why a step goes no further: how much was found, how things are, and all that stops it with its remedy.
+    """Why a step stops: the number of findings, the state of the clusters, and each blocker with its remedy.
 
-    :param state: of the clusters, in a sentence.
-    :param stopping: those that stop it; all blockers unless given.
+    :param state: the state of the clusters, in a sentence.
+    :param stopping: the findings that stop it; all blockers by default.
     """
     listed = "\n".join(finding.text() for finding in (blockers(findings) if stopping is None else stopping))
     return f"{count_line(findings)}. {state}\n{listed}"
 
 
 def findings_markdown(findings: Sequence[Finding]) -> str:
-    """A table, blockers first; empty when nothing was found."""
+    """A table, blockers first; empty without findings."""
     if not findings:
         return ""
     ordered = sorted(findings, key=lambda finding: (finding.severity is not Severity.BLOCKER, finding.id))
@@ -95,8 +96,4 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
         + (f" `{finding.call}` |" if finding.call else " |")
         for finding in ordered
     ]
-    return "\n".join(["| finding | where | seen | what it means |", "| --- | --- | --- | --- |", *rows])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return "\n".join(["| finding | where | value | consequence and remedy |", "| --- | --- | --- | --- |", *rows])

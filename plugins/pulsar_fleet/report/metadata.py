@@ -5,7 +5,17 @@ from __future__ import annotations
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.planning.render import counted
 
-_NUMBERS = ("published", "applied", "written", "dropped", "postponed", "refused", "lost", "stamped", "backlog")
+_NUMBERS = (
+    "published",
+    "applied",
+    "written",
+    "dropped",
+    "postponed",
+    "refused",
+    "lost",
+    "provenance_written",
+    "backlog",
+)
 
 
 def headline(result: JsonObject) -> str:

@@ -9,21 +9,21 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedVerdict
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
-    BASIS,
-    BEFORE,
+    BASELINE,
+    CURSOR_TRANSFERS,
     CUT_OVER,
+    DRAIN_STATE,
+    FAILBACK_CHECKS,
     FINDINGS,
-    FINDINGS_AGAIN,
-    INTERLOCKS,
-    PLACEMENTS,
+    FINDINGS_BEFORE_CUT_OVER,
+    ORIGINAL_SETTINGS,
     REDIRECT,
-    STATE,
     WAIVERS,
     WAVE_MOVES,
     WAVES,
 )
-from pulsar_fleet.migration.model import Moves, Phase, is_reversible, still_reversible
-from pulsar_fleet.migration.waves.steps import known_moves
+from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
+from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, findings_markdown
 from pulsar_fleet.report.migration_timeline import migration_picture
 from pulsar_fleet.report.page import approval_text, store_report
@@ -34,7 +34,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
 
     :param approval: answer to the approval of the wave: `about`, `answer`, `by`, `at`; None without an approval.
     """
-    moves = known_moves(run)
+    moves = find_moves(run)
     phases = run.ledger.phases(run.id)
     verdicts = run.ledger.verdicts(run.id)
     parts = [
@@ -42,7 +42,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         approval_text(approval),
         _phase_table(phases),
         _switches(_document(run, CUT_OVER) or {}),
-        _drain(_document(run, STATE) or {}),
+        _drain(_document(run, DRAIN_STATE) or {}),
         _verdict_lines(verdicts),
         _findings(_document(run, FINDINGS) or []),
         _reversible(phases),
@@ -55,7 +55,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
 def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
     """Write report, picture and evidence into the run's artefacts, return the report; a second call replaces them."""
     report = migration_report(run, failed, approval)
-    state = _document(run, STATE) or {}
+    state = _document(run, DRAIN_STATE) or {}
     samples = {name: drain["samples"] for name, drain in (state.get("namespaces") or {}).items()}
     phases = run.ledger.phases(run.id)
     picture = migration_picture(phases, samples)
@@ -83,14 +83,14 @@ _EVIDENCE = {
     "waves": WAVES,
     "findings": FINDINGS,
     "waivers": WAIVERS,
-    "findings_before_the_switch": FINDINGS_AGAIN,
+    "findings_before_the_switch": FINDINGS_BEFORE_CUT_OVER,
     "redirect": REDIRECT,
-    "blue_before": BEFORE,
+    "blue_before": ORIGINAL_SETTINGS,
     "switched": CUT_OVER,
-    "watched": STATE,
-    "interlocks": INTERLOCKS,
-    "placements": PLACEMENTS,
-    "relied_on": BASIS,
+    "watched": DRAIN_STATE,
+    "interlocks": FAILBACK_CHECKS,
+    "placements": CURSOR_TRANSFERS,
+    "relied_on": BASELINE,
 }
 """Part of the evidence → artefact of the run."""
 
@@ -141,9 +141,9 @@ def _switches(switched: JsonObject) -> str:
             f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']:,} unread entries "
             f"continue on green; of the individually acknowledged messages {placed['carried']:,} were acknowledged on "
             f"green, {placed['redelivered']:,} are redelivered."
-            for placed in result["placed"]
+            for placed in result["cursors"]
         ]
-        window = result["window"]
+        window = result["duplicates"]
         lines.append(
             f"* Duplicates to expect: {sum(window.values())} messages, written to blue after the cursors were set on "
             "green; each subscription with consumers receives them from both clusters."
@@ -179,7 +179,7 @@ def _drain(state: JsonObject) -> str:
 def _outcome(incident: JsonObject) -> str:
     seconds = f"lasted {incident['last'] - incident['first']:.0f} s"
     ended = "over" if incident["outcome"] == "over" else "**not over**"
-    return f"{incident.get('treated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
+    return f"{incident.get('remediated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
 
 
 def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:
@@ -193,7 +193,7 @@ def _findings(documents: Sequence[JsonObject]) -> str:
 def _reversible(phases: Sequence[RecordedPhase]) -> str:
     """What can still be undone for each namespace, and its leftovers on the old cluster."""
     newest = {entry.namespace: entry for entry in phases}
-    lines = [f"* `{name}`: {still_reversible(Phase(entry.phase))}." for name, entry in newest.items()]
+    lines = [f"* `{name}`: {reversal_text(Phase(entry.phase))}." for name, entry in newest.items()]
     lines += [
         f"* `{entry.namespace}`: {entry.detail['text']}"
         for entry in newest.values()

@@ -107,9 +107,9 @@ def _pairs(drift: JsonObject) -> str:
 
 
 def _compared_elsewhere(drift: JsonObject) -> str:
-    if drift["apart"] is None:
+    if drift["divergent"] is None:
         return ""
-    return f"Compared in Spark: {counted(drift['apart'], 'resource')} divergent between clusters."
+    return f"Compared in Spark: {counted(drift['divergent'], 'resource')} divergent between clusters."
 
 
 def _repaired(repaired: JsonObject | None) -> str:

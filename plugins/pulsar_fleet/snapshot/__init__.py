@@ -1,1 +1,1 @@
-"""What a cluster holds at one time."""
+"""Snapshots: the metadata of a cluster at one time, read, stored and loaded."""

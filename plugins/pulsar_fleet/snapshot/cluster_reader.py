@@ -1,4 +1,4 @@
-"""What a cluster holds beside tenants: what it knows of clusters, and its resource groups."""
+"""Read the resources of a cluster that belong to no tenant: cluster data, resource groups, brokers."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from pulsar_fleet.snapshot.model import BrokerState, ClusterDataState, ResourceG
 
 
 async def read_clusters(
-    admin: AdminClient, names: Iterable[str], seal: Redactor, attempts: PartialReads
+    admin: AdminClient, names: Iterable[str], redactor: Redactor, reads: PartialReads
 ) -> list[ClusterDataState]:
-    """Addresses, failure domains and isolation policies of each known cluster: three calls each. Needs a superuser."""
-    found = await asyncio.gather(*(_read_cluster(admin, name, seal, attempts) for name in names))
-    return [one for one in found if one is not None]
+    """Addresses, failure domains and isolation policies of these clusters: three calls for each. Needs a superuser."""
+    states = await asyncio.gather(*(_read_cluster(admin, name, redactor, reads) for name in names))
+    return [state for state in states if state is not None]
 
 
-async def read_resource_groups(admin: AdminClient, attempts: PartialReads) -> list[ResourceGroupState]:
-    """The resource groups with their limits: a call each. Needs a superuser."""
-    names = await attempts.read("resource groups", admin.get("/resourcegroups"), area=Area.RESOURCE_GROUPS)
-    read = (attempts.read(f"resource group {name}", _read_group(admin, name)) for name in sorted(names or ()))
-    return [one for one in await asyncio.gather(*read) if one is not None]
+async def read_resource_groups(admin: AdminClient, reads: PartialReads) -> list[ResourceGroupState]:
+    """The resource groups with their limits: one call for each. Needs a superuser."""
+    names = await reads.read("resource groups", admin.get("/resourcegroups"), area=Area.RESOURCE_GROUPS)
+    read = (reads.read(f"resource group {name}", _read_group(admin, name)) for name in sorted(names or ()))
+    return [state for state in await asyncio.gather(*read) if state is not None]
 
 
 async def _read_cluster(
-    admin: AdminClient, name: str, seal: Redactor, attempts: PartialReads
+    admin: AdminClient, name: str, redactor: Redactor, reads: PartialReads
 ) -> ClusterDataState | None:
-    data = await attempts.read(f"cluster {name}", admin.cluster_data(name), area=Area.CLUSTERS)
+    data = await reads.read(f"cluster {name}", admin.cluster_data(name), area=Area.CLUSTERS)
     if data is None:
         return None
     path = f"/clusters/{quote(name, safe='')}"
     kinds = ("failureDomains", "namespaceIsolationPolicies")
     domains, isolation = [
-        await attempts.read(f"{kind} of {name}", _documents(admin, f"{path}/{kind}"), area=Area.ISOLATION) or {}
+        await reads.read(f"{kind} of {name}", _documents(admin, f"{path}/{kind}"), area=Area.ISOLATION) or {}
         for kind in kinds
     ]
-    return ClusterDataState(name, seal.redact(data), domains, isolation)
+    return ClusterDataState(name, redactor.redact(data), domains, isolation)
 
 
 async def _documents(admin: AdminClient, path: str) -> JsonObject:
@@ -57,19 +57,18 @@ async def _read_group(admin: AdminClient, name: str) -> ResourceGroupState:
     return ResourceGroupState(name, dict(await admin.get(f"/resourcegroups/{quote(name, safe='')}")))
 
 
-async def read_brokers(admin: AdminClient, seal: Redactor, attempts: PartialReads) -> list[BrokerState]:
-    """Ask every live broker at its own address: an answer of one says nothing about the others. Needs a superuser.
+async def read_brokers(admin: AdminClient, redactor: Redactor, reads: PartialReads) -> list[BrokerState]:
+    """Version and configuration of every live broker, each asked at its own address. Needs a superuser.
 
-    For a role that may not ask, the one that answers is told with its version and without a configuration, and
-    what is hidden is noted.
+    For another role the result is the broker that answers, without a configuration, and a note that the rest is hidden.
     """
-    addresses = await attempts.read("brokers", admin.brokers(), area=Area.BROKERS)
+    addresses = await reads.read("brokers", admin.brokers(), area=Area.BROKERS)
     if addresses is None:
         return [BrokerState(urlsplit(admin.connection.admin_url).netloc, await admin.version(), {})]
-    read = (attempts.read(f"broker {address}", _read_broker(admin, address, seal)) for address in addresses)
-    return [one for one in await asyncio.gather(*read) if one is not None]
+    read = (reads.read(f"broker {address}", _read_broker(admin, address, redactor)) for address in addresses)
+    return [state for state in await asyncio.gather(*read) if state is not None]
 
 
-async def _read_broker(admin: AdminClient, address: str, seal: Redactor) -> BrokerState:
+async def _read_broker(admin: AdminClient, address: str, redactor: Redactor) -> BrokerState:
     version = await admin.version(address)
-    return BrokerState(address, version, seal.redact(await admin.runtime_configuration(address)))
+    return BrokerState(address, version, redactor.redact(await admin.runtime_configuration(address)))

@@ -1,4 +1,4 @@
-"""What the copy does not carry, counted so that nobody believes it was: clients, functions, connectors, packages."""
+"""Count what a copy does not include, so that reports name it: clients, functions, connectors, packages."""
 
 from __future__ import annotations
 
@@ -22,64 +22,58 @@ PACKAGE_KINDS = ("function", "source", "sink")
 _SEPARATORS = re.compile(r"[\s:,]*")
 
 
-async def read_clients(
-    admin: AdminClient, brokers: Sequence[BrokerState], attempts: PartialReads
-) -> list[InventoryState]:
-    """Versions of the connected clients per namespace, one call per broker, which tells of its loaded topics only.
+async def read_clients(admin: AdminClient, brokers: Sequence[BrokerState], reads: PartialReads) -> list[InventoryState]:
+    """Versions of the connected clients per namespace: one call per broker, which lists its loaded topics only.
 
-    No topic is loaded by it. The brokers renew the answer once a minute, so a client may be missing, or gone since.
+    Loads no topic. Brokers refresh the answer once a minute, so new clients may be missing and old ones listed.
     """
-    answers = (
-        attempts.read(f"clients of {one.address}", admin.loaded_topics(one.address), area=Area.CLIENTS)
-        for one in brokers
-    )
-    found: Counter[tuple[str, str, str]] = Counter()
+    addresses = [broker.address for broker in brokers]
+    answers = (reads.read(f"clients of {at}", admin.loaded_topics(at), area=Area.CLIENTS) for at in addresses)
+    counts: Counter[tuple[str, str, str]] = Counter()
     for answer in await asyncio.gather(*answers):
-        found.update(_connected(answer or "{}"))
-    versions = sorted({(namespace, version) for namespace, version, _ in found})
+        counts.update(_connected(answer or "{}"))
+    versions = sorted({(namespace, version) for namespace, version, _ in counts})
+    roles = ("producers", "consumers")
     return [
-        InventoryState(
-            "client", namespace, version, {role: found[namespace, version, role] for role in ("producers", "consumers")}
-        )
+        InventoryState("client", namespace, version, {role: counts[namespace, version, role] for role in roles})
         for namespace, version in versions
     ]
 
 
 async def read_functions(
-    admin: AdminClient, namespaces: Iterable[NamespaceName], attempts: PartialReads
+    admin: AdminClient, namespaces: Iterable[NamespaceName], reads: PartialReads
 ) -> list[InventoryState]:
-    """Functions, sources and sinks: one call to learn where any are, three for each of these namespaces."""
-    # A broker without a functions worker answers 409 to everything about functions.
-    running = await attempts.read("functions", admin.get("/worker/assignments"), not_offered=(Conflict, NotFound))
-    instances = [one for listed in (running or {}).values() for one in listed]
-    used = {"/".join(instance.split("/")[:2]) for instance in instances}
+    """Functions, sources and sinks: one call for all assignments, three for each namespace that has any."""
+    # A broker without a functions worker answers 409 to every call about functions.
+    assignments = await reads.read("functions", admin.get("/worker/assignments"), not_offered=(Conflict, NotFound))
+    used = {"/".join(name.split("/")[:2]) for instances in (assignments or {}).values() for name in instances}
     chosen = [name for name in namespaces if str(name) in used]
-    return await _listed(admin, chosen, [(kind.removesuffix("s"), kind) for kind in FUNCTION_KINDS], attempts)
+    return await _listed(admin, chosen, [(kind.removesuffix("s"), kind) for kind in FUNCTION_KINDS], reads)
 
 
 async def read_packages(
-    admin: AdminClient, brokers: Sequence[BrokerState], namespaces: Iterable[NamespaceName], attempts: PartialReads
+    admin: AdminClient, brokers: Sequence[BrokerState], namespaces: Iterable[NamespaceName], reads: PartialReads
 ) -> list[InventoryState]:
     """Uploaded packages: no call unless a broker offers them, then three for each namespace."""
-    if not any(one.configuration.get("enablePackagesManagement") == "true" for one in brokers):
-        attempts.note("packages", Problem.NOT_OFFERED, "No broker has enablePackagesManagement set.")
+    if not any(broker.configuration.get("enablePackagesManagement") == "true" for broker in brokers):
+        reads.note("packages", Problem.NOT_OFFERED, "No broker has enablePackagesManagement set.")
         return []
-    return await _listed(admin, namespaces, [("package", f"packages/{kind}") for kind in PACKAGE_KINDS], attempts)
+    return await _listed(admin, namespaces, [("package", f"packages/{kind}") for kind in PACKAGE_KINDS], reads)
 
 
 async def _listed(
-    admin: AdminClient, namespaces: Iterable[NamespaceName], kinds: Sequence[tuple[str, str]], attempts: PartialReads
+    admin: AdminClient, namespaces: Iterable[NamespaceName], kinds: Sequence[tuple[str, str]], reads: PartialReads
 ) -> list[InventoryState]:
-    found = []
+    states = []
     for namespace in namespaces:
         for kind, path in kinds:
-            names = await attempts.read(f"{path} of {namespace}", admin.get_v3(f"/{path}/{namespace.path}"))
-            found += [InventoryState(kind, str(namespace), str(name), {"in": path}) for name in sorted(names or ())]
-    return found
+            names = await reads.read(f"{path} of {namespace}", admin.get_v3(f"/{path}/{namespace.path}"))
+            states += [InventoryState(kind, str(namespace), str(name), {"in": path}) for name in sorted(names or ())]
+    return states
 
 
 def system_topics(namespace: NamespaceName, listed: Iterable[TopicName]) -> tuple[InventoryState, ...]:
-    """The topics that the brokers keep for themselves, with their partition counts (0: a plain topic)."""
+    """The system topics with their partition counts (0: not partitioned)."""
     counts: dict[str, int] = {}
     for topic in listed:
         if topic.is_system and topic.persistent:
@@ -92,7 +86,7 @@ def system_topics(namespace: NamespaceName, listed: Iterable[TopicName]) -> tupl
 
 
 def _connected(text: str) -> Iterator[tuple[str, str, str]]:
-    """(namespace, client version, role) of every client, without the brokers' own."""
+    """(namespace, client version, role) of every client that is not a broker."""
     for namespace, bundles in members(text):
         for _, topic, stats in topics_in(bundles):
             if not topic.is_system:
@@ -101,7 +95,7 @@ def _connected(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def topics_in(bundles: JsonObject) -> Iterator[tuple[str, TopicName, JsonObject]]:
-    """(bundle, topic, `stats` document) of what a broker lists for one namespace."""
+    """(bundle, topic, `stats` document) of every topic that a broker lists for one namespace."""
     for bundle, domains in bundles.items():
         for domain in domains.values():
             for name, stats in domain.items():
@@ -109,16 +103,16 @@ def topics_in(bundles: JsonObject) -> Iterator[tuple[str, TopicName, JsonObject]
 
 
 def members(text: str) -> Iterator[tuple[str, Json]]:
-    """The members of a JSON object one by one: an answer about all topics is never in memory as objects as a whole."""
+    """The members of a JSON object, parsed one after the other: an answer about all topics may not fit in memory."""
     decoder = json.JSONDecoder()
-    place = text.index("{") + 1
-    while text[(place := _end(text, place))] == '"':
-        key, place = decoder.raw_decode(text, place)
-        value, place = decoder.raw_decode(text, _end(text, place))
+    offset = text.index("{") + 1
+    while text[(offset := _end(text, offset))] == '"':
+        key, offset = decoder.raw_decode(text, offset)
+        value, offset = decoder.raw_decode(text, _end(text, offset))
         yield key, value
 
 
-def _end(text: str, place: int) -> int:
-    """Where the separators that begin at `place` end."""
-    found = _SEPARATORS.match(text, place)
-    return found.end() if found else place
+def _end(text: str, offset: int) -> int:
+    """The offset after the separators that begin at `offset`."""
+    separators = _SEPARATORS.match(text, offset)
+    return separators.end() if separators else offset

@@ -1,4 +1,4 @@
-"""What a cluster held at a time, as values: one class per table of a snapshot (pure)."""
+"""A snapshot of a cluster as values: one class per table (pure)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pulsar_fleet.cluster.versions import version_numbers
 
 @dataclass(frozen=True, slots=True)
 class ClusterDataState:
-    """What a cluster knows about one cluster (itself or a peer): its addresses, without secrets.
+    """The data that a cluster stores about itself or a peer, redacted.
 
-    :param failure_domains: name → document, as the cluster stores them.
+    :param failure_domains: name → document.
     :param isolation: name of a namespace isolation policy → document.
     """
 
@@ -33,7 +33,7 @@ class ResourceGroupState:
 
 @dataclass(frozen=True, slots=True)
 class TenantState:
-    """A tenant; both lists in order."""
+    """A tenant; both lists are sorted."""
 
     name: str
     admin_roles: tuple[str, ...]
@@ -42,7 +42,7 @@ class TenantState:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceState:
-    """A namespace with its policies document, the settings that lie outside of it merged in."""
+    """A namespace with its policies document, in which local settings are merged."""
 
     name: str
     policies: JsonObject
@@ -50,9 +50,9 @@ class NamespaceState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic by its own name, not by its partitions.
+    """A topic; a partitioned topic is one row.
 
-    :param partitions: 0 for a plain topic.
+    :param partitions: 0 for a topic without partitions.
     """
 
     name: str
@@ -75,10 +75,10 @@ class SchemaState:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """A cursor of one topic or partition.
+    """A subscription on one topic or partition.
 
-    :param topic: the topic's own name; `partition` is the topic that holds the cursor.
-    :param mark_delete: `ledger:entry` up to which everything is acknowledged; of this cluster only.
+    :param topic: name of the partitioned topic, if it is one; `partition` is the topic that has the cursor.
+    :param mark_delete: mark-delete position as `ledger:entry`; valid on this cluster only.
     """
 
     topic: str
@@ -101,7 +101,7 @@ class TopicPolicyState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A live broker: web address, version, effective configuration without secrets."""
+    """A live broker: web address, version, redacted effective configuration."""
 
     address: str
     version: str
@@ -113,10 +113,9 @@ SYSTEM_TOPIC = "system topic"
 
 @dataclass(frozen=True, slots=True)
 class InventoryState:
-    """Something whose content the copy does not carry, counted so that nobody believes it was.
+    """A resource that a copy does not include, listed so that reports name it.
 
-    :param kind: `client` (a version string), `function`, `source`, `sink`, `package` or `SYSTEM_TOPIC`.
-    :param namespace: where it lives.
+    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package` or `SYSTEM_TOPIC`.
     """
 
     kind: str
@@ -138,7 +137,7 @@ Row = (
     | InventoryState
     | Note
 )
-"""One row of one of the tables."""
+"""A row of any table."""
 
 TABLES: dict[str, type[Row]] = {
     "clusters": ClusterDataState,
@@ -156,12 +155,12 @@ TABLES: dict[str, type[Row]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotHead:
-    """What a snapshot is of: one cluster, between two times (`began` and `ended`, ISO 8601 in UTC).
+class SnapshotHeader:
+    """The cluster, the time (`began` and `ended`, ISO 8601 in UTC) and the options of a snapshot.
 
-    :param known_clusters: the clusters that this one can name in a list, its own among them.
-    :param key_id: which key made the fingerprints of secrets; two snapshots compare only under the same key.
-    :param loaded_topics: topics were loaded, so the properties of subscriptions are known; else they are empty.
+    :param known_clusters: names that the cluster accepts in its lists, its own included.
+    :param key_id: identifies the key of the fingerprints; two snapshots compare only under the same key.
+    :param loaded_topics: the topics were loaded, so the properties of subscriptions were read; else they are empty.
     """
 
     cluster: str
@@ -175,8 +174,8 @@ class SnapshotHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(SnapshotHead):
-    """What one cluster held, table by table; rows lie in the order of their namespaces, and of names within these."""
+class Snapshot(SnapshotHeader):
+    """The metadata of one cluster, table by table; rows are ordered by namespace, then by name."""
 
     clusters: tuple[ClusterDataState, ...] = ()
     resource_groups: tuple[ResourceGroupState, ...] = ()
@@ -192,21 +191,21 @@ class Snapshot(SnapshotHead):
 
     @property
     def complete(self) -> bool:
-        """Whether everything that our role may see could be read."""
+        """Whether everything that our role may read was read."""
         return not self.unreadable
 
     @property
     def unreadable(self) -> tuple[Note, ...]:
-        """What is there and could not be read."""
+        """The resources that exist and could not be read."""
         return tuple(note for note in self.notes if note.problem == Problem.UNREADABLE)
 
     @property
     def hidden(self) -> tuple[Note, ...]:
-        """What our role may not see."""
+        """The areas that our role may not read."""
         return tuple(note for note in self.notes if note.problem == Problem.HIDDEN)
 
     def hides(self, area: Area) -> bool:
-        """Whether our role may not see this, so that nothing follows from its absence."""
+        """Whether our role may not read this area, so that nothing can be concluded from its absence."""
         return any(note.resource == area for note in self.hidden)
 
     def counts(self) -> dict[str, int]:
@@ -214,5 +213,5 @@ class Snapshot(SnapshotHead):
         return {name: len(getattr(self, name)) for name in TABLES}
 
     def oldest_version(self) -> str:
-        """The lowest version that a broker runs, such as `4.0.7`; empty without brokers."""
+        """The lowest version of all brokers, such as `4.0.7`; empty without brokers."""
         return min((broker.version for broker in self.brokers), key=version_numbers, default="")

@@ -15,21 +15,26 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.snapshot.documents import cursors_of, is_terminated, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.snapshot.inventory import system_topics
 from pulsar_fleet.snapshot.model import InventoryState, NamespaceState, Row, SubscriptionState, TopicState
+from pulsar_fleet.snapshot.resources import (
+    is_terminated,
+    read_namespace,
+    read_partitioned,
+    schema_state,
+    subscriptions_in_info,
+)
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
-_PATIENCE = 3.0
-"""Seconds for which `internal-info` is tried again: a topic without the offloader that it asks for fails for ever."""
+_ANSWERED_RETRY_SECONDS = 3.0
+"""For how long an answered failure of `internal-info` is retried: a topic whose offloader is missing fails forever."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """A namespace and what lies in it, by name.
+class NamespaceContents:
+    """A namespace and the names of its topics.
 
-    :param topics: in order; a partitioned one by its own name, and then it is in `partitioned`.
-    :param system: the topics that the brokers keep for themselves.
+    :param topics: sorted, without system topics; the partitioned ones are also in `partitioned`.
     """
 
     name: NamespaceName
@@ -40,58 +45,60 @@ class Contents:
 
 
 class NamespaceReader:
-    """Reads namespaces of one cluster piece by piece, so that no piece is large.
+    """Reads namespaces of one cluster in parts, so that no part is large.
 
-    :param load_topics: ask topics for the properties of their subscriptions, a call each, which loads them.
+    :param load_topics: read the properties of subscriptions: one call for each topic, which loads the topic.
     """
 
     def __init__(
         self,
         admin: AdminClient,
-        seal: Redactor,
+        redactor: Redactor,
         policies: TopicPolicyReader,
-        attempts: PartialReads,
+        reads: PartialReads,
         *,
         load_topics: bool,
     ) -> None:
         self._admin = admin
-        self._seal = seal
+        self._redactor = redactor
         self._policies = policies
-        self._attempts = attempts
+        self._reads = reads
         self._load_topics = load_topics
-        # Some more topics than connections, so that none of these ever waits for us.
+        # Twice as many topics as connections, so that no connection is idle.
         self._slots = asyncio.Semaphore(2 * admin.connection.max_connections)
 
-    async def contents(self, name: NamespaceName) -> Contents | None:
+    async def contents(self, name: NamespaceName) -> NamespaceContents | None:
         """The policies and the names of the topics; None with a note if they cannot be read."""
-        read = self._attempts.read
-        document = await read(str(name), read_namespace(self._admin, name, self._seal))
+        read = self._reads.read
+        document = await read(str(name), read_namespace(self._admin, name, self._redactor))
         if document is None:
             return None
         if any(policy.field not in document for policy in LOCAL_FIELDS):
-            self._attempts.hide(Area.BOOKIE_AFFINITY, f"First of {name}: only a superuser may read it.")
+            self._reads.hide(Area.BOOKIE_AFFINITY, f"Only a superuser may read it; first met at {name}.")
         listed = await read(str(name), self._admin.topics(name, system=True))
         partitioned = await read(str(name), read_partitioned(self._admin, name)) if listed is not None else None
         if listed is None or partitioned is None:
             return None
         parents = frozenset(partitioned)
-        # A non-persistent topic without partitions exists only while somebody uses it.
+        # A non-persistent topic without partitions exists only while it has clients.
         plain = (topic for topic in listed if topic.parent not in parents and topic.persistent)
         topics = sorted((topic for topic in (*parents, *plain) if not topic.is_system), key=str)
-        return Contents(name, NamespaceState(str(name), document), tuple(topics), parents, system_topics(name, listed))
+        return NamespaceContents(
+            name, NamespaceState(str(name), document), tuple(topics), parents, system_topics(name, listed)
+        )
 
     async def topics(self, names: Sequence[TopicName], partitioned: frozenset[TopicName]) -> list[Row]:
         """Rows of these topics, their schemas and subscriptions, in the order of the names."""
-        found = await asyncio.gather(*(self._topic(name, name in partitioned) for name in names))
-        return [row for rows in found for row in rows]
+        rows_of_topics = await asyncio.gather(*(self._topic(name, name in partitioned) for name in names))
+        return [row for rows in rows_of_topics for row in rows]
 
     async def topic_policies(self, name: NamespaceName) -> list[Row]:
         """Rows of the namespace's topic policies."""
-        found = await self._attempts.read(f"topic policies of {name}", self._policies.read(name)) or ()
-        return [*sorted(found, key=lambda one: (one.topic, one.scope))]
+        states = await self._reads.read(f"topic policies of {name}", self._policies.read(name)) or ()
+        return [*sorted(states, key=lambda state: (state.topic, state.scope))]
 
     async def _topic(self, topic: TopicName, partitioned: bool) -> list[Row]:
-        read, name = self._attempts.read, str(topic)
+        read, name = self._reads.read, str(topic)
         metadata: PartitionMetadata | None = None
         info: JsonObject | None = {}
         async with self._slots:
@@ -99,11 +106,11 @@ class NamespaceReader:
                 return []
             if topic.persistent:
                 # A broker answers 500 to internal-info of a topic that was deleted.
-                asked = self._admin.internal_info(topic, patience=_PATIENCE)
-                info = await read(name, asked, is_gone=lambda: self._is_gone(topic))
+                call = self._admin.internal_info(topic, answered_retry_seconds=_ANSWERED_RETRY_SECONDS)
+                info = await read(name, call, is_gone=lambda: self._is_gone(topic))
             if info is None or (versions := await read(name, self._admin.schemas(topic))) is None:
                 return []
-            subscriptions = cursors_of(topic, info)
+            subscriptions = subscriptions_in_info(topic, info)
             if self._load_topics and subscriptions:
                 subscriptions = await self._with_properties(topic, subscriptions, partitioned)
         count, properties = (metadata.partitions, metadata.properties) if metadata else (0, info.get("properties"))
@@ -114,16 +121,15 @@ class NamespaceReader:
         self, topic: TopicName, subscriptions: Sequence[SubscriptionState], partitioned: bool
     ) -> tuple[SubscriptionState, ...]:
         kind, query = ("partitioned-stats", {"perPartition": False}) if partitioned else ("stats", {})
-        asked = self._admin.get(f"/{topic.path}/{kind}", **query)
-        stats = await self._attempts.read(f"subscription properties of {topic}", asked)
-        properties = {
-            one.name: dict(one.properties) for one in TopicStats.of(topic, stats or {}).subscriptions.values()
-        }
-        return tuple(replace(one, properties=properties.get(one.name, {})) for one in subscriptions)
+        call = self._admin.get(f"/{topic.path}/{kind}", **query)
+        stats = await self._reads.read(f"subscription properties of {topic}", call)
+        in_stats = TopicStats.of(topic, stats or {}).subscriptions
+        properties = {name: dict(subscription.properties) for name, subscription in in_stats.items()}
+        return tuple(replace(state, properties=properties.get(state.name, {})) for state in subscriptions)
 
     async def _is_gone(self, topic: TopicName) -> bool:
         try:
             listed = await self._admin.topics(topic.namespace)
         except NotFound:
             return True
-        return not any(topic in (one, one.parent) for one in listed)
+        return not any(topic in (listed_topic, listed_topic.parent) for listed_topic in listed)

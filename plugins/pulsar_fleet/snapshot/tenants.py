@@ -14,7 +14,7 @@ from pulsar_fleet.snapshot.model import TenantState
 
 
 async def tenant_names(admin: AdminClient, selection: Selection) -> list[str]:
-    """The tenants of all that is selected, in order: one call, and none where the selection names them."""
+    """The tenants that the selection may include, sorted: one call, or none where the selection names them."""
     named = selection.named_tenants
     return sorted(await admin.tenants() if named is None else named)
 
@@ -22,9 +22,9 @@ async def tenant_names(admin: AdminClient, selection: Selection) -> list[str]:
 async def list_namespaces(
     admin: AdminClient, tenants: Iterable[str], *, unknown: tuple[type[FleetError], ...] = ()
 ) -> dict[str, tuple[NamespaceName, ...] | None]:
-    """Tenant → its namespaces; a call each.
+    """Tenant → its namespaces: one call for each.
 
-    :param unknown: failures for which it is None; any other is raised.
+    :param unknown: failures that give None for a tenant; all others are raised.
     """
 
     async def namespaces(tenant: str) -> tuple[NamespaceName, ...] | None:
@@ -38,15 +38,15 @@ async def list_namespaces(
 
 
 async def read_tenant(
-    admin: AdminClient, name: str, attempts: PartialReads, *, listing: str
+    admin: AdminClient, name: str, reads: PartialReads, *, listing: str
 ) -> tuple[TenantState, tuple[NamespaceName, ...]] | None:
-    """A tenant and its namespaces by two calls; None with a note if it cannot be read.
+    """A tenant and its namespaces: two calls; None, and a note, if the tenant cannot be read.
 
-    :param listing: what a note calls the list of its namespaces, which counts as empty if it cannot be read.
+    :param listing: name of the list of its namespaces in a note; a list that cannot be read is returned as empty.
     """
-    document = await attempts.read(name, admin.tenant(name))
+    document = await reads.read(name, admin.tenant(name))
     if document is None:
         return None
-    namespaces = await attempts.read(listing, admin.namespaces(name)) or ()
+    namespaces = await reads.read(listing, admin.namespaces(name)) or ()
     roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
     return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), namespaces

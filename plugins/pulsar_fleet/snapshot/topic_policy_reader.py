@@ -26,24 +26,24 @@ _NEWEST = -1
 
 
 class History(Protocol):
-    """Listens to the events of a pass, in the order in which they were written."""
+    """Receives the events of a pass in the order in which they were written."""
 
     def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
-        """One event; None where it took all policies of its key away. `at` in ms, by the cluster's clock."""
+        """Receive one event; None removes all policies of its key. `at` in ms, by the cluster's clock."""
 
 
 class TopicPolicyReader:
     """Reads the topic policies of namespaces of one cluster; use it with `async with`.
 
-    Each message is decoded with the schema that it was written with, since this differs between versions of Pulsar.
-    Reading needs the right to consume from the namespace's system topic.
+    Decodes each message with the schema that it was written with, which differs between versions of Pulsar. The role
+    needs the right to consume from the namespace's system topic.
 
-    :param seal: replaces secrets by fingerprints; None keeps them in clear, for writing them to another cluster.
+    :param redactor: replaces secrets by fingerprints; None keeps them in clear, to write them to another cluster.
     """
 
-    def __init__(self, admin: AdminClient, seal: Redactor | None) -> None:
+    def __init__(self, admin: AdminClient, redactor: Redactor | None) -> None:
         self._admin = admin
-        self._seal = seal
+        self._redactor = redactor
         self._client: pulsar.Client | None = None
         self._opening = asyncio.Lock()
 
@@ -57,9 +57,9 @@ class TopicPolicyReader:
             await asyncio.to_thread(self._client.close)
 
     async def read(self, namespace: NamespaceName, *, history: History | None = None) -> tuple[TopicPolicyState, ...]:
-        """Every topic's policies, local and global; empty where none was ever set.
+        """The policies of every topic, local and global; empty if none was ever set.
 
-        :param history: is told of each event, for who wants to know when a single policy was written.
+        :param history: receives every event, to find out when a single policy was written.
         """
         async with self._opening:
             if self._client is None:
@@ -99,20 +99,20 @@ class TopicPolicyReader:
         return tuple(newest[key] for key in sorted(newest))
 
     def _state(self, key: str, event: Json, published: int) -> TopicPolicyState | None:
-        """One event holds all policies of its topic; an empty one, and a DELETE, means that there are none."""
+        """An event contains all policies of its topic; an empty event or a DELETE removes them."""
         if not event or event["actionType"] == "DELETE" or not event.get("topicPoliciesEvent"):
             return None
         scope = Scope.GLOBAL if key.startswith(GLOBAL_PREFIX) else Scope.LOCAL
         policies = event["topicPoliciesEvent"]["policies"]
-        if self._seal is not None:
-            policies = self._seal.redact(policies)
+        if self._redactor is not None:
+            policies = self._redactor.redact(policies)
         return TopicPolicyState(key.removeprefix(GLOBAL_PREFIX), scope.value, policies, published)
 
 
 class _Schemas:
-    """The versions of one topic's schema: a topic that outlived an upgrade holds messages of several.
+    """The schema versions of one topic: after an upgrade of Pulsar a topic has messages of several versions.
 
-    They are asked for over the messaging protocol, by a call that the client's wrapper does not pass on.
+    Reads them over the messaging protocol, by a call that `pulsar.Client` does not expose.
     """
 
     def __init__(self, client: pulsar.Client, topic: str) -> None:
@@ -122,7 +122,7 @@ class _Schemas:
 
     @property
     def any(self) -> bool:
-        """Whether the topic has a schema: it gets one before its first message."""
+        """Whether the topic has a schema; a topic gets its schema before its first message."""
         import pulsar
 
         try:
@@ -132,7 +132,7 @@ class _Schemas:
         return True
 
     def decode(self, message: pulsar.Message) -> Json:
-        """The event in a message, by the schema that it was written with; None for an empty one."""
+        """The event in a message, decoded with the schema that it was written with; None for an empty message."""
         import fastavro
 
         content = message.data()

@@ -1,4 +1,4 @@
-"""How much of the topics is compared: all, a window of time, a sample, or what came since the last proof (pure)."""
+"""How much of the topics is compared: all, a time window, a sample, or the part since the last proof (pure)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Self
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 
-PIECE = 100
-"""Entries that a sample reads in one go."""
+PIECE_ENTRIES = 100
+"""Consecutive entries that a sample reads."""
 
 
 class Mode(StrEnum):
@@ -21,25 +21,25 @@ class Mode(StrEnum):
 
     FULL = "full"
     WINDOW = "window"
-    """What was published between two times; only in copies that geo-replication made, which keep that time."""
+    """Messages published between two times; only in copies that geo-replication made, which keep the publish time."""
     SAMPLE = "sample"
-    """Pieces chosen by chance; only in such copies too, because only there entries correspond."""
+    """Random pieces; only in copies that geo-replication made, because only their entries correspond."""
     INCREMENTAL = "incremental"
-    """What came since the last proof in the ledger; the result is a proof of both."""
+    """Messages since the last proof in the ledger; the result is a proof of both parts."""
 
 
 class Compaction(StrEnum):
-    """When only the latest value of each key is compared, as readers of a compacted topic see it."""
+    """When only the latest value of each key is compared, as readers of a compacted topic get it."""
 
     AUTO = "auto"
-    """Where either side has compacted the topic: its log may have lost what the other one's still holds."""
+    """If either cluster has compacted the topic: its log may lack messages that the other log still has."""
     ALWAYS = "always"
     NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sample that finds a difference in one of `one_in` messages with `probability`, if it lies anywhere by chance.
+    """A sample that detects differences in one of `one_in` messages with `probability`, if they are spread randomly.
 
     :param seed: chooses the pieces; the same seed chooses the same ones.
     """
@@ -48,32 +48,32 @@ class Sample:
     probability: float = 0.99
     seed: int = 1
 
-    def entries(self, held: int) -> int:
-        """How many of the entries that a topic holds are read: 1 - (1 - share read) ^ differing >= probability."""
-        differing = max(1.0, held / self.one_in)
+    def entries(self, stored: int) -> int:
+        """The number of a topic's `stored` entries to read: 1 - (1 - share read) ^ differing >= probability."""
+        differing = max(1.0, stored / self.one_in)
         unread: float = (1 - self.probability) ** (1 / differing)
-        return min(held, math.ceil(held * (1 - unread)))
+        return min(stored, math.ceil(stored * (1 - unread)))
 
     def choose(self, topic: str, begin: int, end: int) -> tuple[tuple[int, int], ...]:
-        """Pieces of the entries from `begin` up to `end`, ascending; () when all of them have to be read.
+        """Pieces of the entries from `begin` up to `end`, ascending; () if all entries must be read.
 
-        One piece in equal distances from a random start, so that every entry is as likely to be read as any other, and
-        a run of differing entries longer than a distance is found in any case.
+        The pieces have equal distances from a random start, so that every entry is equally likely to be read, and
+        differing entries in a row longer than that distance are always detected.
         """
-        held = end - begin
-        pieces = math.ceil(self.entries(held) / PIECE)
-        if pieces * PIECE >= held:
+        stored = end - begin
+        pieces = math.ceil(self.entries(stored) / PIECE_ENTRIES)
+        if pieces * PIECE_ENTRIES >= stored:
             return ()
-        start = int(hashlib.sha256(f"{self.seed} {topic}".encode()).hexdigest(), 16) % held
-        starts = sorted((start + held * number // pieces) % held for number in range(pieces))
-        wrapped = [(0, starts[-1] + PIECE - held)] if starts[-1] + PIECE > held else []
-        spans = [*wrapped, *((each, min(held, each + PIECE)) for each in starts)]
-        return tuple((begin + first, begin + behind) for first, behind in spans)
+        start = int(hashlib.sha256(f"{self.seed} {topic}".encode()).hexdigest(), 16) % stored
+        starts = sorted((start + stored * number // pieces) % stored for number in range(pieces))
+        wrapped = [(0, starts[-1] + PIECE_ENTRIES - stored)] if starts[-1] + PIECE_ENTRIES > stored else []
+        spans = [*wrapped, *((first, min(stored, first + PIECE_ENTRIES)) for first in starts)]
+        return tuple((begin + first, begin + last) for first, last in spans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What of each topic is compared.
+    """Which part of each topic is compared.
 
     :param window: publish times in milliseconds since 1970, as (from, to), the end not included.
     """
@@ -85,72 +85,68 @@ class Coverage:
 
     def __post_init__(self) -> None:
         if (self.mode is Mode.WINDOW) != (self.window is not None):
-            raise InvalidRequest("Mode 'window' needs both of its times, and no other mode takes them.")
+            raise InvalidRequest("Mode 'window' needs both times, window_from and window_to; no other mode takes them.")
         if (self.mode is Mode.SAMPLE) != (self.sample is not None):
             raise InvalidRequest("Mode 'sample' needs a sample, and no other mode takes one.")
 
     @classmethod
     def between(cls, begin: str | None, end: str | None, compaction: Compaction = Compaction.AUTO) -> Self:
-        """A window between two ISO 8601 times; `InvalidRequest` where that is none."""
+        """A window between two ISO 8601 times; `InvalidRequest` if a time is invalid or the window is empty."""
         window = (_milliseconds("from", begin), _milliseconds("to", end))
         if window[0] >= window[1]:
-            raise InvalidRequest(
-                f"The window from {begin!r} to {end!r} is empty; its end must lie behind its beginning."
-            )
+            raise InvalidRequest(f"The window from {begin!r} to {end!r} is empty; its end must be after its beginning.")
         return cls(mode=Mode.WINDOW, window=window, compaction=compaction)
 
     @property
     def restriction(self) -> str:
-        """What an equality is restricted to, for a person; empty where it is not."""
+        """The restriction of a verdict `equal`, as text; empty without one."""
         if self.window:
-            begin, end = (datetime.fromtimestamp(each / 1000, UTC).isoformat() for each in self.window)
-            return f"of what was published from {begin} to {end}"
+            begin, end = (datetime.fromtimestamp(time / 1000, UTC).isoformat() for time in self.window)
+            return f"for messages published from {begin} to {end}"
         if self.sample:
             return (
-                f"in the sample: finds a difference in 1 of {self.sample.one_in:,} messages of a topic with "
+                f"in the sample: it detects differences in 1 of {self.sample.one_in:,} messages of a topic with "
                 f"probability {self.sample.probability:g}"
             )
         return ""
 
     def to_json(self) -> JsonObject:
-        """As a JSON object; part of a request, which carries the version."""
+        """As a JSON object; the request that holds it has the schema version."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        begin, end = found["window"] or (0, 0)
+        begin, end = document["window"] or (0, 0)
         return cls(
-            mode=Mode(found["mode"]),
-            window=(begin, end) if found["window"] else None,
-            sample=Sample(**found["sample"]) if found["sample"] else None,
-            compaction=Compaction(found["compaction"]),
+            mode=Mode(document["mode"]),
+            window=(begin, end) if document["window"] else None,
+            sample=Sample(**document["sample"]) if document["sample"] else None,
+            compaction=Compaction(document["compaction"]),
         )
 
 
 def coverage_of(params: JsonObject) -> Coverage:
-    """The coverage that a DAG's params ask for; a window that is none, or times without its mode, are
-    `InvalidRequest`.
-    """
+    """The coverage of a DAG's params; `InvalidRequest` for an invalid window, or for times without mode `window`."""
     mode, compaction = Mode(params["mode"]), Compaction(params["compacted"])
     begin, end = params["window_from"], params["window_to"]
     if mode is Mode.WINDOW:
         return Coverage.between(begin, end, compaction)
     if begin or end:
         raise InvalidRequest(
-            f"window_from and window_to are for mode 'window', not for {mode.value!r}; leave them out."
+            f"Mode {mode.value!r} does not take window_from and window_to: remove them, or use mode 'window'."
         )
     if mode is not Mode.SAMPLE:
         return Coverage(mode=mode, compaction=compaction)
-    asked = {name: params[f"sample_{name}"] for name in ("one_in", "probability", "seed")}
-    return Coverage(mode=mode, sample=Sample(**asked), compaction=compaction)
+    sample = Sample(**{name: params[f"sample_{name}"] for name in ("one_in", "probability", "seed")})
+    return Coverage(mode=mode, sample=sample, compaction=compaction)
 
 
 def _milliseconds(name: str, text: str | None) -> int:
     try:
-        found = datetime.fromisoformat(text or "")
+        time = datetime.fromisoformat(text or "")
     except ValueError as error:
         raise InvalidRequest(
-            f"The window's {name!r} is {text!r}, which is no time; write it as 2026-11-21T08:00:00+00:00."
+            f"The window's {name!r} is {text!r}, which is not a valid time; write it as 2026-11-21T08:00:00+00:00."
         ) from error
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,10 +1,10 @@
-"""What is to be verified, with its bounds frozen: the document that a job gets (pure)."""
+"""The verification request, with frozen bounds: the document that a Spark job reads (pure)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Self
@@ -19,21 +19,24 @@ from pulsar_fleet.verification.coverage import Coverage
 
 SCHEMA_VERSION = 3
 
+FOLDER = "verification"
+"""The folder of a run's verification documents; a run in several batches has a folder in it for each batch."""
+
 
 class Mapping(StrEnum):
-    """How entries of the target belong to entries of the source."""
+    """How entries of the target correspond to entries of the source."""
 
     AUTO = "auto"
-    """`replicated` where the namespace replicates to the target or a topic's first entry says where it is from."""
+    """`replicated` if the namespace replicates to the target or a topic's first entry has a source position."""
     REPLICATED = "replicated"
-    """The target's entries carry their source position; what was published directly on the target is left out."""
+    """The target's entries have source positions; messages published directly on the target are left out."""
     WHOLE = "whole"
-    """Everything against everything: both sides were written by producers."""
+    """Everything is compared with everything: producers wrote both topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a cluster answers; credentials travel apart, in the environment."""
+    """The addresses of a cluster; credentials are passed separately, in the environment."""
 
     name: str
     admin_url: str
@@ -41,20 +44,20 @@ class Address:
 
     @classmethod
     def of(cls, connection: ClusterConnection, name: str) -> Self:
-        """The addresses of a connection, under the name by which findings call the cluster."""
+        """The addresses of a connection, with the cluster name that verdicts use."""
         return cls(name, connection.admin_url, connection.require_service_url())
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One topic on both sides, each between its bounds.
+    """One topic on both clusters, each between its bounds.
 
     :param publish_time: whether publish times must be equal too.
-    :param notes: what a reader of the verdict has to know, such as a beginning that retention has removed.
+    :param notes: notes for a reader of the verdict, for example that retention has removed the beginning.
     :param compacted: only the latest value of each key is compared.
-    :param earlier: the proof of what came before the bounds, by the same engine, which the new one continues; see
-        `composing.earlier_proofs`.
-    :param engine: who reads both sides; `engine_reason` says why, as the end of a sentence.
+    :param earlier: the proof of the part before the bounds, by the same engine, which the new proof continues; see
+        `incremental.earlier_proofs`.
+    :param engine: the engine for both clusters; `engine_reason` says why, as the end of a sentence.
     :param keyed: messages are hashed with a key.
     """
 
@@ -70,16 +73,16 @@ class Pair:
     keyed: bool = False
 
     def bounds(self, side: Side) -> TopicBounds:
-        """The bounds on one side."""
+        """The bounds on one cluster."""
         return self.source if side is Side.SOURCE else self.target
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that was decided without reading a message.
+    """A verdict that was decided without reading a message.
 
-    :param different: True when it proves a difference, False when it only prevents a proof.
-    :param scope: a topic, or a namespace when it holds for all of it.
+    :param different: True if it proves a difference, False if it only prevents a proof.
+    :param scope: a topic, or a namespace if the reason applies to all of it.
     """
 
     namespace: str
@@ -92,8 +95,8 @@ class Problem:
 class VerifyRequest:
     """Namespaces to verify between two clusters.
 
-    :param examples: how many differences are named per topic.
-    :param max_bytes_per_second: read from any one broker, over all tasks; None without a limit.
+    :param examples: how many differences are described for each topic.
+    :param max_bytes_per_second: the limit for each broker, over all tasks; None means no limit.
     """
 
     source: Address
@@ -108,21 +111,21 @@ class VerifyRequest:
     max_bytes_per_second: int | None = None
 
     def limits(self, readers: int) -> JsonObject:
-        """The fields of `reading.limits.Limits` for each of so many parallel readers: all may read the same broker."""
+        """The fields of `throttle.Limits` for each of `readers` parallel readers; all may read from one broker."""
         share = self.max_bytes_per_second / readers if self.max_bytes_per_second else None
         return {"window": self.coverage.window, "bytes_per_second": share}
 
     def address(self, side: Side) -> Address:
-        """The cluster on one side."""
+        """The address of one cluster."""
         return self.source if side is Side.SOURCE else self.target
 
     @property
     def entries(self) -> int:
-        """Entries to read on both sides; a batch is one entry."""
+        """Entries to read on both clusters; a batch is one entry."""
         return sum(len(pair.source) + len(pair.target) for pair in self.pairs)
 
     def groups(self, side: Side, pairs: Sequence[int] | None = None) -> list[list[Range]]:
-        """What is read on one side, per task; of all pairs, or of those with the numbers `pairs`."""
+        """The ranges of one cluster for each task; of all pairs, or of the pairs with the numbers `pairs`."""
         numbers = range(len(self.pairs)) if pairs is None else pairs
         ranges = chain.from_iterable(self._cut(number, side) for number in numbers)
         return group(ranges, entries_per_task=self.entries_per_range)
@@ -140,10 +143,10 @@ class VerifyRequest:
                 engine=pair.engine,
             )
         )
-        return [replace(each, keyed=True) for each in ranges] if pair.keyed else list(ranges)
+        return [replace(entry_range, keyed=True) for entry_range in ranges] if pair.keyed else list(ranges)
 
     def identity(self) -> bytes:
-        """What decides the digests: all of the document but how fast is read and how many differences are named."""
+        """The part of the document that affects digests: all except the rate limit and the number of examples."""
         return replace(self, max_bytes_per_second=None, examples=0).to_bytes()
 
     def to_bytes(self) -> bytes:
@@ -151,11 +154,11 @@ class VerifyRequest:
         return json.dumps(
             {
                 "schema_version": SCHEMA_VERSION,
-                "source": _address_json(self.source),
-                "target": _address_json(self.target),
+                "source": asdict(self.source),
+                "target": asdict(self.target),
                 "namespaces": self.namespaces,
                 "pairs": [_pair_json(pair) for pair in self.pairs],
-                "problems": [[each.namespace, each.scope, each.different, each.reason] for each in self.problems],
+                "problems": [astuple(problem) for problem in self.problems],
                 "buckets": self.buckets,
                 "examples": self.examples,
                 "entries_per_range": self.entries_per_range,
@@ -166,29 +169,25 @@ class VerifyRequest:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
-        found: JsonObject = json.loads(content)
-        if found.get("schema_version") != SCHEMA_VERSION:
+        """Read what `to_bytes` wrote; `InvalidRequest` for a document of another version."""
+        document: JsonObject = json.loads(content)
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
-                f"The verification request has version {found.get('schema_version')!r}, this job reads "
-                f"{SCHEMA_VERSION}: use the job and the package of one release."
+                f"The verification request has version {document.get('schema_version')!r}, this job reads version "
+                f"{SCHEMA_VERSION}: use the job and the package of the same release."
             )
         return cls(
-            source=Address(**found["source"]),
-            target=Address(**found["target"]),
-            namespaces=tuple(found["namespaces"]),
-            pairs=tuple(_pair_from(each) for each in found["pairs"]),
-            problems=tuple(Problem(*each) for each in found["problems"]),
-            buckets=int(found["buckets"]),
-            examples=int(found["examples"]),
-            entries_per_range=int(found["entries_per_range"]),
-            coverage=Coverage.from_json(found["coverage"]),
-            max_bytes_per_second=found["max_bytes_per_second"],
+            source=Address(**document["source"]),
+            target=Address(**document["target"]),
+            namespaces=tuple(document["namespaces"]),
+            pairs=tuple(_pair_from(item) for item in document["pairs"]),
+            problems=tuple(Problem(*item) for item in document["problems"]),
+            buckets=int(document["buckets"]),
+            examples=int(document["examples"]),
+            entries_per_range=int(document["entries_per_range"]),
+            coverage=Coverage.from_json(document["coverage"]),
+            max_bytes_per_second=document["max_bytes_per_second"],
         )
-
-
-def _address_json(address: Address) -> JsonObject:
-    return {"name": address.name, "admin_url": address.admin_url, "service_url": address.service_url}
 
 
 def _pair_json(pair: Pair) -> JsonObject:
@@ -205,22 +204,22 @@ def _pair_json(pair: Pair) -> JsonObject:
     }
 
 
-def _pair_from(found: JsonObject) -> Pair:
-    source, target = TopicBounds.from_json(found["source"]), TopicBounds.from_json(found["target"])
-    engine, reason = found["engine"]
+def _pair_from(document: JsonObject) -> Pair:
+    source, target = TopicBounds.from_json(document["source"]), TopicBounds.from_json(document["target"])
+    engine, reason = document["engine"]
     return Pair(
-        str(found["topic"]),
+        str(document["topic"]),
         source,
         target,
-        bool(found["publish_time"]),
-        tuple(found["notes"]),
-        compacted=bool(found["compacted"]),
-        earlier=found["earlier"],
+        bool(document["publish_time"]),
+        tuple(document["notes"]),
+        compacted=bool(document["compacted"]),
+        earlier=document["earlier"],
         engine=EngineName(engine),
         engine_reason=str(reason),
-        keyed=bool(found["keyed"]),
+        keyed=bool(document["keyed"]),
     )
 
 
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Takes the finished amount and the total amount."""

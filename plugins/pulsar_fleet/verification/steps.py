@@ -1,4 +1,4 @@
-"""The steps of a verification: freeze, read (here or in a Spark job), check again, record."""
+"""The steps of a verification: freeze the bounds, read and compare (here or in a Spark job), recheck, record."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from pulsar_fleet.verification.messages.incremental import earlier_proofs
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import Mapping, Progress, VerifyRequest
-
-FOLDER = "verification"
-"""Where a run keeps its documents, unless it compares in several parts."""
+from pulsar_fleet.verification.request import FOLDER, Mapping, Progress, VerifyRequest
 
 REQUEST = "request.json"
 RESULT = "result.json"
@@ -47,13 +44,13 @@ async def freeze_bounds(
     read_from: ReadFrom = ReadFrom.SERVING,
     max_bytes_per_second: int | None = None,
 ) -> VerifyRequest:
-    """Decide what is compared: the source's end now, and on the target what came from there.
+    """Freeze what is compared: the source's entries up to its current end, and their copies on the target.
 
-    Waits for replicators to pass that end. Loads every topic of the namespaces; two to twenty-five calls a topic.
+    Waits for replicators to pass that end. **Loads every topic of the namespaces**; 2 to 25 calls for each topic.
 
-    :param run: whose ledger has the proofs that mode `incremental` continues; without it the mode is `InvalidRequest`.
-    :param engine: who reads, where the mode leaves a choice.
-    :param keyed: hash messages with BLAKE2b and the key in the environment, which `InvalidRequest` misses.
+    :param run: its ledger has the proofs that mode `incremental` continues; without it that mode is `InvalidRequest`.
+    :param engine: the engine that reads, if the mode allows a choice.
+    :param keyed: hash messages with BLAKE2b and the key in the environment; `InvalidRequest` if the key is not set.
     :param read_from: where the source's messages are read.
     """
     if keyed:
@@ -61,7 +58,7 @@ async def freeze_bounds(
     earlier: EarlierProofs | None = None
     if coverage and coverage.mode is Mode.INCREMENTAL:
         if run is None:
-            raise InvalidRequest("Mode 'incremental' needs the ledger, which holds the proofs that it continues.")
+            raise InvalidRequest("Mode 'incremental' needs a ledger with the earlier proofs; use mode 'full'.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
     freezer = Freezer(
         source,
@@ -85,18 +82,18 @@ async def verify_in_process(
     result_uri: str | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Read and compare here: for namespaces of up to about a million messages.
+    """Read and compare in this process: for namespaces of up to about a million messages.
 
-    :param result_uri: beside it, finished ranges are kept: the same request again, after this process was killed, does
-        not read them again. Without it none are kept.
-    :param progress: takes, in another thread, how many entries were read, and of how many.
+    :param result_uri: next to it, checkpoints are written: if this process is killed, the same request does not read
+        finished ranges again. None writes no checkpoints.
+    :param progress: takes, in another thread, the number of entries that were read and their total.
     """
-    found = await asyncio.to_thread(_judge_here, source, target, request, result_uri, progress)
-    return await recheck(source, target, request, found)
+    verification = await asyncio.to_thread(_verify_here, source, target, request, result_uri, progress)
+    return await recheck(source, target, request, verification)
 
 
-def hand_over(run: Run, request: VerifyRequest, folder: str = FOLDER) -> tuple[str, str]:
-    """Store the request for a Spark job; returns the two URIs that the job wants: its request and its result."""
+def store_request(run: Run, request: VerifyRequest, folder: str = FOLDER) -> tuple[str, str]:
+    """Store the request for a Spark job; returns the URIs of the job's request and result."""
     reference = run.artefacts.write(run.id, f"{folder}/{REQUEST}", request.to_bytes())
     return reference.uri, str(run.artefacts.folder(run.id) / folder / RESULT)
 
@@ -109,52 +106,53 @@ async def conclude(
     result_uri: str,
     folder: str = FOLDER,
 ) -> Verification:
-    """Take the result that a Spark job left, check that it still holds, and record it. `NotFound` if there is none."""
+    """Read the result of a Spark job, recheck it and record it. `NotFound` without a result."""
     try:
         content = UPath(result_uri).read_bytes()
     except OSError as error:
         raise NotFound(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
-    found = await recheck(source, target, request, Verification.from_bytes(content))
-    record(run, found, folder)
-    return found
+    verification = await recheck(source, target, request, Verification.from_bytes(content))
+    record(run, verification, folder)
+    return verification
 
 
-def record(run: Run, found: Verification, folder: str = FOLDER) -> Reference:
-    """Keep the verdicts: as a document and as tables in the artefacts, one line per namespace in the ledger.
+def record(run: Run, verification: Verification, folder: str = FOLDER) -> Reference:
+    """Record the verdicts: a document and tables as artefacts, a row for each namespace in the ledger.
 
-    Again replaces them.
+    A second call replaces them.
     """
-    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", found.to_bytes())
-    for name, content in verdict_tables(found).items():
+    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", verification.to_bytes())
+    for name, content in verdict_tables(verification).items():
         run.artefacts.write(run.id, f"{folder}/{name}", content)
-    for each in found.namespaces:
+    for namespace in verification.namespaces:
         run.ledger.record_verdict(
             run.id,
-            each.namespace,
-            verdict=each.verdict,
-            messages=each.messages,
-            summary=namespace_summary(each, found.restriction),
+            namespace.namespace,
+            verdict=namespace.verdict,
+            messages=namespace.messages,
+            summary=namespace_summary(namespace, verification.restriction),
             artefact=document.to_json(),
         )
     return document
 
 
-def _judge_here(
+def _verify_here(
     source: AdminClient,
     target: AdminClient,
     request: VerifyRequest,
     result_uri: str | None,
     progress: Progress | None,
 ) -> Verification:
-    # Loads the pulsar client and numpy, which nothing that only plans needs.
+    # Imports the pulsar client and numpy, which planning does not need.
     from pulsar_fleet.messages.checkpoints import Checkpoints
     from pulsar_fleet.messages.engines.engines import Engines
     from pulsar_fleet.verification.messages.compare import judge
-    from pulsar_fleet.verification.messages.local_backend import InProcess
+    from pulsar_fleet.verification.messages.local_backend import LocalBackend
 
-    checkpoints = Checkpoints.beside(result_uri, request.identity()) if result_uri else None
-    with Engines(source.connection) as here, Engines(target.connection) as there:
-        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}, checkpoints, progress))
-    if checkpoints and found.verdict is not Verdict.INCONCLUSIVE:
+    checkpoints = Checkpoints.next_to(result_uri, request.identity()) if result_uri else None
+    with Engines(source.connection) as source_engines, Engines(target.connection) as target_engines:
+        engines = {Side.SOURCE: source_engines, Side.TARGET: target_engines}
+        verification = judge(request, LocalBackend(engines, checkpoints, progress))
+    if checkpoints and verification.verdict is not Verdict.INCONCLUSIVE:
         checkpoints.remove()
-    return found
+    return verification

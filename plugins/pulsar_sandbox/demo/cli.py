@@ -49,7 +49,7 @@ def _play(folder: Path, screen: Screen, began: float, *, keep: bool) -> bool:
             sandbox.release()
             stack.release()
             screen.line(f"Airflow: {stack.url}   stop everything with: make down")
-    return all(line.held is not False for line in lines)
+    return all(line.passed is not False for line in lines)
 
 
 def _stop(folder: Path, screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""What the demo shows in the end, and whether all of it held (pure)."""
+"""The summary of the demo, and whether every check passed (pure)."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.names import Position
 from pulsar_sandbox.demo.story import DAGS, Outcome, Window
-from pulsar_sandbox.workload.tally import Repetition, Tally
+from pulsar_sandbox.workload.traffic.tally import Repetition, Tally
 
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the summary; `held` None where nothing is judged."""
+    """One line of the summary; `passed` None where nothing is judged."""
 
     word: str
     sentence: str
-    held: bool | None = None
+    passed: bool | None = None
 
 
 def judge(outcome: Outcome) -> tuple[Line, ...]:
-    """The summary; the demo succeeded if no line has `held` False."""
+    """The summary; the demo succeeded if no line has `passed` False."""
     return tuple(_lines(outcome))
 
 
@@ -48,7 +48,7 @@ def _traffic(outcome: Outcome) -> Iterator[Line]:
         return
     words = dict(tally.lines())
     yield Line("clients", words["clients"], tally.finished)
-    yield Line("silence", words["silence"])
+    yield Line("pause", words["pause"])
     yield Line("messages", words["messages"], tally.lost == 0 and tally.order_breaks == 0)
     yield _duplicates(tally, outcome.windows)
 
@@ -59,9 +59,9 @@ def _duplicates(tally: Tally, windows: Mapping[str, Window]) -> Line:
     unexplained: list[Repetition] = []
     for subscription in tally.subscriptions:
         duplicates = subscription.duplicates
-        left = without_predicted(duplicates.unexplained, windows)
-        causes["predicted"] += len(duplicates.unexplained) - len(left)
-        unexplained += left
+        unpredicted = without_predicted(duplicates.unexplained, windows)
+        causes["predicted"] += len(duplicates.unexplained) - len(unpredicted)
+        unexplained += unpredicted
         for cause in ("in_flight", "restarted", "reconnected", "resent"):
             causes[cause] += getattr(duplicates, cause)
     restarted = [consumer.name for consumer in tally.consumers if consumer.restarted]
@@ -83,15 +83,15 @@ def without_predicted(repetitions: tuple[Repetition, ...], windows: Mapping[str,
 
     It predicted as many for each partition as there are messages behind blue's `end`, and only those lie there.
     """
-    left, predicted = [], Counter[str]()
+    unpredicted, predicted = [], Counter[str]()
     for repetition in repetitions:
         window = windows.get(repetition.partition)
         behind = window is not None and any(_is_behind(position, window.end) for position in repetition.positions)
         if window is not None and behind and predicted[repetition.partition] < window.messages:
             predicted[repetition.partition] += 1
         else:
-            left.append(repetition)
-    return left
+            unpredicted.append(repetition)
+    return unpredicted
 
 
 def _is_behind(position: str, end: Position | None) -> bool:
@@ -114,7 +114,7 @@ def _archive(outcome: Outcome) -> Iterator[Line]:
     got = sum(count for count, _ in outcome.archive.values())
     yield Line(
         "archive",
-        f"the idle subscription holds {different:,} of the {stored:,} messages ever written"
+        f"the idle subscription has {different:,} of the {stored:,} messages ever written"
         + (f", {got - different} of them twice" if got > different else ""),
         different == stored,
     )

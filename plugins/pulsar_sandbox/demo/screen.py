@@ -33,13 +33,13 @@ class Screen:
         self._print(Text(f"{seconds:6.1f} s  ", style="dim"), text)
 
     def summary(self, lines: Sequence[Line], seconds: float) -> None:
-        """What the demo is judged by, and whether all of it held."""
-        failed = sum(line.held is False for line in lines)
-        title = Text(f"{failed} points failed", "red") if failed else f"everything held, {seconds:.0f} s"
+        """The checks of the demo, and whether all of them passed."""
+        failed = sum(line.passed is False for line in lines)
+        title = Text(f"{failed} points failed", "red") if failed else f"all checks passed, {seconds:.0f} s"
         self._console.rule(title)
-        marks, words = max(len(_MARKS[line.held][0]) for line in lines), max(len(line.word) for line in lines)
+        marks, words = max(len(_MARKS[line.passed][0]) for line in lines), max(len(line.word) for line in lines)
         for line in lines:
-            mark, style = _MARKS[line.held]
+            mark, style = _MARKS[line.passed]
             self._print(Text.assemble((f"{mark:{marks}}", style), f"  {line.word:{words}}  "), line.sentence)
 
     def _print(self, prefix: Text, text: str, *, style: str = "") -> None:

@@ -120,8 +120,8 @@ class AirflowStack:
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """The run's task instances, as the REST API describes them."""
-        found: list[dict[str, Any]] = self._get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
-        return found
+        instances: list[dict[str, Any]] = self._get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return instances
 
     def result(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """What a task returned."""
@@ -130,10 +130,12 @@ class AirflowStack:
         )["value"]
 
     def question(self, dag_id: str, run_id: str, task_id: str) -> dict[str, Any] | None:
-        """What a task asks a person, with `subject` and `body`; None while it does not."""
+        """The question of a task to a person, with `subject` and `body`; None while there is none."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
-        asked = [one for one in self._get(path)["hitl_details"] if one["task_instance"]["task_id"] == task_id]
-        return next((one for one in asked if one["task_instance"]["state"] == "awaiting_input"), None)
+        questions = [
+            detail for detail in self._get(path)["hitl_details"] if detail["task_instance"]["task_id"] == task_id
+        ]
+        return next((detail for detail in questions if detail["task_instance"]["state"] == "awaiting_input"), None)
 
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
         """Answer as a person does in the UI, some seconds after the question.

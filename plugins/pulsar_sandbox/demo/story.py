@@ -16,7 +16,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.subscriptions.checkpoint import known_placed
+from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.workload import Estate, EstateSpec, Tally, Traffic, build_estate, drain_subscription
@@ -70,7 +70,7 @@ class Window:
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that the demo is judged by; filled in as it goes."""
+    """The results by which the demo is judged, collected while it runs."""
 
     estate: Estate | None = None
     runs: dict[str, Finished] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Demo:
             self._run(stack, "verify_clusters", {**sides, "namespaces": [LIVE]})
             self.say("stopping the traffic and counting")
             self.outcome.tally = traffic.stop()
-        self.say("reading what the idle subscription 'archive' holds on green")
+        self.say("reading the backlog of the idle subscription 'archive' on green")
         for name in ("events", "audit"):
             topic = TopicName.parse(f"persistent://{LIVE}/{name}")
             got = drain_subscription(green.service_url, topic, "archive", acknowledge=False)
@@ -154,7 +154,7 @@ class Demo:
         estate = asyncio.run(build_estate(connection, EstateSpec(live=LIVE)))
         holds = estate.holds
         self.say(
-            f"blue holds {holds.tenants} tenants, {holds.namespaces} namespaces, {holds.topics} topics, "
+            f"blue has {holds.tenants} tenants, {holds.namespaces} namespaces, {holds.topics} topics, "
             f"{holds.subscriptions} subscriptions, {holds.messages:,} messages"
         )
         return estate
@@ -162,14 +162,14 @@ class Demo:
     def _run(self, stack: AirflowStack, dag_id: str, conf: Mapping[str, Any]) -> bool:
         run_id = stack.trigger(dag_id, conf)
         self.say(f"{dag_id} triggered: {stack.url}/dags/{dag_id}/runs/{run_id}")
-        began, seen = time.monotonic(), set[str]()
+        began, reported = time.monotonic(), set[str]()
         while (state := stack.run_state(dag_id, run_id)) not in ("success", "failed"):
-            self._tell_finished(stack, dag_id, run_id, seen)
+            self._tell_finished(stack, dag_id, run_id, reported)
             if time.monotonic() - began > RUN_SECONDS:
                 state = f"not finished after {RUN_SECONDS} s"
                 break
             time.sleep(POLL_SECONDS)
-        self._tell_finished(stack, dag_id, run_id, seen)
+        self._tell_finished(stack, dag_id, run_id, reported)
         tasks = sorted((task for task in stack.tasks(dag_id, run_id)), key=lambda task: task["start_date"] or "~")
         finished = Finished(
             dag_id,
@@ -183,10 +183,10 @@ class Demo:
             self.outcome.results[dag_id] = stack.result(dag_id, run_id, "write_report")
         return finished.succeeded
 
-    def _tell_finished(self, stack: AirflowStack, dag_id: str, run_id: str, seen: set[str]) -> None:
+    def _tell_finished(self, stack: AirflowStack, dag_id: str, run_id: str, reported: set[str]) -> None:
         for task in stack.tasks(dag_id, run_id):
-            if task["state"] in ("success", "failed", "skipped", "upstream_failed") and task["task_id"] not in seen:
-                seen.add(task["task_id"])
+            if task["state"] in ("success", "failed", "skipped", "upstream_failed") and task["task_id"] not in reported:
+                reported.add(task["task_id"])
                 seconds = f" in {task['duration']:.1f} s" if task["duration"] else ""
                 self.say(f"  {dag_id}: {task['task_id']} {task['state']}{seconds}")
                 if task["state"] == "failed":
@@ -197,12 +197,12 @@ def _windows(stack: AirflowStack, outcome: Outcome) -> dict[str, Window]:
     run, home = outcome.runs["migrate_namespaces"], stack.folder / "pulsar-fleet"
     artefacts = Artefacts.open(str(outcome.artefacts))
     records = Run(f"{run.dag_id}/{run.run_id}", Ledger.open(f"sqlite:///{home / 'ledger.db'}"), artefacts)
-    placed = known_placed(records, LIVE)
+    placed = stored_transfers(records, LIVE)
     switched = artefacts.read_json(Reference.from_json(stack.result(run.dag_id, run.run_id, "cut_over")))
     return {
         partition: Window(placed[TopicName.parse(partition)].end, messages)
         for namespace in switched.values()
-        for partition, messages in namespace["window"].items()
+        for partition, messages in namespace["duplicates"].items()
     }
 
 

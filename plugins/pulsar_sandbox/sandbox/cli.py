@@ -115,7 +115,7 @@ def _plain_errors() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show the last message beside a spinner; where nobody watches, one line per message."""
+    """Show the last message after a spinner; without a terminal, one line per message."""
     if not _console.is_terminal:
         yield lambda message: _console.print(message, markup=False, soft_wrap=True)
         return

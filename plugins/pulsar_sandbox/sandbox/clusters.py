@@ -35,7 +35,7 @@ class Runtime:
 class Cluster:
     """A Pulsar cluster of the sandbox. Every method works from any process that attached to the sandbox.
 
-    :param folder: holds the processes' folders: configuration, log and data.
+    :param folder: contains the processes' folders: configuration, log and data.
     :param layout: its ports.
     :param security_folder: keys and tokens, None without security.
     """
@@ -86,7 +86,7 @@ class Cluster:
     def service_url_tls(self) -> str:
         """Service URL over TLS that names every broker; only a secure sandbox has one."""
         self._secured()
-        return "pulsar+ssl://" + ",".join(f"{one.host}:{one.service_port_tls}" for one in self.layout.brokers)
+        return "pulsar+ssl://" + ",".join(f"{broker.host}:{broker.service_port_tls}" for broker in self.layout.brokers)
 
     @property
     def trust_file(self) -> str:
@@ -173,8 +173,8 @@ class Cluster:
 
     def _configure(self, process: GuardedProcess, broker: BrokerLayout, settings: Mapping[str, str]) -> None:
         process.folder.mkdir(parents=True, exist_ok=True)
-        wanted = configuration.broker_settings(self.layout, broker, self._security) | dict(settings)
-        (process.folder / "broker.conf").write_text(configuration.render(wanted))
+        settings_of_broker = configuration.broker_settings(self.layout, broker, self._security) | dict(settings)
+        (process.folder / "broker.conf").write_text(configuration.render(settings_of_broker))
 
     def _start_all(self, start: Callable[[GuardedProcess], None], abandoned: Event) -> None:
         if self._store is not None:
@@ -194,7 +194,7 @@ class Cluster:
 
     def _wait_for_broker(self, number: int, abandoned: Event) -> None:
         process, port = self._brokers[number], self.layout.brokers[number].web_port
-        # Asked before the health: a process of somebody else may answer on a port that it took from us.
+        # Check the port before the health: a foreign process may answer on a port that it took from us.
         self._wait(lambda: port in process.listening and self.is_healthy(number), process, abandoned)
 
     def _wait(self, holds: Callable[[], bool], process: GuardedProcess, abandoned: Event) -> None:
@@ -211,10 +211,10 @@ class Cluster:
                 raise PreconditionFailed(f"The start of {self.name} was abandoned.")
 
     def _stolen_port(self) -> int | None:
-        """Find a port of ours on which somebody else listens."""
+        """Find a port of ours on which a foreign process listens."""
         ours = self._listening()
         foreign = [port for port in self.layout.ports() if port not in ours and answers(port)]
-        # Looked at again: one of ours may have begun to listen in between.
+        # Check again: a process of ours may have begun to listen in between.
         return next(iter(set(foreign) - self._listening()), None) if foreign else None
 
     def _listening(self) -> set[int]:

@@ -128,7 +128,7 @@ def java_command(java: str, *, java_major: int, jars: Path, log: Path, arguments
 
 
 def standalone_arguments(cluster: ClusterLayout) -> list[str]:
-    """Main class and options of the process that holds metadata store and bookie, relative to its working directory.
+    """Main class and options of the process with metadata store and bookie, relative to its working directory.
 
     With ZooKeeper it runs no broker: one of this main class answers every lookup with "through me", so clients would
     never reach the others.
@@ -141,5 +141,5 @@ def standalone_arguments(cluster: ClusterLayout) -> list[str]:
 
 
 def broker_arguments() -> list[str]:
-    """Main class and options of a broker beside ZooKeeper."""
+    """Main class and options of a broker that uses ZooKeeper."""
     return ["org.apache.pulsar.PulsarBrokerStarter", "-c", "broker.conf"]

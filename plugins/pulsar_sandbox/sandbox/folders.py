@@ -1,4 +1,4 @@
-"""Where things are kept: below `.state` of the checkout, or of the working directory where there is no checkout."""
+"""Folders of the sandbox: below `.state` of the checkout, or of the working directory outside of a checkout."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def _state() -> Path:
 
 def jar_cache() -> Path:
     """Return the folder of Pulsar's jars, one folder per version; PULSAR_FLEET_SANDBOX_JARS names another."""
-    given = os.environ.get(JARS_VARIABLE)
-    return Path(given).expanduser().absolute() if given else _state() / "jars"
+    folder = os.environ.get(JARS_VARIABLE)
+    return Path(folder).expanduser().absolute() if folder else _state() / "jars"
 
 
 def default_sandbox() -> Path:

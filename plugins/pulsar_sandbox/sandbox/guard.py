@@ -1,8 +1,8 @@
 """Runs one command and never lets it outlive its owner. A script of its own: standard library only, started by path.
 
-A JVM survives the death of the process that started it. This guard sits between the two: it holds the read end of a
-pipe whose write end only the owner has, so the kernel tells it when the owner is gone, whatever the owner died of. A
-child that the owner forked may keep the pipe open, so the parent's process id is watched too.
+A JVM survives the death of the process that started it. This guard runs between the two: it reads from a pipe whose
+write end only the owner has, so the kernel closes the pipe when the owner ends for any reason. A child that the owner
+forked may keep the pipe open, so the guard also checks the owner's process id.
 
 SIGUSR1 starts the command again after it ended, which lets a process that is not the owner restart a broker without
 becoming its parent. SIGUSR2 releases the command: from then on it outlives the owner.
@@ -27,7 +27,7 @@ class Guard:
 
     :param command: what to run.
     :param owner: process id whose death ends the command.
-    :param pid_file: holds the command's process id while it runs, is empty after it ended, absent before it started.
+    :param pid_file: the command's process id while it runs; empty after it ended, absent before it started.
     """
 
     def __init__(self, *, command: list[str], owner: int, pid_file: Path) -> None:
@@ -39,7 +39,7 @@ class Guard:
         self._start_wanted = True
 
     def run(self, *, once: bool) -> int:
-        """Serve until the owner is gone, a signal ends it, or, if `once`, the command has ended by itself."""
+        """Serve until the owner ends, a signal ends the guard, or, if `once`, the command ends by itself."""
         wake = self._listen_to_signals()
         while not self._ended:
             if self._start_wanted:

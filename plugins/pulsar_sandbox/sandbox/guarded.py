@@ -42,7 +42,7 @@ def guard_command(pid_file: Path, command: list[str], *, once: bool = False) -> 
 class GuardedProcess:
     """One JVM of a sandbox, in a folder of its own. The folder is all that is needed to find it again.
 
-    :param folder: working directory; holds the process ids, the log and the data.
+    :param folder: working directory, with the process ids, the log and the data.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,12 +78,12 @@ class GuardedProcess:
 
     @property
     def listening(self) -> set[int]:
-        """The TCP ports on which it is this JVM, not somebody else's, that listens."""
+        """The TCP ports on which this JVM listens."""
         try:
             sockets = [] if (pid := self.pid) is None else psutil.Process(pid).net_connections(kind="tcp")
         except psutil.NoSuchProcess:
             return set()
-        return {one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN}
+        return {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN}
 
     def start(self, command: list[str]) -> None:
         """Start guard and JVM; both die with this process, whatever it dies of, unless released."""
@@ -149,8 +149,8 @@ class GuardedProcess:
         """Return the end of what it wrote, without stack frames: of the log, or of the console if it has no log."""
         for file in (self.log, self._console):
             if file.exists() and (text := _tail(file).strip()):
-                said = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
-                return "\n".join(said[-lines:])
+                messages = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
+                return "\n".join(messages[-lines:])
         return "it wrote nothing"
 
     def _send(self, which: signal.Signals) -> None:
@@ -161,7 +161,7 @@ class GuardedProcess:
                 return
 
     def _guard(self) -> psutil.Process | None:
-        """Find the guard by its id and its command line, so that a recycled id is never taken for it."""
+        """Find the guard by its process id and its command line, since process ids are reused."""
         try:
             guard = psutil.Process(int(self._guard_file.read_text()))
             alive = guard.status() != psutil.STATUS_ZOMBIE and str(self._pid_file.absolute()) in guard.cmdline()

@@ -17,7 +17,7 @@ from pulsar_sandbox.sandbox.java import find_maven
 _log = logging.getLogger(__name__)
 
 DEFAULT_VERSION = "4.2.4"
-# Those whose every dependency is on Maven Central and that were seen to start.
+# Versions whose dependencies are all on Maven Central and that were observed to start.
 KNOWN_VERSIONS = (DEFAULT_VERSION, "4.0.7")
 POM = Path(__file__).with_name("pom.xml")
 FILES_PER_REPORT = 50

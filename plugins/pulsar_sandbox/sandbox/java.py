@@ -35,13 +35,13 @@ def find_java() -> Java:
         raise PreconditionFailed(f"No Java {where}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}.")
     # macOS has a /usr/bin/java that only says that there is none.
     shown = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', shown)
-    if found is None or int(found[1]) < MINIMUM:
+    major = re.search(r'version "(\d+)', shown)
+    if major is None or int(major[1]) < MINIMUM:
         version = shown.splitlines()[0] if shown else "nothing"
         raise PreconditionFailed(
             f"{path!r} answers {version!r}, and Pulsar needs Java {MINIMUM} or later; {_INSTALL_JAVA}."
         )
-    return Java(path, int(found[1]))
+    return Java(path, int(major[1]))
 
 
 def find_maven() -> str:

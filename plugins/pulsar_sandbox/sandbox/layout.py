@@ -24,14 +24,14 @@ class BrokerLayout:
 
     def ports(self) -> list[int]:
         """Every port of this broker."""
-        given = (self.service_port, self.web_port, self.service_port_tls, self.web_port_tls)
-        return [port for port in given if port is not None]
+        numbers = (self.service_port, self.web_port, self.service_port_tls, self.web_port_tls)
+        return [port for port in numbers if port is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLayout:
-    """One cluster. With a ZooKeeper port its brokers are processes of their own beside ZooKeeper and bookie; without
-    one, a single process is all of it.
+    """One cluster. With a ZooKeeper port, brokers are separate from the process of ZooKeeper and bookie; without one,
+    a single process is the whole cluster.
     """
 
     name: str

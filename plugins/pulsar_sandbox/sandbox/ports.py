@@ -30,7 +30,7 @@ def _can_bind(address: str, port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Tell whether something listens on the port. Unlike `is_free` this never stands in the way of who wants to."""
+    """Whether a process listens on the port. Unlike `is_free`, this never blocks the port for another process."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

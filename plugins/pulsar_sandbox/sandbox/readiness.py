@@ -1,4 +1,4 @@
-"""When a broker is ready, asked over its admin port."""
+"""Check over the admin port whether a broker is ready."""
 
 from __future__ import annotations
 

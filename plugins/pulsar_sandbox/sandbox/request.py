@@ -1,4 +1,4 @@
-"""What a caller asks a sandbox to be, checked, and turned into a layout with ports."""
+"""The request for a sandbox: validate it, and make a layout with ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A sandbox as asked for; the parameters are those of `Sandbox.start`."""
+    """A requested sandbox; the parameters are those of `Sandbox.start`."""
 
     clusters: Sequence[str]
     version: str | Mapping[str, str] = DEFAULT_VERSION
@@ -55,8 +55,8 @@ class Request:
         for number in range(2, self.brokers + 1):
             _check_host(f"127.0.0.{number}")
 
-    def _check_names(self, what: str, given: Sequence[str] | Mapping[str, object]) -> None:
-        for name in given:
+    def _check_names(self, what: str, names: Sequence[str] | Mapping[str, object]) -> None:
+        for name in names:
             if name not in self.clusters:
                 raise InvalidRequest(
                     f"{what} is given for {name!r}, which is none of the clusters {list(self.clusters)!r}."
@@ -64,18 +64,18 @@ class Request:
 
     def check_fits(self, folder: str, recorded: SandboxLayout) -> None:
         """Reject a folder with data of other clusters: another version or metadata store could not read it."""
-        held = {one.name: (one.version, len(one.brokers)) for one in recorded.clusters}
-        wanted = {name: (version, self.brokers) for name, version in self.versions.items()}
-        if held != wanted:
+        recorded_clusters = {cluster.name: (cluster.version, len(cluster.brokers)) for cluster in recorded.clusters}
+        requested = {name: (version, self.brokers) for name, version in self.versions.items()}
+        if recorded_clusters != requested:
             raise InvalidRequest(
-                f"Folder {folder!r} holds data of {_describe(held)}, not of {_describe(wanted)}; ask for those, "
-                f"choose another folder, or delete it."
+                f"Folder {folder!r} holds data of {_describe(recorded_clusters)}, not of {_describe(requested)}; "
+                "ask for those, choose another folder, or delete it."
             )
 
     def lay_out(self, recorded: SandboxLayout | None) -> SandboxLayout:
         """Give every cluster its ports: those it had before where they are free, else new ones."""
-        before = {} if recorded is None else {one.name: one for one in recorded.clusters}
-        avoid = {port for one in before.values() for port in one.ports()}
+        before = {} if recorded is None else {cluster.name: cluster for cluster in recorded.clusters}
+        avoid = {port for cluster in before.values() for port in cluster.ports()}
         ports = free_ports(avoid=avoid) if self.port_base is None else ports_from(self.port_base)
         keep_ports = recorded is not None and recorded.secure == self.secure and self.port_base is None
         clusters = []

@@ -70,12 +70,13 @@ class Sandbox:
 
         On the folder of an earlier sandbox it brings its data back, on the same ports where they are free.
 
-        :param folder: holds configuration, logs, keys and data; created if missing.
+        :param folder: for configuration, logs, keys and data; created if missing.
         :param version: Pulsar's, or one per cluster name.
         :param settings: broker configuration on top of the sandbox's, per cluster name.
         :param port_base: use this port and those that follow; without it, any free ones.
-        :raises Rejected: a name, version or setting that cannot be, or data of other clusters in the folder.
-        :raises Refused: no Java or Maven, a taken port, or a cluster that did not start (with the end of its log).
+        :raises InvalidRequest: a name, version or setting that cannot be, or data of other clusters in the folder.
+        :raises PreconditionFailed: no Java or Maven, a taken port, or a cluster that did not start (with the end of
+            its log).
         """
         request = Request(
             clusters=clusters,
@@ -95,7 +96,7 @@ class Sandbox:
                 _check_not_in_use(place, recorded)
                 request.check_fits(str(place), recorded)
             java = find_java()
-            runtimes = {one: Runtime(java, jars_for(one, progress)) for one in set(request.versions.values())}
+            runtimes = {number: Runtime(java, jars_for(number, progress)) for number in set(request.versions.values())}
             sandbox = cls(folder=place, layout=request.lay_out(recorded), runtimes=runtimes)
             sandbox._launch(progress, may_move=port_base is None)
         return sandbox
@@ -195,10 +196,10 @@ class Sandbox:
                 cluster = self._moved(cluster)
 
     def _moved(self, cluster: Cluster) -> Cluster:
-        """Give other ports to a cluster without data, because somebody took one between our choice and the start."""
+        """Give other ports to a cluster without data, because another process took one before the start."""
         for process in cluster.processes:
             process.stop()
-        avoid = {port for one in self.layout.clusters for port in one.ports()}
+        avoid = {port for other in self.layout.clusters for port in other.ports()}
         moved = lay_out_cluster(
             cluster.name,
             version=cluster.version,
@@ -207,7 +208,7 @@ class Sandbox:
             settings=cluster.layout.settings,
             ports=free_ports(avoid=avoid),
         )
-        others = (moved if one.name == cluster.name else one for one in self.layout.clusters)
+        others = (moved if other.name == cluster.name else other for other in self.layout.clusters)
         self.layout = replace(self.layout, clusters=tuple(others))
         self._clusters[cluster.name] = self._cluster(moved)
         self._write_state()

@@ -1,4 +1,4 @@
-"""Keys, certificates and tokens of a secure sandbox. For tests only: everything lies unencrypted in its folder."""
+"""Keys, certificates and tokens of a secure sandbox. For tests only: they are stored unencrypted in its folder."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 from pulsar_sandbox.workload.drain import drain_subscription
 from pulsar_sandbox.workload.estate import Counts, Estate, build_estate
-from pulsar_sandbox.workload.journal import Counters, read_tally
 from pulsar_sandbox.workload.layout import EstateSpec
-from pulsar_sandbox.workload.tally import Tally
-from pulsar_sandbox.workload.traffic_process import Traffic
+from pulsar_sandbox.workload.traffic.journal import Counters, read_tally
+from pulsar_sandbox.workload.traffic.tally import Tally
+from pulsar_sandbox.workload.traffic.traffic import Traffic
 
 __all__ = [
     "Counters",

@@ -14,14 +14,14 @@ def drain_subscription(
     subscription: str,
     *,
     acknowledge: bool = True,
-    quiesce_seconds: float = 2.0,
+    idle_seconds: float = 2.0,
 ) -> list[Identity]:
-    """Receive everything that an idle subscription holds, until nothing comes for `quiesce_seconds`.
+    """Receive the backlog of an idle subscription, until no message arrives for `idle_seconds`.
 
     :param topic: a plain topic, a partition, or a partitioned topic with all its partitions.
     :param acknowledge: take the messages off; False leaves the backlog as it is, and a second call gets it again.
     :returns: producer, key, number of each delivery, in the order of arrival; numbered messages only.
-    :raises Transient: the subscription has a consumer, or the cluster does not answer.
+    :raises Unavailable: the subscription has a consumer, or the cluster does not answer.
     """
     import pulsar
 
@@ -32,7 +32,7 @@ def drain_subscription(
             str(topic), subscription, initial_position=pulsar.InitialPosition.Earliest, consumer_name="drain"
         )
         while True:
-            message = consumer.receive(int(quiesce_seconds * 1000))
+            message = consumer.receive(int(idle_seconds * 1000))
             received.append(decode(message.data()).identity)
             if acknowledge:
                 consumer.acknowledge(message)

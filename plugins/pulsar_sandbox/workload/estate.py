@@ -1,4 +1,4 @@
-"""A populated cluster, made by ensuring each part: tenants, namespaces, topics, schemas, subscriptions, messages."""
+"""Populate a cluster by ensuring each part: tenants, namespaces, topics, schemas, subscriptions, messages."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """What the specification says is there, and what this call had to make for it.
+    """The layout of an estate, and what this call created of it.
 
     :param tenants: the whole layout: tenants, their namespaces, topics, subscriptions and acknowledged messages.
     :param holds: counts of the layout.
-    :param made: counts of what was missing and was made; all 0 on a second call.
+    :param created: counts of created resources; all 0 on a second call.
     """
 
     spec: EstateSpec
     cluster: str
     tenants: tuple[TenantPlan, ...]
     holds: Counts
-    made: Counts
+    created: Counts
 
     @property
     def namespaces(self) -> tuple[NamespacePlan, ...]:
@@ -78,18 +78,18 @@ class Estate:
             "namespaces": [str(namespace.name) for namespace in self.namespaces],
             "topics": [str(topic.name) for topic in self.topics],
             "holds": asdict(self.holds),
-            "made": asdict(self.made),
+            "created": asdict(self.created),
         }
 
 
 async def build_estate(
     connection: ClusterConnection, spec: EstateSpec, progress: Callable[[str], None] | None = None
 ) -> Estate:
-    """Make whatever of the estate is missing on a cluster, and say what that was.
+    """Create the missing parts of the estate on a cluster, and count them.
 
-    A topic that already holds a message is taken as filled. A second call makes nothing.
+    A topic that has a message counts as filled. A second call creates nothing.
 
-    :param progress: gets one line per stage.
+    :param progress: receives one line per stage.
     :raises FleetError: by who must act, when the cluster refuses a part.
     """
     report = progress or log.info
@@ -98,14 +98,14 @@ async def build_estate(
     topics = [topic for namespace in namespaces for topic in namespace.topics]
     async with AdminClient(connection) as admin:
         cluster = await admin.cluster_name()
-        made = _sum([await _ensure_tenant(admin, tenant, cluster) for tenant in tenants])
-        made += _sum(await asyncio.gather(*(_ensure_namespace(admin, each, cluster) for each in namespaces)))
-        report(f"{cluster}: {made.namespaces} of {len(namespaces)} namespaces made")
-        made += _sum(await asyncio.gather(*(_ensure_topics(admin, each) for each in namespaces)))
-        report(f"{cluster}: {made.topics} of {len(topics)} topics and {made.subscriptions} subscriptions made")
-        made += await _fill(admin, topics)
-        report(f"{cluster}: {made.messages} messages published")
-    return Estate(spec, cluster, tenants, _count(tenants), made)
+        created = _sum([await _ensure_tenant(admin, tenant, cluster) for tenant in tenants])
+        created += _sum(await asyncio.gather(*(_ensure_namespace(admin, plan, cluster) for plan in namespaces)))
+        report(f"{cluster}: {created.namespaces} of {len(namespaces)} namespaces created")
+        created += _sum(await asyncio.gather(*(_ensure_topics(admin, plan) for plan in namespaces)))
+        report(f"{cluster}: {created.topics} of {len(topics)} topics and {created.subscriptions} subscriptions created")
+        created += await _fill(admin, topics)
+        report(f"{cluster}: {created.messages} messages published")
+    return Estate(spec, cluster, tenants, _count(tenants), created)
 
 
 async def _ensure_tenant(admin: AdminClient, tenant: TenantPlan, cluster: str) -> Counts:
@@ -124,46 +124,46 @@ async def _ensure_namespace(admin: AdminClient, namespace: NamespacePlan, cluste
 
 
 async def _ensure_topics(admin: AdminClient, namespace: NamespacePlan) -> Counts:
-    there = {*await admin.topics(namespace.name), *await admin.partitioned_topics(namespace.name)}
-    ensured = (_ensure_topic(admin, topic, exists=topic.name in there) for topic in namespace.topics)
+    existing = {*await admin.topics(namespace.name), *await admin.partitioned_topics(namespace.name)}
+    ensured = (_ensure_topic(admin, topic, exists=topic.name in existing) for topic in namespace.topics)
     return _sum(await asyncio.gather(*ensured))
 
 
 async def _ensure_topic(admin: AdminClient, topic: TopicPlan, *, exists: bool) -> Counts:
-    made = Counts() if exists else Counts(topics=1, partitions=max(1, topic.partitions))
+    created = Counts() if exists else Counts(topics=1, partitions=max(1, topic.partitions))
     if not exists and topic.partitions:
         await admin.create_partitioned_topic(topic.name, topic.partitions, topic.properties)
     elif not exists:
         await admin.create_topic(topic.name, topic.properties)
-    made += await _ensure_schemas(admin, topic)
-    made += await _ensure_topic_policies(admin, topic)
-    return made + await _ensure_subscriptions(admin, topic)
+    created += await _ensure_schemas(admin, topic)
+    created += await _ensure_topic_policies(admin, topic)
+    return created + await _ensure_subscriptions(admin, topic)
 
 
 async def _ensure_schemas(admin: AdminClient, topic: TopicPlan) -> Counts:
     if topic.schema is None:
         return Counts()
-    there = len(await admin.schemas(topic.name))
-    for version in range(there, topic.schema_versions):
+    existing = len(await admin.schemas(topic.name))
+    for version in range(existing, topic.schema_versions):
         await admin.post_schema(topic.name, schema_body(topic.schema, version))
-    return Counts(schema_versions=max(0, topic.schema_versions - there))
+    return Counts(schema_versions=max(0, topic.schema_versions - existing))
 
 
 async def _ensure_topic_policies(admin: AdminClient, topic: TopicPlan) -> Counts:
-    made = 0
+    created = 0
     for name, value in topic.policies.items():
         path = f"/{topic.name.path}/{name}"
         if await admin.get(path) is None:
             await admin.post(path, value)
-            made += 1
-    return Counts(topic_policies=made)
+            created += 1
+    return Counts(topic_policies=created)
 
 
 async def _ensure_subscriptions(admin: AdminClient, topic: TopicPlan) -> Counts:
     if not topic.subscriptions:
         return Counts()
-    there = set(await admin.get(f"/{topic.name.path}/subscriptions"))
-    missing = [each.name for each in topic.subscriptions if each.name not in there]
+    existing = set(await admin.get(f"/{topic.name.path}/subscriptions"))
+    missing = [subscription.name for subscription in topic.subscriptions if subscription.name not in existing]
     for name in missing:
         await admin.create_subscription(topic.name, name, "earliest")
     return Counts(subscriptions=len(missing))
@@ -200,7 +200,7 @@ def _sum(parts: Iterable[Counts]) -> Counts:
 
 
 def _backlog(topic: TopicPlan) -> int:
-    return sum(topic.messages - len(topic.acknowledged(each)) for each in topic.subscriptions)
+    return sum(topic.messages - len(topic.acknowledged(subscription)) for subscription in topic.subscriptions)
 
 
 def _count(tenants: tuple[TenantPlan, ...]) -> Counts:

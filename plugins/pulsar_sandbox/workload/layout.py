@@ -143,8 +143,8 @@ def plan_estate(spec: EstateSpec) -> tuple[TenantPlan, ...]:
 
 def _namespaces(spec: EstateSpec, tenant: str, tenant_index: int, live: NamespaceName) -> tuple[NamespacePlan, ...]:
     is_live = tenant_index == 0
-    wanted = spec.namespaces_per_tenant - is_live
-    names = _names(_NAMESPACES, wanted, without=live.name if is_live else None)
+    count = spec.namespaces_per_tenant - is_live
+    names = _names(_NAMESPACES, count, without=live.name if is_live else None)
     others = tuple(
         _namespace(spec, NamespaceName(tenant, name), tenant_index * spec.namespaces_per_tenant + index)
         for index, name in enumerate(names)
@@ -220,9 +220,9 @@ def _grants(roles: Mapping[str, list[str]]) -> JsonObject:
     return {"namespace_auth": dict(roles), "destination_auth": {}, "subscription_auth_roles": {}}
 
 
-def _names(known: tuple[str, ...], count: int, *, without: str | None = None) -> list[str]:
-    usable = [name for name in known if name != without]
-    return [usable[index] if index < len(usable) else f"{known[0]}-{index}" for index in range(count)]
+def _names(given_names: tuple[str, ...], count: int, *, without: str | None = None) -> list[str]:
+    usable = [name for name in given_names if name != without]
+    return [usable[index] if index < len(usable) else f"{given_names[0]}-{index}" for index in range(count)]
 
 
 def _pick(choices: Sequence[_T], *what: object) -> _T:

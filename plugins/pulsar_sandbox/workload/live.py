@@ -1,4 +1,4 @@
-"""The live namespace: what its topics, subscriptions and messages look like (pure).
+"""The live namespace: its topics, subscriptions and messages (pure).
 
 The estate creates it, the traffic writes and reads it, the tally counts it; all three agree by this module.
 """
@@ -35,7 +35,7 @@ EVENTS = "events"
 EVENTS_PARTITIONS = 4
 AUDIT = "audit"
 IDLE_SUBSCRIPTION = "archive"
-"""A subscription with backlog on both topics that nobody consumes."""
+"""A subscription with backlog and without consumers, on both topics."""
 
 CONSUMED = {
     "billing": SubscriptionType.SHARED,
@@ -48,7 +48,7 @@ CONSUMED = {
 
 RESTART_SECONDS = 15.0
 """After so long an operator restarts a stuck application: with two loaded cores one that followed a redirect by itself
-was silent for up to 13 s."""
+acknowledged nothing for up to 13 s."""
 
 Identity = tuple[str, str, int]
 """Producer, key, number: names a message wherever it is stored."""
@@ -82,8 +82,8 @@ class NumberedMessage:
     def from_bytes(cls, payload: bytes) -> NumberedMessage:
         """Read a payload; anything that is not such JSON raises ValueError."""
         try:
-            found = json.loads(payload)
-            return cls(str(found["producer"]), str(found["key"]), int(found["number"]), int(found["at"]))
+            document = json.loads(payload)
+            return cls(str(document["producer"]), str(document["key"]), int(document["number"]), int(document["at"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a numbered message: {payload[:80]!r}") from error
 

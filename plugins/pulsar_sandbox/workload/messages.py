@@ -54,8 +54,8 @@ def fill_topic(client: pulsar.Client, topic: TopicPlan) -> int:
     _publish(client, topic, history[: topic.batched], batched=True)
     _publish(client, topic, history[topic.batched :], batched=False)
     for subscription in topic.subscriptions:
-        if wanted := topic.acknowledged(subscription):
-            _acknowledge(client, topic, subscription, wanted)
+        if numbers := topic.acknowledged(subscription):
+            _acknowledge(client, topic, subscription, numbers)
     return len(history)
 
 
@@ -105,7 +105,7 @@ def _publish(client: pulsar.Client, topic: TopicPlan, messages: Iterable[Numbere
 
 
 def _acknowledge(
-    client: pulsar.Client, topic: TopicPlan, subscription: SubscriptionPlan, wanted: frozenset[int]
+    client: pulsar.Client, topic: TopicPlan, subscription: SubscriptionPlan, numbers: frozenset[int]
 ) -> None:
     """Receive until every wanted message was seen; the others go back unacknowledged when the consumer closes."""
     consumer = client.subscribe(
@@ -114,17 +114,17 @@ def _acknowledge(
         consumer_type=getattr(pulsar.ConsumerType, subscription.type.client_name),
         consumer_name=f"estate-{threading.get_ident()}",
     )
-    left = set(wanted)
+    pending = set(numbers)
     try:
-        while left:
+        while pending:
             received = consumer.receive(_RECEIVE_TIMEOUT_MS)
             number = decode(received.data()).number
-            if number in left:
+            if number in pending:
                 consumer.acknowledge(received)
-                left.discard(number)
+                pending.discard(number)
     except pulsar.Timeout as error:
         raise Unavailable(
-            f"{len(left)} of {len(wanted)} messages of {topic.name} did not reach subscription "
+            f"{len(pending)} of {len(numbers)} messages of {topic.name} did not reach subscription "
             f"{subscription.name!r} within {_RECEIVE_TIMEOUT_MS} ms. Try again."
         ) from error
     finally:

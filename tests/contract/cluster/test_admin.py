@@ -901,7 +901,7 @@ def on_wire(safe: Cluster, **changed: str | None) -> ClusterConnection:
 
 
 def count(connection: ClusterConnection, wanted: Range) -> int:
-    with EntryEngine(connection, patience_seconds=5) as engine:
+    with EntryEngine(connection, retry_seconds=5) as engine:
         return sum(len(entries) for entries in engine.read(wanted))
 
 

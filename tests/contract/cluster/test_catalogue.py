@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Policy, known_at
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, Kind, Policy, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, TOPIC_CATALOGUE, TopicPolicy
 from pulsar_fleet.cluster.redaction import is_secret_key
 from pulsar_fleet.preflight.broker_settings import TOPIC_POLICY_SWITCHES
@@ -95,7 +95,7 @@ def setters(shown: str) -> set[str]:
 
 
 def at_this_version(rows: Iterable[Row]) -> list[Row]:
-    return [one for one in rows if known_at(one.since, VERSION)]
+    return [one for one in rows if is_supported(one.since, VERSION)]
 
 
 def test_every_field_of_a_namespaces_document_is_in_the_catalogue(shapes: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from pulsar_fleet.snapshot.model import InventoryState
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 NAME = NamespaceName("acme", "orders")
 SETTINGS = {
     "statsUpdateFrequencyInSecs": "1",
@@ -51,7 +51,7 @@ async def admin(offering: Cluster) -> AsyncIterator[AdminClient]:
 
 
 async def inventory(admin: AdminClient, kind: str) -> list[InventoryState]:
-    found = await collect(admin, Selection(namespaces=frozenset({NAME})), seal=SEAL)
+    found = await collect(admin, Selection(namespaces=frozenset({NAME})), redactor=REDACTOR)
     assert found.complete
     return [one for one in found.inventory if one.kind == kind]
 

@@ -40,7 +40,7 @@ from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 from pulsar_fleet.verification.messages.compare import judge
-from pulsar_fleet.verification.messages.local_backend import InProcess
+from pulsar_fleet.verification.messages.local_backend import LocalBackend
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict
 from pulsar_fleet.verification.request import VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds
@@ -50,7 +50,7 @@ Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 ESTATE = NamespaceName("team", "orders")
 FOREIGN = NamespaceName("strangers", "orders")
 SELECTED = Selection(tenants=frozenset({"team"}))
-SEAL = Redactor(b"0123456789abcdef")
+REDACTOR = Redactor(b"0123456789abcdef")
 SUPERUSERS_ONLY = (
     Area.TENANTS,
     Area.CLUSTERS,
@@ -106,7 +106,7 @@ def _keeping_tenants(admin: AdminClient) -> AdminClient:
 
 async def snapshot(cluster: Cluster, role: str, selection: Selection = SELECTED) -> Snapshot:
     async with AdminClient(reach(cluster, role)) as admin:
-        return await collect(admin, selection, seal=SEAL)
+        return await collect(admin, selection, redactor=REDACTOR)
 
 
 async def rights(cluster: Cluster, role: str) -> tuple[Right, ...]:
@@ -219,7 +219,7 @@ async def test_the_three_refusals_are_three_sentences(estate: Sandbox) -> None:
         try:
             with pytest.raises(BrokerCredentials) as broken:
                 await admin.create_subscription(events, "billing")
-            found = await collect(admin, Selection(namespaces=frozenset({FOREIGN})), seal=SEAL)
+            found = await collect(admin, Selection(namespaces=frozenset({FOREIGN})), redactor=REDACTOR)
         finally:
             keys.write_text(good)
     sentences = [str(one.value) for one in (unknown, forbidden, broken)]
@@ -301,10 +301,10 @@ def judged(
 
         def __init__(self, connection: ClusterConnection) -> None:
             self._client = ClientEngine(connection, operation_timeout_seconds=3)
-            self._entry = EntryEngine(connection, patience_seconds=2, timeout_seconds=3)
+            self._entry = EntryEngine(connection, retry_seconds=2, timeout_seconds=3)
 
     with Both(source) as here, Both(target) as there:
-        found = judge(request, InProcess({Side.SOURCE: here, Side.TARGET: there}))
+        found = judge(request, LocalBackend({Side.SOURCE: here, Side.TARGET: there}))
     ((topic,),) = (each.topics for each in found.namespaces)
     return topic
 

@@ -30,10 +30,10 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import count_clients
+from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
 from pulsar_fleet.migration.steps import release
-from pulsar_fleet.migration.subscriptions.cursors import Singles
+from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, take_snapshot
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Mapping
@@ -88,7 +88,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     move = Move(name, Strategy.REPLICATE, "", {topic: 0}, {topic: Clients(0, {APPLICATION: 0}, {})})
     carried = Carried(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)), {})
     await carried.replicate()
-    placed = await carried.switch(Singles.CARRY)
+    placed = await carried.switch(IndividuallyAcknowledged.CARRY)
     assert [(one["subscription"], one["unread"]) for one in placed] == [(APPLICATION, len(reader.unread(entries)))]
 
     request = await freeze_bounds(on_blue, on_green, [name], mapping=Mapping.REPLICATED)
@@ -124,5 +124,5 @@ async def test_a_producer_that_is_called_almost_like_a_replicator_is_a_client(
     client = open_client(blue)
     await asyncio.to_thread(client.create_producer, str(topic), producer_name=REPLICATOR)
     move = Move(name, Strategy.REDIRECT, "", {topic: 0}, {topic: Clients(1, {}, {})})
-    assert [one.name for one in (await count_clients(on_blue, move))[topic]] == [REPLICATOR]
+    assert [one.name for one in (await read_clients(on_blue, move))[topic]] == [REPLICATOR]
     client.close()

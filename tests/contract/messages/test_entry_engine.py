@@ -187,7 +187,7 @@ async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_e
     monkeypatch.setattr(client, "FIRST_WAIT_MS", 1)
 
     def counts() -> list[int]:
-        with EntryEngine(blue, quiesce_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
+        with EntryEngine(blue, idle_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
             found = [sum(entry.messages for one in entries.read(part) for entry in one) for part in parts]
             return [*found, *(sum(len(one) for one in messages.read(part)) for part in parts)]
 
@@ -206,7 +206,7 @@ async def test_a_topic_that_is_not_there_is_missing_and_not_created(
 def test_a_broker_that_does_not_answer_is_transient() -> None:
     wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True, engine=EngineName.ENTRY)
     with (
-        EntryEngine(NOWHERE, patience_seconds=0.3) as engine,
+        EntryEngine(NOWHERE, retry_seconds=0.3) as engine,
         pytest.raises(Unavailable, match="cannot be connected to"),
     ):
         places(engine, wanted)

@@ -1,4 +1,4 @@
-"""A migration that is killed with SIGKILL at any moment is finished by the next try, or undone by the teardown."""
+"""A migration that is killed with SIGKILL at any moment is finished by the next attempt, or undone by the teardown."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_P
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a migration leaves that nobody disturbs, and how many requests to blue it takes."""
+    """The state after a migration without a kill, and its number of requests to blue."""
 
-    left: Any
+    state: Any
     requests: int
 
 
 async def steps(moving: Migration) -> None:
     """From the freeze to the teardown."""
-    await moving.hold_still()
+    await moving.freeze_blue()
     await moving.switch()
-    await moving.attend()
-    await moving.release()
+    await moving.monitor_drain()
+    await moving.restore_blue()
 
 
-async def left(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> Any:
+async def final_state(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> Any:
     """Everything on both clusters that the migration is about; reads what was left unread on blue."""
-    found: dict[str, Any] = {"overridden": await overridden(on_blue, moving.namespace)}
+    state: dict[str, Any] = {"overridden": await overridden(on_blue, moving.namespace)}
     for side, admin in (("blue", on_blue), ("green", on_green)):
-        found[f"{side} policies"] = await admin.namespace(moving.namespace)
+        state[f"{side} policies"] = await admin.namespace(moving.namespace)
         for topic in moving.moves.moves[0].partitions:
             stats = await admin.stats(topic)
-            backlog = {name: one["msgBacklog"] for name, one in stats["subscriptions"].items()}
-            found[f"{side} {topic.local}"] = {
+            backlog = {name: subscription["msgBacklog"] for name, subscription in stats["subscriptions"].items()}
+            state[f"{side} {topic.local}"] = {
                 # Blue forgets one that was read to the end within a check period.
-                "subscriptions": backlog if side == "green" else {name: left for name, left in backlog.items() if left},
+                "subscriptions": {name: count for name, count in backlog.items() if count or side == "green"},
                 "properties": (await admin.internal_info(topic)).get("properties"),
             }
     service_url = moving.sides.blue.require_service_url()
-    found["unread"] = await asyncio.to_thread(drain_subscription, service_url, moving.topic(LATE), LATE)
-    return found
+    state["unread"] = await asyncio.to_thread(drain_subscription, service_url, moving.topic(LATE), LATE)
+    return state
 
 
 def in_a_process(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName, folder: Path) -> None:
@@ -89,7 +89,7 @@ def undisturbed(
         killer = Killer(blue.admin_url, at=0, dice=random.Random(0))
         assert await run_and_kill(moving, folder, killer) == 0
         async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
-            return Undisturbed(await left(moving, on_blue, on_green), len(killer.seen))
+            return Undisturbed(await final_state(moving, on_blue, on_green), len(killer.seen))
 
     return asyncio.run(run())
 
@@ -111,10 +111,10 @@ async def test_a_killed_migration_is_finished_by_the_next_try_and_leaves_what_an
     before = await overridden(on_blue, name)
     moving = migration(blue, green, name, tmp_path)
     killer = Killer(blue.admin_url, at=dice.randint(1, undisturbed.requests), dice=dice)
-    # How often a step looks again is not always the same: the last moments may come after the end.
+    # The number of polls of a step varies: the last moments may come after the end.
     assert await run_and_kill(moving, tmp_path, killer) in (-signal.SIGKILL, 0)
     if moving.run.artefacts.find(moving.run.id, "original-settings.json") is not None:
-        await moving.release()
+        await moving.restore_blue()
     assert await overridden(on_blue, name) == before
     await steps(moving)
-    assert await left(moving, on_blue, on_green) == undisturbed.left
+    assert await final_state(moving, on_blue, on_green) == undisturbed.state

@@ -24,21 +24,21 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
-from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.prepare.replication import begin_replication, end_replication, introduce
-from pulsar_fleet.migration.proof import prove as prove_messages
-from pulsar_fleet.migration.proof import prove_placements
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.replication import begin_replication, end_replication, register_cluster
+from pulsar_fleet.migration.proof import verify_messages as prove_messages
+from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.steps import (
-    clean_up,
+    clean_up_blue,
     cut_over,
-    hold_still,
-    release,
+    freeze_blue,
     replication_progress,
+    restore_blue,
     start_replication,
 )
-from pulsar_fleet.migration.subscriptions.cursors import Singles
-from pulsar_fleet.migration.subscriptions.transfer import Placement
+from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
+from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Mapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
@@ -93,11 +93,11 @@ class Carried:
     sides: Sides
     run: Run
     moves: Moves
-    held: dict[TopicName, tuple[int, dict[str, Reader]]]
+    expected: dict[TopicName, tuple[int, dict[str, Reader]]]
 
     @property
-    def before(self) -> Frozen:
-        return Frozen.from_json(self.document("original-settings.json"))
+    def before(self) -> OriginalSettings:
+        return OriginalSettings.from_json(self.document("original-settings.json"))
 
     def document(self, name: str) -> Any:
         reference = self.run.artefacts.find(self.run.id, name)
@@ -105,16 +105,23 @@ class Carried:
         return self.run.artefacts.read_json(reference)
 
     async def replicate(self) -> None:
-        await hold_still(self.sides, self.run, self.moves)
+        await freeze_blue(self.sides, self.run, self.moves)
         await start_replication(self.sides, self.run, self.moves)
         while not (await replication_progress(self.sides, self.moves))[0]:
             await asyncio.sleep(0.2)
 
-    async def switch(self, singles: Singles) -> list[dict[str, Any]]:
-        await cut_over(self.sides, self.run, self.moves, self.before, quiesce_seconds=0.5, singles=singles)
-        found = self.document("cut-over.json")[str(self.moves.moves[0].namespace)]
-        assert found["window"] == {}
-        placed: list[dict[str, Any]] = found["placed"]
+    async def switch(self, individually_acknowledged: IndividuallyAcknowledged) -> list[dict[str, Any]]:
+        await cut_over(
+            self.sides,
+            self.run,
+            self.moves,
+            self.before,
+            quiesce_seconds=0.5,
+            individually_acknowledged=individually_acknowledged,
+        )
+        result = self.document("cut-over.json")[str(self.moves.moves[0].namespace)]
+        assert result["duplicates"] == {}
+        placed: list[dict[str, Any]] = result["cursors"]
         return placed
 
 
@@ -146,7 +153,7 @@ async def make(
         assert len(positions) == entries
         for subscription, reader in placed.items():
             await make_reader(admin, where, subscription, reader, positions)
-    move = Move(name, Strategy.REPLICATE, "", {where: 0}, {where: Clients(0, dict.fromkeys(placed, 0), {})})
+    move = Move(name, Strategy.REPLICATE, "", {where: 0}, {where: PartitionClients(0, dict.fromkeys(placed, 0), {})})
     run = Run("carried", Ledger.open(f"sqlite:///{folder / 'ledger.db'}"), Artefacts.open(str(folder / "artefacts")))
     return Carried(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)), {where: (entries, placed)})
 
@@ -170,12 +177,12 @@ def entries_of(connection: ClusterConnection, topic: TopicName) -> list[pulsar.M
     """The ids of all entries, as a reader sees them."""
     client = open_client(connection)
     reader = client.create_reader(str(topic), pulsar.MessageId.earliest)
-    found: dict[tuple[int, int], None] = {}
+    positions: dict[tuple[int, int], None] = {}
     while reader.has_message_available():
-        one = reader.read_next(10_000).message_id()
-        found[one.ledger_id(), one.entry_id()] = None
+        position = reader.read_next(10_000).message_id()
+        positions[position.ledger_id(), position.entry_id()] = None
     client.close()
-    return [pulsar.MessageId(-1, ledger, entry, -1) for ledger, entry in found]
+    return [pulsar.MessageId(-1, ledger, entry, -1) for ledger, entry in positions]
 
 
 async def make_reader(
@@ -207,15 +214,15 @@ async def make_reader(
 def deliveries(connection: ClusterConnection, topic: TopicName, subscription: str) -> list[int]:
     """Everything that a consumer of it gets, in order of arrival."""
     client = open_client(connection)
-    found: list[int] = []
+    numbers: list[int] = []
     try:
         consumer = client.subscribe(str(topic), subscription)
         while True:
             message = consumer.receive(1000)
-            found.append(int(message.data()))
+            numbers.append(int(message.data()))
             consumer.acknowledge(message)
     except pulsar.Timeout:
-        return found
+        return numbers
     finally:
         client.close()
 
@@ -224,7 +231,7 @@ def messages_in(entries: set[int]) -> Counter[int]:
     return Counter(number for entry in entries for number in range(entry * BATCH, (entry + 1) * BATCH))
 
 
-async def prove(carried: Carried) -> None:
+async def verify_messages(carried: Carried) -> None:
     """Messages and subscriptions are equal, by the verification."""
     async with carried.sides.open() as (blue, green):
         names = [move.namespace for move in carried.moves.moves]
@@ -241,26 +248,27 @@ async def test_every_subscription_continues_on_green_where_it_was(
     tmp_path: Path,
 ) -> None:
     carried = await make(blue, green, new_namespace(), tmp_path, MESSAGES, "history")
-    ((topic, (entries, placed)),) = carried.held.items()
+    ((topic, (entries, placed)),) = carried.expected.items()
     await on_green.create_subscription(topic, "ledger end")  # as onboarding leaves it: at the earliest message
     await carried.replicate()
     await on_green.create_subscription(topic, "end", "latest")
     async with CutAfter(green.admin_url, "/resetcursor") as cut:  # a try that dies with a subscription half placed
         dying = replace(carried, sides=Sides(blue, replace(green, admin_url=cut.url), 1.0))
         with pytest.raises(Unavailable):
-            await dying.switch(Singles.CARRY)
-    stated = {one["subscription"]: one for one in await carried.switch(Singles.CARRY)}
-    assert {name: (one["unread"], one["carried"], one["redelivered"]) for name, one in stated.items()} == {
-        name: (len(one.unread(entries)), 0 if one.reset else len(one.alone), 0) for name, one in placed.items()
+            await dying.switch(IndividuallyAcknowledged.CARRY)
+    stated = {cursor["subscription"]: cursor for cursor in await carried.switch(IndividuallyAcknowledged.CARRY)}
+    assert {name: (cursor["unread"], cursor["carried"], cursor["redelivered"]) for name, cursor in stated.items()} == {
+        name: (len(reader.unread(entries)), 0 if reader.reset else len(reader.alone), 0)
+        for name, reader in placed.items()
     }
-    await prove(carried)
-    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    await verify_messages(carried)
+    await restore_blue(carried.sides, carried.run, carried.before, delete_topics=True)
     for name, reader in placed.items():
         got = Counter(await asyncio.to_thread(deliveries, green, topic, name))
         assert got == messages_in(reader.unread(entries)), name
 
 
-async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_as_stated(
+async def test_individual_acknowledgments_that_are_not_carried_are_redelivered_as_often_as_stated(
     blue: ClusterConnection,
     green: ClusterConnection,
     new_namespace: NewNamespace,
@@ -269,35 +277,36 @@ async def test_single_acknowledgments_that_are_not_carried_come_again_as_often_a
     tmp_path: Path,
 ) -> None:
     carried = await make(blue, green, new_namespace(), tmp_path, 900, "history", retention=None)
-    ((topic, (entries, placed)),) = carried.held.items()
+    ((topic, (entries, placed)),) = carried.expected.items()
     await carried.replicate()
     await on_green.put(f"/{topic.path}/unload")  # green would remove a closed ledger that nobody has left to read
-    (stated,) = [one for one in await carried.switch(Singles.REDELIVER) if one["subscription"] == "holes+é"]
+    cursors = await carried.switch(IndividuallyAcknowledged.REDELIVER)
+    (stated,) = [cursor for cursor in cursors if cursor["subscription"] == "holes+é"]
     reader = placed["holes+é"]
     assert (stated["redelivered"], stated["carried"]) == (len(reader.alone), 0)
-    await prove_placements(carried.sides, carried.run, carried.moves)
-    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    await verify_subscriptions(carried.sides, carried.run, carried.moves)
+    await restore_blue(carried.sides, carried.run, carried.before, delete_topics=True)
     got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
     assert got - messages_in(reader.unread(entries)) == messages_in(reader.alone)
 
     with pytest.raises(PreconditionFailed, match="nothing is removed"):
-        await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
-    left = (await on_blue.stats(topic))["subscriptions"].keys()
-    assert left == placed.keys() - {"end"}  # the broker itself removes one that has read everything
+        await clean_up_blue(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    remaining = (await on_blue.stats(topic))["subscriptions"].keys()
+    assert remaining == placed.keys() - {"end"}  # the broker itself removes one that has read everything
     await prove_messages(carried.sides, carried.run, carried.moves)
-    cleaned = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
-    (found,) = cleaned.values()
-    assert (found["subscriptions"], found["topics"], found["left"]["topics"]) == (len(placed) - 1, 1, 0)
+    cleaned = await clean_up_blue(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    (counts,) = cleaned.values()
+    assert (counts["subscriptions"], counts["topics"], counts["left"]["topics"]) == (len(placed) - 1, 1, 0)
     assert topic not in await on_blue.topics(topic.namespace)
-    again = await clean_up(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
-    assert [each["topics"] for each in again.values()] == [0]
+    again = await clean_up_blue(carried.sides, carried.run, carried.moves, carried.before, remove_topics=True)
+    assert [counts_again["topics"] for counts_again in again.values()] == [0]
 
 
 async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_and_ends(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace
 ) -> None:
     name, others = new_namespace(), (f"far-{uuid4().hex[:6]}", f"new-{uuid4().hex[:6]}")
-    await introduce(on_blue, "green", on_green.connection)
+    await register_cluster(on_blue, "green", on_green.connection)
     for other in others:
         await on_blue.put_cluster(
             other, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
@@ -332,23 +341,25 @@ async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_tw
     tmp_path: Path,
 ) -> None:
     carried = await make(blue, green, new_namespace(), tmp_path, 900, "marked")
-    ((topic, (entries, placed)),) = carried.held.items()
+    ((topic, (entries, placed)),) = carried.expected.items()
     path = topic.subscription_path("holes+é")
     await on_blue.post(f"{path}/replicatedSubscriptionStatus", True)
     await carried.replicate()
     await asyncio.to_thread(write, blue, topic, range(900, 930))  # with markers between, once the flag is known
     clients = carried.moves.moves[0].partitions[topic]
-    await Placement(on_blue, on_green).place(topic, clients)
+    await CursorTransfer(on_blue, on_green).transfer(topic, clients)
     await on_green.put(f"/{topic.path}/unload")  # what is not written down is lost by that
     before = await on_green.internal_stats(topic)
-    await Placement(on_blue, on_green).place(topic, clients)
+    await CursorTransfer(on_blue, on_green).transfer(topic, clients)
     after = await on_green.internal_stats(topic)
-    marks = [{name: one["markDeletePosition"] for name, one in each["cursors"].items()} for each in (before, after)]
+    marks = [
+        {name: cursor["markDeletePosition"] for name, cursor in stats["cursors"].items()} for stats in (before, after)
+    ]
     assert marks[0] == marks[1]
     stats = await on_green.stats(topic)
-    assert [name for name, one in stats["subscriptions"].items() if one["isReplicated"]] == ["holes+é"]
-    await carried.switch(Singles.CARRY)
-    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    assert [name for name, cursor in stats["subscriptions"].items() if cursor["isReplicated"]] == ["holes+é"]
+    await carried.switch(IndividuallyAcknowledged.CARRY)
+    await restore_blue(carried.sides, carried.run, carried.before, delete_topics=True)
     reader = placed["holes+é"]
     got = Counter(await asyncio.to_thread(deliveries, green, topic, "holes+é"))
     assert got == messages_in(reader.unread(entries)) + Counter(range(900, 930))

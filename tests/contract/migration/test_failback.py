@@ -21,23 +21,24 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.abort import undo_before_switch
-from pulsar_fleet.migration.artefacts import STATE
+from pulsar_fleet.migration.abort import abort_migration
+from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.drain.steps import attend_until_done
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.failback.steps import check_failback, reopen
-from pulsar_fleet.migration.model import Clients, Move, Moves, Phase, Strategy
-from pulsar_fleet.migration.preflight.run import check, check_again
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.prepare.original_settings import Frozen
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
-from pulsar_fleet.migration.proof import prove, prove_placements, verify_copy
+from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
 from pulsar_fleet.migration.steps import (
-    clean_up,
+    check_gates,
+    clean_up_blue,
     cut_over,
-    hold_still,
-    release,
+    freeze_blue,
+    recheck_gates,
     replication_progress,
+    restore_blue,
     start_replication,
 )
 from pulsar_sandbox.workload import Traffic, drain_subscription
@@ -63,27 +64,27 @@ class Way:
         return self.run.artefacts.read_json(reference)
 
     @property
-    def before(self) -> Frozen:
-        return Frozen.from_json(self.document("original-settings.json"))
+    def before(self) -> OriginalSettings:
+        return OriginalSettings.from_json(self.document("original-settings.json"))
 
     async def travel(self) -> None:
         """From the freeze to the teardown."""
         sides, run, moves = self.sides, self.run, self.moves
-        await hold_still(sides, run, moves)
+        await freeze_blue(sides, run, moves)
         await start_replication(sides, run, moves)
         while not (await replication_progress(sides, moves))[0]:
             await asyncio.sleep(0.2)
         await verify_copy(sides, run, moves)
         await cut_over(sides, run, moves, self.before, quiesce_seconds=0.5, proof_max_age_minutes=5)
-        await prove_placements(sides, run, moves)
+        await verify_subscriptions(sides, run, moves)
 
     async def arrive(self) -> None:
-        """Everybody is over; what is left behind is cleaned up and restored."""
+        """All clients are on green; blue is cleaned up and restored."""
         sides, run, moves = self.sides, self.run, self.moves
-        await attend_until_done(sides, run, moves, seconds=90, poll_seconds=1)
-        await prove(sides, run, moves)
-        await clean_up(sides, run, moves, self.before)
-        await release(sides, run, self.before, delete_topics=True)
+        await monitor_until_drained(sides, run, moves, seconds=90, poll_seconds=1)
+        await verify_messages(sides, run, moves)
+        await clean_up_blue(sides, run, moves, self.before)
+        await restore_blue(sides, run, self.before, delete_topics=True)
 
 
 async def forth(blue: ClusterConnection, green: ClusterConnection, name: NamespaceName, folder: Path) -> Way:
@@ -96,16 +97,16 @@ async def forth(blue: ClusterConnection, green: ClusterConnection, name: Namespa
             await admin.put_namespace(archive.namespace, {"replication_clusters": [own], "retention_policies": FOREVER})
             await admin.create_topic(archive)
     live: Migration = migration(blue, green, name, folder)
-    kept = Move(archive.namespace, Strategy.REDIRECT, "", {archive: 0}, {archive: Clients(0, {}, {})})
+    kept = Move(archive.namespace, Strategy.REDIRECT, "", {archive: 0}, {archive: PartitionClients(0, {}, {})})
     return Way(live.sides, live.run, Moves("blue", "green", (*live.moves.moves, kept)))
 
 
 async def leave_an_archive(connection: ClusterConnection, topic: TopicName) -> list[Entry]:
-    """Messages with a subscription that has read some of them one by one, born on this cluster."""
+    """Messages with a subscription that has individually acknowledged some of them, published on this cluster."""
     async with AdminClient(connection) as admin:
         side = Side(connection, admin)
         side.write(topic, [f"kept-{number}" for number in range(KEPT)], batch=1)
-        entries = side.read(topic, by_place=False)
+        entries = side.read(topic, by_index=False)
         await admin.create_subscription(topic, "audit", entries[10].position)
         consumer = side.client.subscribe(str(topic), "audit", receiver_queue_size=1)
         for number in (20, 21, 40):
@@ -116,7 +117,7 @@ async def leave_an_archive(connection: ClusterConnection, topic: TopicName) -> l
 
 
 async def back(way: Way) -> Way:
-    """The way back of what went forth, as far as the interlocks and blue's new topics."""
+    """The failback of a migration, as far as its checks and blue's recreated topics."""
     names = [move.namespace for move in way.moves.moves]
     run = replace(way.run, id="returned")
     run.ledger.start_run(run.id, "fail_back_namespaces", {})
@@ -124,9 +125,9 @@ async def back(way: Way) -> Way:
         await check_failback(way.sides, run, names, None, allow_removal=False)
     await check_failback(way.sides, run, names, None, allow_removal=True)
     await reopen(way.sides, run, names)
-    assert all(not each["removed"] for each in (await reopen(way.sides, run, names)).values())
+    assert all(not answer["removed"] for answer in (await reopen(way.sides, run, names)).values())
     swapped = Sides(way.sides.green, way.sides.blue, way.sides.retry_seconds)
-    reference, _ = await check(swapped, run, names, None, expected=Expectations(returns=True))
+    reference, _ = await check_gates(swapped, run, names, None, expected=Expectations(is_failback=True))
     moves = Moves.from_json(run.artefacts.read_json(reference))
     await prepare(swapped, run, moves)
     return Way(swapped, run, moves)
@@ -141,19 +142,19 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     tmp_path: Path,
 ) -> None:
     name = new_namespace()
-    there = await forth(blue, green, name, tmp_path)
+    migrated = await forth(blue, green, name, tmp_path)
     archive = TopicName(NamespaceName(name.tenant, "kept"), ARCHIVE)
     with applications(blue, name, tmp_path / "traffic") as traffic:
-        await there.travel()
-        names, early = [move.namespace for move in there.moves.moves], replace(there.run, id="early")
+        await migrated.travel()
+        names, early = [move.namespace for move in migrated.moves.moves], replace(migrated.run, id="early")
         with pytest.raises(PreconditionFailed, match="still-draining"):
-            await check_failback(there.sides, early, names, None, allow_removal=True)
+            await check_failback(migrated.sides, early, names, None, allow_removal=True)
         await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)
-        await there.arrive()
+        await migrated.arrive()
         entries = await leave_an_archive(green, archive)
         before = await overridden(on_green, name)
 
-        home = await back(there)
+        home = await back(migrated)
         assert [move.strategy for move in home.moves.moves] == [Strategy.REDIRECT, Strategy.REPLICATE]
         await home.travel()
         tally = await asyncio.to_thread(traffic.stop)
@@ -163,7 +164,7 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
         assert await overridden(on_green, name) == before
         again = await asyncio.to_thread(restarted.stop)
     assert (tally.unreceived, again.lost) == (0, 0), f"{tally.text()}\n{again.text()}"
-    assert incidents(home) <= {"client-vanished", "nobody-reads"}
+    assert incidents(home) <= {"client-missing", "no-consumers"}
     stats = await on_blue.stats(archive)
     assert stats["subscriptions"]["audit"]["msgBacklog"] == KEPT - 10 - 3
     got = Counter(await asyncio.to_thread(payloads, blue, archive, "audit"))
@@ -172,9 +173,9 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     )
     policies = [(await admin.namespace(name) or {}).get("migrated") for admin in (on_blue, on_green)]
     assert policies == [False, True]
-    # The way back of another namespace is refused while this flag is set.
+    # Failback of another namespace is refused while this flag is set.
     await on_green.post(f"/namespaces/{name.path}/migration", False)
-    phases = [one.phase for one in home.run.ledger.phases(home.run.id) if one.namespace == str(name)]
+    phases = [row.phase for row in home.run.ledger.phases(home.run.id) if row.namespace == str(name)]
     assert (phases[0], phases[-1]) == (Phase.REOPENED, Phase.FINISHED)
 
 
@@ -195,19 +196,19 @@ async def test_a_stop_before_the_switch_takes_everything_back(
     before = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
     run = Run("stopped", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "kept")))
     sides = Sides(blue, green, 5.0)
-    reference, _ = await check(sides, run, [archive.namespace], None)
+    reference, _ = await check_gates(sides, run, [archive.namespace], None)
     way = Way(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
     await prepare(sides, run, way.moves)
-    await hold_still(sides, run, way.moves)
-    await check_again(sides, run, way.moves, expected=Expectations())
+    await freeze_blue(sides, run, way.moves)
+    await recheck_gates(sides, run, way.moves, expected=Expectations())
     await start_replication(sides, run, way.moves)
     again = await prepare(sides, run, way.moves)
     assert again["changes"] == 0, way.document("plan-green.json")["changes"]
     while not (await replication_progress(sides, way.moves))[0]:
         await asyncio.sleep(0.2)
-    with pytest.raises(PreconditionFailed, match="never-proven"):
+    with pytest.raises(PreconditionFailed, match="no-proof"):
         await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
-    await release(sides, run, way.before, delete_topics=True)  # as behind a try that failed
+    await restore_blue(sides, run, way.before, delete_topics=True)  # as behind a try that failed
     await verify_copy(sides, run, way.moves)
     publish(green, archive, [NumberedMessage("stranger", "key", number, 1) for number in range(KEPT)])
     await on_blue.post(f"/namespaces/{archive.namespace.path}/messageTTL", 3600)
@@ -217,35 +218,36 @@ async def test_a_stop_before_the_switch_takes_everything_back(
         await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
     await on_blue.delete(f"/namespaces/{archive.namespace.path}/messageTTL")
 
-    undone = await undo_before_switch(sides, run, way.moves)
+    undone = await abort_migration(sides, run, way.moves)
     assert (undone.replication, undone.kept) == ((str(archive.namespace),), ())
     assert await on_green.tenant(archive.namespace.tenant) is None
     after = await on_blue.namespace(archive.namespace), await on_blue.dynamic_overrides()
     assert after == before
-    assert (await undo_before_switch(sides, run, way.moves)).removed == ()
+    assert (await abort_migration(sides, run, way.moves)).removed == ()
 
 
 def applications(blue: ClusterConnection, name: NamespaceName, folder: Path) -> Traffic:
     """They enter through blue."""
-    return Traffic.start(service_url=blue.require_service_url(), namespace=name, folder=folder, patience=8)
+    return Traffic.start(service_url=blue.require_service_url(), namespace=name, folder=folder, restart_seconds=8)
 
 
 def incidents(way: Way) -> set[str]:
-    """What went wrong on the way and was not over by itself."""
-    found = way.document(STATE)["namespaces"].values()
-    return {one["kind"] for each in found for one in each["incidents"].values() if one["treatment"] != "wait"}
+    """Kinds of the incidents that needed more than waiting."""
+    namespaces = way.document(DRAIN_STATE)["namespaces"].values()
+    records = [incident for namespace in namespaces for incident in namespace["incidents"].values()]
+    return {incident["kind"] for incident in records if incident["remedy"] != "wait"}
 
 
 def payloads(connection: ClusterConnection, topic: TopicName, subscription: str) -> list[str]:
     client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    found: list[str] = []
+    messages: list[str] = []
     try:
         consumer = client.subscribe(str(topic), subscription)
         while True:
             message = consumer.receive(1000)
-            found.append(message.data().decode())
+            messages.append(message.data().decode())
             consumer.acknowledge(message)
     except pulsar.Timeout:
-        return found
+        return messages
     finally:
         client.close()

@@ -1,4 +1,4 @@
-"""From the freeze on: the throttle is lifted at once, nothing stays overridden, faults are recognised and treated."""
+"""From the freeze on: the throttle is lifted at once, overrides are restored, incidents are detected and remediated."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.migration.drain.steps import Attended
-from pulsar_fleet.migration.prepare.original_settings import quiet_rate
+from pulsar_fleet.migration.drain.steps import DrainStatus
+from pulsar_fleet.migration.prepare.original_settings import quiesce_rate
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS
@@ -53,7 +53,10 @@ async def moving(
 def traffic(moving: Migration, blue: ClusterConnection, tmp_path: Path) -> Iterator[Traffic]:
     """Batched traffic on it, with consumers of every type of subscription."""
     with Traffic.start(
-        service_url=blue.require_service_url(), namespace=moving.namespace, folder=tmp_path / "traffic", patience=10
+        service_url=blue.require_service_url(),
+        namespace=moving.namespace,
+        folder=tmp_path / "traffic",
+        restart_seconds=10,
     ) as running:
         yield running
 
@@ -64,18 +67,18 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
     before = await overridden(on_blue, moving.namespace)
     async with Proxy(blue.admin_url) as to_blue, Proxy(green.admin_url) as to_green:
         through = moving.through(blue=to_blue.url, green=to_green.url)
-        await through.hold_still()
+        await through.freeze_blue()
         await through.switch()
         lifted = await overridden(on_blue, moving.namespace)
         assert (lifted["namespace publishRate"], lifted[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
         assert lifted[f"{AUDIT} inactiveTopicPolicies"]["deleteWhileInactive"] is False
         assert len(drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE)) == UNREAD
-        await through.attend_until_done()
-        await through.release()
-        about_topics = [one for one in (*to_blue.seen, *to_green.seen) if "/persistent/" in one.target]
+        await through.monitor_until_drained()
+        await through.restore_blue()
+        about_topics = [record for record in (*to_blue.seen, *to_green.seen) if "/persistent/" in record.target]
     assert await overridden(on_blue, moving.namespace) == before
     assert len(about_topics) <= CALLS_PER_PARTITION * len(moving.moves.moves[0].partitions)
-    assert [one["kind"] for one in moving.watched()["incidents"].values() if one["treatment"] != "wait"] == []
+    assert [record["kind"] for record in moving.monitored()["incidents"].values() if record["remedy"] != "wait"] == []
     tally = await asyncio.to_thread(traffic.stop)
     assert (tally.lost, tally.order_breaks) == (0, 0), tally.text()
 
@@ -83,15 +86,15 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
 async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_next_try_goes_on(
     moving: Migration, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
-    await moving.hold_still()
+    await moving.freeze_blue()
     async with CutAfter(blue.admin_url, "/migration") as cut:
         with pytest.raises(Unavailable):
             await moving.through(blue=cut.url).impatient().switch()
-        left = await overridden(on_blue, moving.namespace)
-        assert left["namespace publishRate"] == quiet_rate(RATE)
-        with pytest.raises(Unavailable, match="could not be put back"):
-            await moving.through(blue=cut.url).impatient().release()
-    assert f"publish rate of {moving.topic(EVENTS)}" in await moving.release()
+        throttled = await overridden(on_blue, moving.namespace)
+        assert throttled["namespace publishRate"] == quiesce_rate(RATE)
+        with pytest.raises(Unavailable, match="could not be restored"):
+            await moving.through(blue=cut.url).impatient().restore_blue()
+    assert f"publish rate of {moving.topic(EVENTS)}" in await moving.restore_blue()
     await moving.switch()
     healed = await overridden(on_blue, moving.namespace)
     assert (healed["namespace publishRate"], healed[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
@@ -100,7 +103,7 @@ async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_n
 async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
     moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient
 ) -> None:
-    await moving.hold_still()
+    await moving.freeze_blue()
     before = await overridden(on_blue, moving.namespace)
     clusters["green"].kill()
     try:
@@ -110,45 +113,45 @@ async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
         await asyncio.to_thread(clusters["green"].restart)
     assert await overridden(on_blue, moving.namespace) == before
     assert not (await on_blue.namespace(moving.namespace) or {}).get("migrated")
-    await moving.release()
+    await moving.restore_blue()
     assert (await asyncio.to_thread(traffic.stop)).lost == 0
 
 
 async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_nothing_is_lost(
     moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
-    await moving.hold_still()
+    await moving.freeze_blue()
     await moving.switch()
     # From here on it is known in which bundle each partition was.
-    await moving.attend()
+    await moving.monitor_drain()
     await on_blue.put(f"/namespaces/{moving.namespace.path}/unload")
-    unloaded = await until_told(moving)
-    assert {one.kind.value for one in unloaded.waiting} <= {"topic-unloaded", "bundle-moved"}
-    assert {str(moving.topic(LATE))} <= {topic for one in unloaded.waiting for topic in one.topics}
+    unloaded = await until_remediable(moving)
+    assert {incident.kind.value for incident in unloaded.remediable} <= {"topic-unloaded", "bundle-moved"}
+    assert {str(moving.topic(LATE))} <= {topic for incident in unloaded.remediable for topic in incident.topics}
     assert int((await on_blue.stats(moving.topic(LATE)))["subscriptions"][LATE]["msgBacklog"]) > 0
 
     clusters["blue"].kill()
     try:
-        down = await moving.attend()
+        down = await moving.monitor_drain()
     finally:
         await asyncio.to_thread(clusters["blue"].restart)
     assert not down.is_done
-    assert {"broker-silent", "statistics-incomplete"} <= {one.kind.value for one in down.look.incidents}
-    restarted = await until_told(moving)
-    assert {one.kind.value for one in restarted.waiting} == {"broker-restarted"}
+    assert {"broker-unreachable", "statistics-incomplete"} <= {incident.kind.value for incident in down.incidents}
+    restarted = await until_remediable(moving)
+    assert {incident.kind.value for incident in restarted.remediable} == {"broker-restarted"}
 
     read = drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE)
     assert len(set(read)) == UNREAD
-    await moving.attend_until_done()
-    treated = [one.action for one in moving.run.ledger.changes(moving.run.id) if one.outcome == "applied"]
-    assert len(treated) == 2
-    await moving.release()
+    await moving.monitor_until_drained()
+    applied = [change for change in moving.run.ledger.changes(moving.run.id) if change.outcome == "applied"]
+    assert len(applied) == 2
+    await moving.restore_blue()
     tally = await asyncio.to_thread(traffic.stop)
     assert tally.lost == 0, tally.text()
 
 
-async def until_told(moving: Migration) -> Attended:
-    """Attend until something was treated."""
-    while not (attended := await moving.attend()).waiting:
+async def until_remediable(moving: Migration) -> DrainStatus:
+    """Monitor until an incident was remediated."""
+    while not (status := await moving.monitor_drain()).remediable:
         await asyncio.sleep(1)
-    return attended
+    return status

@@ -26,10 +26,10 @@ from pulsar_fleet.messages.protocol.lookup import Brokers
 from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.migration.preflight.run import check
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.scope import resolve
+from pulsar_fleet.migration.steps import check_gates
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
@@ -38,7 +38,7 @@ from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java
 from pulsar_sandbox.workload import EstateSpec, build_estate
 
-SEAL = Redactor(b"0123456789abcdef")
+REDACTOR = Redactor(b"0123456789abcdef")
 STRICT = Expectations(prepares_green=False)
 OFF = {"clusterMigrationCheckDurationSeconds": "0", "clusterMigrationAutoResourceCreation": "true"}
 TRANSACTIONS = {"transactionCoordinatorEnabled": "true"}
@@ -104,15 +104,15 @@ def reach(sandbox: Sandbox, role: str = "admin") -> ClusterConnection:
 
 async def held(admin: AdminClient, names: Sequence[NamespaceName]) -> set[str]:
     """All that a cluster holds of these, without clients and the topics that a broker makes when it loads others."""
-    found = await collect(admin, Selection(namespaces=frozenset(names)), seal=SEAL)
-    rows = [row for table in TABLES for row in getattr(found, table)]
+    snapshot = await collect(admin, Selection(namespaces=frozenset(names)), redactor=REDACTOR)
+    rows = [row for table in TABLES for row in getattr(snapshot, table)]
     return {repr(row) for row in rows if getattr(row, "kind", "") not in ("client", SYSTEM_TOPIC)}
 
 
 def findings(run: Run) -> list[Finding]:
-    found = run.artefacts.find(run.id, FINDINGS)
-    assert found is not None
-    return [Finding.from_json(one) for one in run.artefacts.read_json(found)]
+    reference = run.artefacts.find(run.id, FINDINGS)
+    assert reference is not None
+    return [Finding.from_json(document) for document in run.artefacts.read_json(reference)]
 
 
 class Faults:
@@ -240,12 +240,14 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
         async with clients(faults, monkeypatch):
             before = await asyncio.gather(held(on_wide, names), held(on_green, names))
             with pytest.raises(PreconditionFailed, match="Nothing has been changed"):
-                await check(sides, run, names, Strategy.REDIRECT, expected=STRICT)
+                await check_gates(sides, run, names, Strategy.REDIRECT, expected=STRICT)
             after = await asyncio.gather(held(on_wide, names), held(on_green, names))
-    said = {f"{one.severity} {one.id} {one.resource}".replace(faults.tenant, "T") for one in findings(run)}
+    lines = {
+        f"{finding.severity} {finding.id} {finding.resource}".replace(faults.tenant, "T") for finding in findings(run)
+    }
     second = urlsplit(wide["wide"].admin_urls[1]).netloc
-    assert said == {one.format(second=second, third=blue.service_url) for one in SEEDED}
-    assert [one ^ other for one, other in zip(before, after, strict=True)] == [set(), set()]
+    assert lines == {line.format(second=second, third=blue.service_url) for line in SEEDED}
+    assert [rows ^ later for rows, later in zip(before, after, strict=True)] == [set(), set()]
 
 
 async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_told(
@@ -260,10 +262,10 @@ async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_to
     limited = replace(reach(wide, "tenant-admin"), cluster_name="wide")
     sides = Sides(limited, replace(on_green.connection, service_url="pulsar://localhost:1"))
     with pytest.raises(PreconditionFailed):
-        await check(sides, run, [name], None)
-    found = {f"{one.id} {one.resource}" for one in findings(run)}
-    assert {"superuser-needed cluster wide", "redirect-unreachable brokerServiceUrl pulsar://localhost:1"} <= found
-    assert {"redirect-unknown cluster wide", "flags-unknown cluster wide"} <= found
+        await check_gates(sides, run, [name], None)
+    lines = {f"{finding.id} {finding.resource}" for finding in findings(run)}
+    assert {"superuser-needed cluster wide", "redirect-unreachable brokerServiceUrl pulsar://localhost:1"} <= lines
+    assert {"redirect-unknown cluster wide", "flags-unknown cluster wide"} <= lines
 
 
 async def test_clean_estates_of_twenty_shapes_give_no_alarm(
@@ -284,12 +286,12 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
         prefix=f"{live.tenant}-",
     )
     built = await build_estate(blue, spec)
-    tenants = sorted({one.name.tenant for one in built.namespaces})
+    tenants = sorted({entry.name.tenant for entry in built.namespaces})
     names = await resolve(on_blue, [f"re:{live.tenant}.*/.*"])
     assert (len(names), len(tenants)) == (20, 5)
     run, sides = Run.open("migrate_namespaces/clean"), Sides(on_blue.connection, on_green.connection)
-    reference, found = await check(sides, run, names, None)
-    assert [one.text() for one in found] == []
+    reference, blockers = await check_gates(sides, run, names, None)
+    assert [entry.text() for entry in blockers] == []
     await prepare(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
-    _, found = await check(sides, run, names, None, expected=STRICT)
-    assert [one.text() for one in found] == []
+    _, blockers = await check_gates(sides, run, names, None, expected=STRICT)
+    assert [entry.text() for entry in blockers] == []

@@ -18,16 +18,16 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Applied, Outcome
+from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.changes.namespaces import setting
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.snapshot.collect import collect
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 SECRET = "very-hush-hush"
@@ -35,15 +35,15 @@ SECRET = "very-hush-hush"
 
 async def plan(source: AdminClient, target: AdminClient, namespace: NamespaceName) -> Plan:
     selection = Selection(namespaces=frozenset({namespace}))
-    ours = await collect(source, selection, seal=SEAL, must_exist=True)
-    return plan_changes(ours, await collect(target, selection, seal=SEAL))
+    ours = await collect(source, selection, redactor=REDACTOR, must_exist=True)
+    return plan_changes(ours, await collect(target, selection, redactor=REDACTOR))
 
 
-async def apply(plan: Plan, target: AdminClient, *allow: str, secrets: dict[str, str] | None = None) -> Applied:
-    return await apply_plan(plan, target, Ledger.open(), "run", seal=SEAL, allow=allow, secrets=secrets)
+async def apply(plan: Plan, target: AdminClient, *allow: str, secrets: dict[str, str] | None = None) -> PlanResult:
+    return await apply_plan(plan, target, Ledger.open(), "run", redactor=REDACTOR, allow=allow, secrets=secrets)
 
 
-def outcomes(applied: Applied) -> list[Outcome]:
+def outcomes(applied: PlanResult) -> list[Outcome]:
     return [result.outcome for result in applied.results]
 
 
@@ -255,7 +255,7 @@ async def test_a_secret_travels_without_being_written_down(
     await on_blue.post(f"/namespaces/{both.path}/offloadPolicies", offload)
     planned = await plan(on_blue, on_green, both)
     assert outcomes(await apply(planned, on_green)) == [Outcome.REFUSED]
-    secrets = await read_secrets(planned, on_blue, SEAL)
+    secrets = await read_secrets(planned, on_blue, REDACTOR)
     assert outcomes(await apply(planned, on_green, secrets=secrets)) == [Outcome.APPLIED]
     written = (await on_green.namespace(both) or {})["offload_policies"]["s3ManagedLedgerOffloadCredentialSecret"]
     assert written == SECRET
@@ -299,7 +299,7 @@ async def test_progress_counts_every_change(on_blue: AdminClient, on_green: Admi
     seen: list[tuple[int, int]] = []
     planned = await plan(on_blue, on_green, both)
     await apply_plan(
-        planned, on_green, Ledger.open(), "run", seal=SEAL, progress=lambda done, of: seen.append((done, of))
+        planned, on_green, Ledger.open(), "run", redactor=REDACTOR, progress=lambda done, of: seen.append((done, of))
     )
     assert seen == [(1, 2), (2, 2)]
 

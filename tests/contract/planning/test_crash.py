@@ -31,7 +31,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 # More points by environment; each number is another moment.
 FIRST = int(os.environ.get("PULSAR_FLEET_CRASH_FIRST", "0"))
 POINTS = range(FIRST, FIRST + int(os.environ.get("PULSAR_FLEET_CRASH_POINTS", "4")))
@@ -115,7 +115,7 @@ async def fill(blue: ClusterConnection, make_estate: Make) -> Snapshot:
         await admin.put(f"/namespaces/{other.path}")
         for path, body in POLICIES:
             await admin.post(f"/namespaces/{other.path}/{path}", body)
-        return await collect(admin, Selection(tenants=frozenset({name.tenant})), seal=SEAL)
+        return await collect(admin, Selection(tenants=frozenset({name.tenant})), redactor=REDACTOR)
 
 
 async def count_requests(source: Snapshot, green: ClusterConnection, ledger: Path) -> int:
@@ -136,13 +136,13 @@ async def prepared(estate: Snapshot, on_green: AdminClient) -> tuple[Snapshot, P
     source = renamed(estate, estate.tenants[0].name, tenant)
     await on_green.put(f"/tenants/{tenant}", {"adminRoles": ["owner"], "allowedClusters": ["green"]})
     await on_green.put(f"/namespaces/{tenant}/audit")
-    target = await collect(on_green, Selection(tenants=frozenset({tenant})), seal=SEAL)
+    target = await collect(on_green, Selection(tenants=frozenset({tenant})), redactor=REDACTOR)
     return source, plan_changes(source, target)
 
 
 async def apply(plan: Plan, admin: AdminClient, ledger: Ledger) -> Any:
     allow = [change.id for change in plan.needing_permission()]
-    return await apply_plan(plan, admin, ledger, "run", seal=SEAL, allow=allow)
+    return await apply_plan(plan, admin, ledger, "run", redactor=REDACTOR, allow=allow)
 
 
 def in_a_process(plan: str, connection: ClusterConnection, ledger: str) -> None:
@@ -184,7 +184,7 @@ async def test_a_killed_apply_is_finished_by_the_next_and_no_change_is_lost_or_m
     ledger = Ledger.open(url)
     applied = await apply(plan, on_green, ledger)
     assert [(one.change.label, one.detail) for one in applied.not_in_place()] == []
-    target = await collect(on_green, Selection(tenants=frozenset({source.tenants[0].name})), seal=SEAL)
+    target = await collect(on_green, Selection(tenants=frozenset({source.tenants[0].name})), redactor=REDACTOR)
     assert plan_changes(source, target).changes == ()
     made = Counter(one.change_id for one in ledger.changes("run") if one.outcome == "applied")
     assert made == Counter(change.id for change in plan.changes)

@@ -29,24 +29,24 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
-from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, known_at
+from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, is_supported
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.preflight.broker_settings import BehavesDifferently, behaving_differently
+from pulsar_fleet.preflight.broker_settings import EffectiveDifference, effective_differences
 from pulsar_fleet.snapshot.collect import collect
-from pulsar_fleet.snapshot.documents import read_namespace
+from pulsar_fleet.snapshot.resources import read_namespace
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 from pulsar_sandbox import Cluster, Sandbox
 
 VERSION = os.environ.get("PULSAR_FLEET_TEST_VERSION", "4.2.4")
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 NEW, EXISTING, BARE, LISTED = (NamespaceName("acme", name) for name in ("new", "existing", "bare", "listed"))
 EVENTS = "events"
 
@@ -83,12 +83,12 @@ class Carried:
     """Everything set on blue, carried to green, and what was there afterwards."""
 
     plan: Plan
-    applied: Applied
+    applied: PlanResult
     blue: Side
     green: Side
     then: Plan
     after_restart: Plan
-    differently: tuple[BehavesDifferently, ...]
+    differently: tuple[EffectiveDifference, ...]
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +110,14 @@ async def carry(blue: Cluster, green: Cluster, ledger: Ledger) -> Carried:
         await target.put("/tenants/acme", {"adminRoles": ["owner"], "allowedClusters": ["green", "third"]})
         await target.put(f"/namespaces/{EXISTING.path}")
         planned = await plan(source, target)
-        secrets = await read_secrets(planned, source, SEAL)
+        secrets = await read_secrets(planned, source, REDACTOR)
         allow = [change.id for change in planned.needing_permission()]
-        applied = await apply_plan(planned, target, ledger, "run", seal=SEAL, allow=allow, secrets=secrets)
+        applied = await apply_plan(planned, target, ledger, "run", redactor=REDACTOR, allow=allow, secrets=secrets)
         sides = [await side(admin) for admin in (source, target)]
         then = await plan(source, target)
         await asyncio.to_thread(green.restart, settings=OTHER_DEFAULTS)
         after_restart = await plan(source, target)
-        differently = behaving_differently(*[await collect(admin, seal=SEAL) for admin in (source, target)])
+        differently = effective_differences(*[await collect(admin, redactor=REDACTOR) for admin in (source, target)])
     return Carried(
         plan=planned,
         applied=applied,
@@ -159,13 +159,13 @@ async def fill(admin: AdminClient) -> None:
 
 def at_creation() -> JsonObject:
     """A 4.0 broker forgets other bundles than the default ones at the first setting of an affinity."""
-    return {field: one for field, one in AT_CREATION.items() if field != "bundles" or known_at("4.2", VERSION)}
+    return {field: one for field, one in AT_CREATION.items() if field != "bundles" or is_supported("4.2", VERSION)}
 
 
 async def set_all(admin: AdminClient, base: str, settings: Settings, scope: dict[str, str]) -> None:
     for path, body, query in settings:
         name = f"{path}?topic" if base.startswith("/persistent") else path
-        if name in SINCE_4_2 and not known_at("4.2", VERSION):
+        if name in SINCE_4_2 and not is_supported("4.2", VERSION):
             continue
         send = admin.put if path.startswith("PUT ") else admin.post
         await send(f"{base}/{path.removeprefix('PUT ')}", *([] if body is NO_BODY else [body]), **query, **scope)
@@ -180,12 +180,12 @@ def other(body: Json) -> Json:
 
 async def plan(source: AdminClient, target: AdminClient) -> Plan:
     selection = Selection(tenants=frozenset({"acme"}))
-    return plan_changes(*[await collect(admin, selection, seal=SEAL) for admin in (source, target)])
+    return plan_changes(*[await collect(admin, selection, redactor=REDACTOR) for admin in (source, target)])
 
 
 async def side(admin: AdminClient) -> Side:
-    namespaces = {name.name: await read_namespace(admin, name, SEAL) or {} for name in (NEW, EXISTING, LISTED)}
-    async with TopicPolicyReader(admin, SEAL) as reader:
+    namespaces = {name.name: await read_namespace(admin, name, REDACTOR) or {} for name in (NEW, EXISTING, LISTED)}
+    async with TopicPolicyReader(admin, REDACTOR) as reader:
         topics = {one.scope: one.policies for one in await reader.read(NEW)}
     return Side(namespaces=namespaces, topics=topics)
 
@@ -203,11 +203,13 @@ def ordered(value: Json) -> Json:
 
 
 def of_this_version(*kinds: Kind) -> set[str]:
-    return {one.field for one in CATALOGUE if one.comparable and one.kind not in kinds and known_at(one.since, VERSION)}
+    return {
+        one.field for one in CATALOGUE if one.comparable and one.kind not in kinds and is_supported(one.since, VERSION)
+    }
 
 
 def topic_fields(scope: Scope) -> set[str]:
-    return {one.field for one in TOPIC_CATALOGUE if one.carried(scope) and known_at(one.since, VERSION)}
+    return {one.field for one in TOPIC_CATALOGUE if one.is_copied(scope) and is_supported(one.since, VERSION)}
 
 
 def test_every_policy_of_a_namespace_was_set(carried: Carried) -> None:

@@ -39,7 +39,7 @@ from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 from pulsar_sandbox import Sandbox
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "8"))
 SEED = int(os.environ.get("PULSAR_FLEET_FUZZ_SEED", "1"))
 # Brokers look for expired messages and subscriptions once a minute at best, so that takes more than 60 seconds.
@@ -263,7 +263,7 @@ def source_of(examples: list[Example], copy: str) -> Snapshot:
         cluster="source",
         began="",
         ended="",
-        key_id=SEAL.key_id,
+        key_id=REDACTOR.key_id,
         namespaces=tuple(NamespaceState(str(name), document) for name, document in documents),
         topics=tuple(topic for one in chosen for topic in one.topics(copy)),
         topic_policies=tuple(policy for one in chosen for policy in one.topic_policies(copy)),
@@ -274,7 +274,7 @@ async def change(admin: AdminClient, examples: list[Example], held: Snapshot, co
     """Apply the plan to one copy of each example; by namespace, what was changed."""
     plan = plan_changes(source_of(examples, copy), held)
     ids = [one.id for one in plan.needing_permission()] if copy == "allowed" else []
-    applied = await apply_plan(plan, admin, Ledger.open(), copy, seal=SEAL, allow=ids)
+    applied = await apply_plan(plan, admin, Ledger.open(), copy, redactor=REDACTOR, allow=ids)
     made: dict[str, list[str]] = {}
     for change in (one.change for one in applied.results if one.outcome is Outcome.APPLIED):
         made.setdefault(str(change.namespace), []).append(f"{change.label}: {change.before} → {change.after}")
@@ -310,7 +310,7 @@ async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: Cl
         # What the target's own policies take away is gone then.
         await asyncio.sleep(TWO_CHECKS)
         before = dict(zip(names, await side_by_side([partial(load, admin, name) for name in names]), strict=True))
-        held = await collect(admin, Selection(tenants=frozenset({TENANT})), seal=SEAL)
+        held = await collect(admin, Selection(tenants=frozenset({TENANT})), redactor=REDACTOR)
         made = await change(admin, examples, held, "unmarked") | await change(admin, examples, held, "allowed")
         await asyncio.sleep(SECONDS)
         # A busy broker checks late.

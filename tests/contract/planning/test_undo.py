@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Applied, Outcome
+from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Resource
@@ -33,25 +33,25 @@ from pulsar_fleet.snapshot.model import (
     TenantState,
 )
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 
 
 async def held(admin: AdminClient, namespace: NamespaceName) -> Snapshot:
-    return await collect(admin, Selection(namespaces=frozenset({namespace})), seal=SEAL)
+    return await collect(admin, Selection(namespaces=frozenset({namespace})), redactor=REDACTOR)
 
 
-async def apply(plan: Plan, target: AdminClient, run: str = "run") -> Applied:
+async def apply(plan: Plan, target: AdminClient, run: str = "run") -> PlanResult:
     ids = [change.id for change in plan.needing_permission()]
-    return await apply_plan(plan, target, Ledger.open(), run, seal=SEAL, allow=ids)
+    return await apply_plan(plan, target, Ledger.open(), run, redactor=REDACTOR, allow=ids)
 
 
-async def undo(target: AdminClient) -> Applied:
+async def undo(target: AdminClient) -> PlanResult:
     return await apply(plan_undo(Ledger.open(), "run"), target, "undo")
 
 
-def failures(applied: Applied) -> list[tuple[str, str]]:
+def failures(applied: PlanResult) -> list[tuple[str, str]]:
     return [(one.change.label, one.detail) for one in applied.not_in_place()]
 
 
@@ -95,7 +95,7 @@ async def test_what_was_created_is_deleted_only_by_its_id(
     await make_estate(on_blue, name)
     await apply(plan_changes(await held(on_blue, name), await held(on_green, name)), on_green)
     planned = plan_undo(Ledger.open(), "run")
-    applied = await apply_plan(planned, on_green, Ledger.open(), "undo", seal=SEAL)
+    applied = await apply_plan(planned, on_green, Ledger.open(), "undo", redactor=REDACTOR)
     assert {one.outcome for one in applied.results} == {Outcome.REFUSED}
     assert TopicName(name, "plain") in await on_green.topics(name)
 
@@ -122,7 +122,7 @@ async def test_partitions_stay_and_are_named(
     await apply(plan_changes(await held(on_blue, name), await held(on_green, name)), on_green)
     planned = plan_undo(Ledger.open(), "run")
     assert planned.empty
-    assert [one.reason for one in planned.left_alone] == ["partitions cannot be taken away again"]
+    assert [one.reason for one in planned.left_alone] == ["partitions cannot be removed"]
 
 
 def test_a_run_that_nobody_knows_cannot_be_undone(records: Path) -> None:
@@ -150,7 +150,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
         cluster=own,
         began="",
         ended="",
-        key_id=SEAL.key_id,
+        key_id=REDACTOR.key_id,
         known_clusters=await admin.clusters(),
         clusters=(one, ClusterDataState(name, peer)) if peer else (one,),
         resource_groups=(ResourceGroupState(name, limits),) if limits is not None else (),

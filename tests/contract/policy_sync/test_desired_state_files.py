@@ -103,7 +103,7 @@ async def test_a_file_that_cannot_be_meant_is_refused_with_its_name_and_changes_
     file = records / "fleet" / f"{name}.yaml"
     for text, words in (
         (f"namespace: {name}\npolicies: {{max_producer_per_topic: 5}}\n", "did you mean 'max_producers_per_topic'?"),
-        (f"namespace: {name}\npolicies: [\n", "is no YAML"),
+        (f"namespace: {name}\npolicies: [\n", "is not valid YAML"),
         ("namespace: other/orders\n", "correct one of the two"),
     ):
         file.write_text(text)

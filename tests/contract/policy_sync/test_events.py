@@ -101,7 +101,7 @@ async def test_what_is_made_on_one_side_is_made_on_the_other_and_what_is_deleted
     found = await exchange.run()
     assert await held(on_blue, new, wanted) == wanted
     assert [one["refused"] for one in found["clusters"].values()] == [1, 0]
-    (letter,) = exchange.put_away(exchange.connections[0])
+    (letter,) = exchange.dead_letters(exchange.connections[0])
     assert letter["reason"].startswith(f"namespace {new} was deleted on green")
     await set_policy(on_blue, new, MAX_CONSUMERS[0], 4)
     found = await exchange.run()
@@ -151,8 +151,8 @@ async def test_what_cannot_be_applied_is_put_away_with_its_reason_and_the_rest_i
     found = await exchange.run()
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
     assert found["clusters"]["green"]["refused"] == 4, found
-    reasons = [letter["reason"] for letter in exchange.put_away(green)]
-    for words in ("no MetadataChangeEvent", "leaves green out", "cannot-be", "no fields with times"):
+    reasons = [letter["reason"] for letter in exchange.dead_letters(green)]
+    for words in ("not a MetadataChangeEvent", "leaves green out", "cannot-be", "no fields with times"):
         assert any(words in reason for reason in reasons), (words, reasons)
     document = await on_green.namespace(shared) or {}
     assert document["replication_clusters"] == ["green"]
@@ -206,24 +206,24 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
 ) -> None:
     await on_green.put(f"/namespaces/{shared.path}/properties", {"owner": "us"})
     await exchange.run()
-    idle = [one["look_calls"] for one in (await exchange.run())["clusters"].values()]
+    idle = [one["scan_calls"] for one in (await exchange.run())["clusters"].values()]
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     began = int(time.time() * 1000)
-    await exchange.run(stamp=True)
+    await exchange.run(write_provenance=True)
     stamps = [((await admin.namespace(shared)) or {})["properties"] for admin in (on_blue, on_green)]
     assert stamps[0] == stamps[1]
     assert (stamps[0]["lastUpdatedBy"], stamps[0]["owner"]) == ("blue", "us")
     assert began <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000)
     for stamp in (True, False):
-        quiet = (await exchange.run(stamp=stamp))["clusters"].values()
-        assert [(one["published"], one["applied"], one["stamped"]) for one in quiet] == [(0, 0, 0)] * 2
-        assert [one["look_calls"] for one in quiet] == idle
+        quiet = (await exchange.run(write_provenance=stamp))["clusters"].values()
+        assert [(one["published"], one["applied"], one["provenance_written"]) for one in quiet] == [(0, 0, 0)] * 2
+        assert [one["scan_calls"] for one in quiet] == idle
     await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
     await exchange.settle()
     drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
     assert (drift["drifting"], drift["fields"]) == (0, 0)
-    corrected = (await exchange.run(stamp=True))["clusters"]
-    assert [(one["published"], one["stamped"]) for one in corrected.values()] == [(0, 0), (0, 1)]
+    corrected = (await exchange.run(write_provenance=True))["clusters"]
+    assert [(one["published"], one["provenance_written"]) for one in corrected.values()] == [(0, 0), (0, 1)]
     assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
 
 

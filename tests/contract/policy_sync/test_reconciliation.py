@@ -169,7 +169,7 @@ async def test_where_nobody_can_tell_the_larger_name_wins_if_that_is_wished_for(
         name, _, field = key.partition(" ")
         for admin in (on_blue, on_green):
             assert (await held(admin, NamespaceName.parse(name), (field,)))[field] == sides.get(1, sides.get(0)), key
-    losers = [one.sides for _, one in keeper.agreements.conflicts(newest=10_000)]
+    losers = [one.sides for _, one in keeper.store.conflicts(newest=10_000)]
     assert all(set(sides) == {"blue", "green"} for sides in losers)
 
 
@@ -179,14 +179,14 @@ async def test_a_loser_can_be_chosen_afterwards(
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 9)
     await keeper.cycle()
-    ((conflict_id, conflict),) = keeper.agreements.conflicts()
+    ((conflict_id, conflict),) = keeper.store.conflicts()
     assert (conflict.winner, conflict.sides["green"]["value"]) == ("blue", 9)
-    keeper.agreements.choose(conflict_id, "green")
+    keeper.store.choose(conflict_id, "green")
     await keeper.cycle()
     wanted = {MAX_PRODUCERS[1]: 9}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
     assert (await keeper.find())["drifting"] == 0
-    assert keeper.agreements.choices() == {}
+    assert keeper.store.choices() == {}
 
 
 @pytest.mark.parametrize("mode", [Mode.DRY_RUN, Mode.REPORT])

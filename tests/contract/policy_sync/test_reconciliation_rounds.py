@@ -29,11 +29,11 @@ from tests.support.reconciler import (
 from tests.support.shifted_clock import shifted_clock
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.clock_skew import measure_clock
+from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.ledger.reconciliation_store import Agreements
+from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
@@ -187,7 +187,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
     name = new_namespace()
     topic = TopicName(name, "events")
     async with AdminClient(blue) as on_blue, AdminClient(red) as on_red:
-        apart = (await measure_clock(on_red)).ahead - (await measure_clock(on_blue)).ahead
+        apart = (await measure_clock_skew(on_red)).ahead - (await measure_clock_skew(on_blue)).ahead
         assert apart == pytest.approx(AHEAD_SECONDS, abs=1.2)
         await make_namespaces([name], on_blue, on_red)
         for admin in (on_blue, on_red):
@@ -203,7 +203,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         found, _ = await keeper.cycle()
         assert found["conflicts"] == 1
         assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
-        ((_, conflict),) = Agreements.of(keeper.run.ledger, ("blue", "red")).conflicts()
+        ((_, conflict),) = ReconciliationStore.of(keeper.run.ledger, ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 

@@ -19,15 +19,15 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.onboarding.steps import plan_onboarding, read_findings, take_snapshot
-from pulsar_fleet.preflight.schema_probe import ask_about_schemas, ask_compatibility
-from pulsar_fleet.preflight.schema_rules import Judgement, judge
+from pulsar_fleet.preflight.schema_probe import probe_schema, probe_schemas
+from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 from pulsar_sandbox.workload import EstateSpec, build_estate
 from pulsar_sandbox.workload.live import live_topics
 
 NewNamespace = Callable[[], NamespaceName]
-SEAL = Redactor(b"0123456789abcdef")
+REDACTOR = Redactor(b"0123456789abcdef")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Estates:
 
     async def snapshots(self) -> list[Snapshot]:
         """Both clusters as they are, without what differs from one reading to the next."""
-        taken = [await collect(admin, self.selection, seal=SEAL) for admin in (self.blue, self.green)]
+        taken = [await collect(admin, self.selection, redactor=REDACTOR) for admin in (self.blue, self.green)]
         return [replace(one, began="", ended="", calls=0) for one in taken]
 
     async def copy_namespace(self, name: NamespaceName) -> None:
@@ -136,7 +136,7 @@ async def test_seeded_faults_are_found_exactly_and_looking_writes_nothing(estate
     }
     assert await estates.snapshots() == before
     source, target = before
-    assert {one.compatible for one in await ask_about_schemas(green, source, target)} == {False}
+    assert {one.compatible for one in await probe_schemas(green, source, target)} == {False}
     assert await estates.snapshots() == before
 
 
@@ -189,9 +189,9 @@ async def test_our_rules_say_of_schemas_what_the_broker_says(
     for strategy in STRATEGIES:
         await on_blue.put(f"/namespaces/{name.path}/schemaCompatibilityStrategy", strategy)
         for old_state, new_state in held.values():
-            said = await ask_compatibility(on_blue, new_state)
-            ours = judge(strategy, new_state, [old_state])
-            undecided += ours is Judgement.UNDECIDED
-            if ours is not Judgement.UNDECIDED and said.compatible != (ours is Judgement.COMPATIBLE):
+            said = await probe_schema(on_blue, new_state)
+            ours = check_schema(strategy, new_state, [old_state])
+            undecided += ours is SchemaFit.UNDECIDED
+            if ours is not SchemaFit.UNDECIDED and said.compatible != (ours is SchemaFit.COMPATIBLE):
                 wrong.append(f"{strategy} {new_state.type} {said.compatible}: {old_state.schema} → {new_state.schema}")
     assert ("\n".join(wrong), undecided) == ("", 0)

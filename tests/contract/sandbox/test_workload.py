@@ -111,9 +111,9 @@ async def addresses(admin: AdminClient, live: NamespaceName, name: str) -> set[s
 async def test_an_estate_is_made_once(blue: ClusterConnection, new_namespace: NewNamespace) -> None:
     spec = small(new_namespace())
     first = await build_estate(blue, spec)
-    assert first.made == first.holds
+    assert first.created == first.holds
     second = await build_estate(blue, spec)
-    assert (second.made, second.holds) == (Counts(), first.holds)
+    assert (second.created, second.holds) == (Counts(), first.holds)
 
 
 async def test_an_estate_holds_the_backlog_that_it_states(
@@ -125,7 +125,7 @@ async def test_an_estate_holds_the_backlog_that_it_states(
         for subscription in topic.subscriptions:
             place = (str(topic.name), subscription.name)
             stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
-            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, quiesce_seconds=0.5)
+            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, idle_seconds=0.5)
             found[place] = {number for _, _, number in left}
     assert found == stated
 
@@ -163,7 +163,7 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
         until(lambda: published(traffic) >= 50, "50 messages")
         result = traffic.stop()
     left = [drain_subscription(url, topic, "archive") for topic in live_topics(live)]
-    after = [drain_subscription(url, topic, "archive", quiesce_seconds=0.5) for topic in live_topics(live)]
+    after = [drain_subscription(url, topic, "archive", idle_seconds=0.5) for topic in live_topics(live)]
     assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
     assert sum(map(len, left)) == 2 * HISTORY + result.published
     assert after == [[], []]
@@ -178,14 +178,14 @@ async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
         until(lambda: published(traffic) >= 100, "100 messages")
         clusters["blue"].kill(0)
         down = time.monotonic()
-        until(lambda: len((traffic.peek() or pytest.fail("no counters")).quiet_producers) == 3, "all producers silent")
+        until(lambda: len((traffic.peek() or pytest.fail("no counters")).stalled_producers) == 3, "no acknowledgements")
         clusters["blue"].restart(0)
         outage = time.monotonic() - down
         before = published(traffic)
         until(lambda: published(traffic) >= before + 500, "500 messages after the restart")
         result = traffic.stop()
     assert (result.finished, result.lost, result.order_breaks) == (True, 0, 0)
-    assert all(gap.milliseconds > outage * 500 for _, gap in result.silences)
+    assert all(gap.milliseconds > outage * 500 for _, gap in result.publish_pauses)
 
 
 async def test_hung_applications_are_restarted_and_nothing_is_lost(
@@ -194,7 +194,7 @@ async def test_hung_applications_are_restarted_and_nothing_is_lost(
     live, names = new_namespace(), ("billing-events-1", "mail-audit-1", "checkout-1")
     await only_live(blue, live)
     with Traffic.start(
-        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", patience=5
+        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", restart_seconds=5
     ) as traffic:
         until(lambda: published(traffic) >= 200, "200 messages")
         before = [await addresses(on_blue, live, name) for name in names]

@@ -23,12 +23,12 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.versions import version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.snapshot.collect import collect, collect_into
-from pulsar_fleet.snapshot.documents import cursors_of
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import subscriptions_in_info
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 ODD_NAMES = {"a+b", "a b", "50%", "a/b", "ü"}
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
@@ -43,7 +43,7 @@ OFFLOAD = {
 
 
 async def read(admin: AdminClient, namespace: NamespaceName) -> Snapshot:
-    return await collect(admin, Selection(namespaces=frozenset({namespace})), seal=SEAL, must_exist=True)
+    return await collect(admin, Selection(namespaces=frozenset({namespace})), redactor=REDACTOR, must_exist=True)
 
 
 async def test_the_catalogue_knows_every_field_of_a_namespace(
@@ -163,7 +163,7 @@ async def test_the_tenant_of_a_namespace_that_is_not_there_yet_is_read(
 ) -> None:
     name = new_namespace()
     await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": ["owner"], "allowedClusters": ["blue"]})
-    found = await collect(on_blue, Selection(namespaces=frozenset({name})), seal=SEAL)
+    found = await collect(on_blue, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
     assert [(one.name, one.admin_roles) for one in found.tenants] == [(name.tenant, ("owner",))]
     assert found.namespaces == ()
 
@@ -171,7 +171,7 @@ async def test_the_tenant_of_a_namespace_that_is_not_there_yet_is_read(
 async def test_the_brokers_own_namespaces_are_left_out(blue: ClusterConnection) -> None:
     # Other tests leave topics that cannot be read: they are not tried for long.
     async with AdminClient(blue, retry_seconds=0.5) as admin:
-        snapshot = await collect(admin, seal=SEAL)
+        snapshot = await collect(admin, redactor=REDACTOR)
     assert not {"pulsar/system", "public/default"} & {one.name for one in snapshot.namespaces}
 
 
@@ -197,7 +197,7 @@ async def test_what_vanishes_while_it_is_read_is_noted_and_nothing_is_wrong(
     async with VanishingClient(blue, name) as admin:
         snapshot = await read(admin, name)
     assert snapshot.complete
-    assert [note.problem for note in snapshot.notes if note.resource == str(name)] == ["vanished"]
+    assert [note.problem for note in snapshot.notes if note.resource == str(name)] == ["deleted"]
 
 
 class VanishingClient(AdminClient):
@@ -229,7 +229,7 @@ async def test_a_snapshot_takes_six_calls_for_a_namespace_and_two_or_three_for_a
     second = NamespaceName(name.tenant, "second")
     await on_blue.put(f"/namespaces/{second.path}")
     async with AdminClient(on_blue.connection) as admin:
-        both = await collect(admin, Selection(tenants=frozenset({name.tenant})), seal=SEAL)
+        both = await collect(admin, Selection(tenants=frozenset({name.tenant})), redactor=REDACTOR)
     assert filled - empty == 2 * 10 + 3 * 10
     assert both.calls - filled <= 6
 
@@ -298,7 +298,7 @@ async def test_topics_are_loaded_only_for_the_properties_of_their_subscriptions(
     await on_blue.put(f"/{plain.path}/unload")
     seen = []
     for load in (False, True):
-        snapshot = await collect(on_blue, Selection(namespaces=frozenset({name})), seal=SEAL, load_topics=load)
+        snapshot = await collect(on_blue, Selection(namespaces=frozenset({name})), redactor=REDACTOR, load_topics=load)
         metrics = (await on_blue.http.call("GET", "/metrics/")).text
         properties = next(one.properties for one in snapshot.subscriptions if one.name == "tail")
         seen.append((f'topic="{plain}"' in metrics, snapshot.loaded_topics, properties))
@@ -311,7 +311,7 @@ async def test_a_pattern_selects_by_the_whole_name(
     name = new_namespace()
     await make_namespace(on_blue, name)
     await on_blue.put(f"/namespaces/{name.tenant}/orders-old")
-    found = await collect(on_blue, Selection.parse([f"re:{name.tenant}/ord[a-z]+"]), seal=SEAL, must_exist=True)
+    found = await collect(on_blue, Selection.parse([f"re:{name.tenant}/ord[a-z]+"]), redactor=REDACTOR, must_exist=True)
     assert [one.name for one in found.namespaces] == [str(name)]
 
 
@@ -324,9 +324,9 @@ async def test_a_snapshot_written_while_it_is_read_is_the_same_in_order(
         await on_blue.put(f"/namespaces/{name.tenant}/{local}")
         await on_blue.create_topic(TopicName(NamespaceName(name.tenant, local), "plain"))
     selection, artefacts = Selection(tenants=frozenset({name.tenant})), Artefacts.open(str(tmp_path))
-    kept = await collect(on_blue, selection, seal=SEAL)
+    kept = await collect(on_blue, selection, redactor=REDACTOR)
     with SnapshotWriter(artefacts, "run", name="source") as writer:
-        reference = writer.finish(await collect_into(writer, on_blue, selection, seal=SEAL))
+        reference = writer.finish(await collect_into(writer, on_blue, selection, redactor=REDACTOR))
     stored = StoredSnapshot.open(artefacts, reference)
     assert replace(stored.load(), began=kept.began, ended=kept.ended) == kept
     assert {one.name for one in stored.load([str(name)]).topics} == {
@@ -355,5 +355,5 @@ async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_i
     await on_blue.create_topic(topic)
     for plain in ODD_NAMES:
         await on_blue.create_subscription(topic, plain)
-    assert {one.name for one in cursors_of(topic, await on_blue.internal_info(topic))} == ODD_NAMES
+    assert {one.name for one in subscriptions_in_info(topic, await on_blue.internal_info(topic))} == ODD_NAMES
     assert set(cursors_in_stats(await on_blue.internal_stats(topic))) == ODD_NAMES

@@ -26,19 +26,19 @@ from pulsar_fleet.snapshot.store.reader import store_snapshot
 from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip, interpreter_environment
 from pulsar_fleet.verification.snapshots.compare import (
     CompareRequest,
-    compare_here,
+    compare_in_process,
     compare_snapshots,
-    hand_over,
     read_result,
+    store_request,
 )
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "compare_snapshots.py"
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 
 
 async def read(admin: AdminClient, name: NamespaceName) -> Snapshot:
-    return await collect(admin, Selection(tenants=frozenset({name.tenant})), seal=SEAL)
+    return await collect(admin, Selection(tenants=frozenset({name.tenant})), redactor=REDACTOR)
 
 
 async def test_the_job_finds_equal_snapshots_equal_and_names_the_one_field_that_differs(
@@ -63,7 +63,7 @@ async def test_the_job_finds_equal_snapshots_equal_and_names_the_one_field_that_
         ("topic policy", str(topic), "local/maxConsumerPerTopic", 10, 99)
     ]
     assert dict(second.differing) == {"topic policy": 1}
-    assert [compare_snapshots(request, compare_here) for request in requests] == list(found)
+    assert [compare_snapshots(request, compare_in_process) for request in requests] == list(found)
     assert [compare(source, target) for target in (equal, different)] == list(found)
 
 
@@ -77,7 +77,7 @@ def stored(records: Path, run_id: str, source: Snapshot, target: Snapshot) -> Co
 
 def submit(records: Path, requests: list[CompareRequest]) -> list[Comparison]:
     """Run the job as an operator would: the real spark-submit, the package as a zip."""
-    handed = [hand_over(Run.open(f"compare/{number}"), request) for number, request in enumerate(requests)]
+    handed = [store_request(Run.open(f"compare/{number}"), request) for number, request in enumerate(requests)]
     arguments = [part for request, result in handed for part in ("--request", request, "--result", result)]
     options = ["--master", "local[2]", "--driver-memory", "1g", "--py-files", str(build_package_zip(records))]
     configured = [part for setting in JOB_SETTINGS.items() for part in ("--conf", "=".join(setting))]
@@ -99,8 +99,8 @@ def test_an_incomplete_snapshot_is_not_compared_unless_that_is_accepted(records:
     unreadable = replace(whole, notes=(Note("clusters", Problem.UNREADABLE.value, "not for this role."),))
     request = stored(records, "incomplete", unreadable, whole)
     with pytest.raises(PreconditionFailed, match="incomplete: 1 resources could not be read, first clusters"):
-        compare_snapshots(request, compare_here)
-    assert compare_snapshots(replace(request, accept_incomplete=("clusters",)), compare_here).equal
+        compare_snapshots(request, compare_in_process)
+    assert compare_snapshots(replace(request, accept_incomplete=("clusters",)), compare_in_process).equal
 
 
 def test_a_job_that_left_no_result_is_not_taken_for_equal(records: Path) -> None:

@@ -27,7 +27,7 @@ from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Mapping, VerifyRequest
-from pulsar_fleet.verification.steps import conclude, freeze_bounds, hand_over, record, verify_in_process
+from pulsar_fleet.verification.steps import conclude, freeze_bounds, record, store_request, verify_in_process
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
 COUNT = 60
@@ -280,7 +280,7 @@ async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     records: Path,
 ) -> None:
     mixed = replace(damaged.request, pairs=(*by_entries(damaged.request).pairs[:4], *damaged.request.pairs[4:]))
-    request, result = hand_over(Run.open("verify/1"), mixed)
+    request, result = store_request(Run.open("verify/1"), mixed)
     job = submit(JOB, ["--request", request, "--result", result], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
     found = await recheck(on_blue, on_green, mixed, Verification.from_bytes(Path(result).read_bytes()))

@@ -33,7 +33,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import VerifyRequest
-from pulsar_fleet.verification.steps import freeze_bounds, hand_over, verify_in_process
+from pulsar_fleet.verification.steps import freeze_bounds, store_request, verify_in_process
 from pulsar_sandbox import Sandbox
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
@@ -166,8 +166,8 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
     victim: str, point: int, ground: Ground, clusters: Sandbox, records: Path, ended: ExitStack
 ) -> None:
     chance = random.Random(f"{SEED}-{victim}-{point}")
-    request, result = hand_over(Run.open("verify/killed"), ground.request)
-    kept = Checkpoints.beside(result, ground.request.identity())
+    request, result = store_request(Run.open("verify/killed"), ground.request)
+    kept = Checkpoints.next_to(result, ground.request.identity())
     job = Job(ground, MASTERS[victim], request, result, records, ended)
     job.until_reading(Path(kept.uri))
     await asyncio.sleep(chance.uniform(0, 4))
@@ -182,7 +182,7 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
             await asyncio.to_thread(clusters["blue"].restart)
             before = dict.fromkeys(before, 0)
         if victim == "driver" or await asyncio.to_thread(job.end):
-            hand_over(Run.open("verify/killed"), replace(ground.request, max_bytes_per_second=None))
+            store_request(Run.open("verify/killed"), replace(ground.request, max_bytes_per_second=None))
             job = Job(ground, MASTERS[victim], request, result, records, ended)
             assert await asyncio.to_thread(job.end) == 0, job.log.read_text()[-3000:]
         assert 0 < len(finished) < 2 * TOPICS

@@ -268,7 +268,7 @@ async def test_a_window_compares_what_was_published_in_it(
     found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
     assert (found.verdict, found.messages) == (Verdict.EQUAL, 7)
     assert only_topic(found).engine == "client, because a window is cut by the publish times of messages"
-    assert found.restriction.startswith("of what was published from")
+    assert found.restriction.startswith("for messages published from")
 
 
 async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can_find(
@@ -344,7 +344,7 @@ async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
     assert (second.proof, second.bounds) == (whole.proof, whole.bounds)
     by_message = await run(4, since, EngineChoice.CLIENT)
     assert (by_message.verdict, by_message.source_messages) == (Verdict.EQUAL, 60)
-    assert by_message.notes == ("compared as a whole: no earlier run proved it equal with engine 'client'",)
+    assert by_message.notes == ("compared completely: no earlier run proved it equal with engine 'client'",)
 
 
 async def test_the_source_can_be_read_from_shadow_topics(
@@ -448,7 +448,7 @@ async def kill_while_reading(
     from pulsar_fleet.messages.checkpoints import Checkpoints
     from pulsar_fleet.messages.credentials import Side
 
-    kept = Checkpoints.beside(result, request.identity())
+    kept = Checkpoints.next_to(result, request.identity())
     groups = [[Side.SOURCE, [each.to_json() for each in group]] for group in request.groups(Side.SOURCE)]
     address = {"name": "blue", "admin_url": clusters[0].admin_url, "service_url": clusters[0].service_url}
     options = {

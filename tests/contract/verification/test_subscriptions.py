@@ -30,7 +30,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Problem, VerifyRequest
-from pulsar_fleet.verification.steps import freeze_bounds, hand_over
+from pulsar_fleet.verification.steps import freeze_bounds, store_request
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions, conclude, record, result_uri
@@ -69,7 +69,7 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
     replicated, written = NamespaceName(tenant, "replicated"), NamespaceName(tenant, "written")
     async with AsyncExitStack() as stack:
         sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
-        await introduce(sides)
+        await register_cluster(sides)
         topics = {name: TopicName(replicated, name) for name in ("events", "partly")}
         topics["copied"] = TopicName(written, "copied")
         for side in reversed(sides):  # else the replicator makes green's topics
@@ -85,10 +85,10 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
                     await asyncio.gather(*(side.admin.put(f"/{topic.path}/unload") for topic in topics.values()))
         copies = {}
         for name, topic in topics.items():
-            here, there = (side.read(topic, by_place=name == "copied") for side in sides)
+            here, there = (side.read(topic, by_index=name == "copied") for side in sides)
             copies[name] = Copy(topic, (here, there), same_entries=name == "events")
             random_cursors(chance, PER_TOPIC, copies[name])
-            await asyncio.gather(*(side.place(chance, copies[name], number) for number, side in enumerate(sides)))
+            await asyncio.gather(*(side.set_cursors(chance, copies[name], number) for number, side in enumerate(sides)))
         for side in sides:
             side.client.close()
             await side.admin.put(f"/{topics['partly'].path}/unload")
@@ -97,7 +97,7 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
         return Compared(copies, request, await compare_subscriptions(*admins, request))
 
 
-async def introduce(sides: list[Side]) -> None:
+async def register_cluster(sides: list[Side]) -> None:
     for side, other in (sides, sides[::-1]):
         name, there = other.connection.name, other.connection
         if name not in await side.admin.clusters():
@@ -163,7 +163,7 @@ def test_a_spark_job_comes_to_the_same_verdicts(
     compared: Compared, blue: ClusterConnection, green: ClusterConnection, records: Path
 ) -> None:
     run = Run.open("verify/2")
-    request, _ = hand_over(run, compared.request)
+    request, _ = store_request(run, compared.request)
     job = submit(JOB, ["--request", request, "--result", result_uri(run)], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
     assert conclude(run, result_uri(run)) == compared.found
@@ -177,7 +177,7 @@ async def test_markers_are_neither_redelivered_nor_skipped(blue: ClusterConnecti
     async with AsyncExitStack() as stack:
         sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
         here, there = (side.admin for side in sides)
-        await introduce(sides)
+        await register_cluster(sides)
         for side in reversed(sides):
             await side.make_namespace(topic.namespace, ["blue", "green"])
             # The first cluster makes it on the other one too, a moment later.
@@ -239,7 +239,7 @@ async def _small(blue: ClusterConnection, green: ClusterConnection) -> Small:
             await side.make_namespace(topic.namespace, [side.connection.name])
             await side.admin.create_topic(topic)
             side.write(topic, [f"{each}" for each in range(HELD)], batch=1)
-            held.append(side.read(topic, by_place=False))
+            held.append(side.read(topic, by_index=False))
             side.client.close()
             for name, places in PLACES.items():
                 if (place := places[number]) is not None:
@@ -265,7 +265,7 @@ async def test_each_finding_is_named_with_what_would_happen(
     assert "subscription 'tagged': property 'team' 'billing' → None" in text
     assert "subscription 'lost': green has no such subscription (8 entries unread)" in text
     assert f"note  {small.topic}: subscription 'new' is on green only" in text
-    assert text.count("acknowledged apart from the rest cannot be seen") == 1
+    assert text.count("individually acknowledged messages of a batch") == 1
 
 
 async def test_a_subscription_that_moves_meanwhile_is_inconclusive(

@@ -9,13 +9,13 @@ from threading import Barrier, Thread
 from pulsar_fleet.cluster.message_client import _ClientLog
 
 
-def _take_hold_from_threads(logs: list[_ClientLog], threads: int) -> None:
+def _open_from_threads(logs: list[_ClientLog], threads: int) -> None:
     start = Barrier(threads)
 
     def take_all() -> None:
         for each in logs:
             start.wait()
-            each.take_hold()
+            each.open()
 
     workers = [Thread(target=take_all) for _ in range(threads)]
     for worker in workers:
@@ -30,7 +30,7 @@ def test_first_clients_opened_by_many_threads_at_once_share_one_open_file() -> N
         each.path.touch()
     with warnings.catch_warnings(record=True) as dropped:
         warnings.simplefilter("always", ResourceWarning)
-        _take_hold_from_threads(logs, threads=8)
+        _open_from_threads(logs, threads=8)
         gc.collect()
     held = [each._stream for each in logs]
     for stream in held:

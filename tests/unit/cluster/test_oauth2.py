@@ -17,7 +17,7 @@ from pulsar_fleet.messages.credentials import (
     Side,
     connection_from_environment,
     credentials_environment,
-    present_credentials,
+    credentials_in_environment,
 )
 
 
@@ -44,7 +44,7 @@ def test_a_token_that_is_old_is_asked_for_anew(issuer: Issuer, tmp_path: Path) -
 def test_a_secret_that_the_issuer_does_not_know_is_said_without_showing_it(issuer: Issuer, tmp_path: Path) -> None:
     oauth2 = OAuth2(key_file=issuer.key_file(tmp_path, "wr0ng"))
     with pytest.raises(
-        Unauthenticated, match=r"gives no token to client 'fleet': Client authentication failed"
+        Unauthenticated, match=r"refuses a token to client 'fleet': Client authentication failed"
     ) as told:
         oauth2.access_token()
     assert "wr0ng" not in str(told.value).replace(oauth2.key_file, "")
@@ -59,7 +59,7 @@ def test_a_key_file_that_cannot_be_used_is_refused(text: str, tmp_path: Path) ->
 
 
 def test_an_issuer_that_does_not_answer_may_answer_later(issuer: Issuer, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="could not be asked for a token"):
+    with pytest.raises(Unavailable, match="did not return a token"):
         OAuth2(key_file=issuer.key_file(tmp_path), issuer_url="http://localhost:1").access_token()
 
 
@@ -79,7 +79,7 @@ def test_a_process_elsewhere_gets_where_the_key_lies_and_not_the_key(issuer: Iss
     oauth2 = OAuth2(key_file=issuer.key_file(tmp_path, "k3y"), audience="urn:pulsar")
     connection = ClusterConnection(name="blue", admin_url="http://blue:8080", oauth2=oauth2)
     handed = credentials_environment(Side.SOURCE, connection)
-    assert present_credentials(handed) == handed
+    assert credentials_in_environment(handed) == handed
     assert "k3y" not in str(handed).replace(oauth2.key_file, "")
     found = connection_from_environment(
         Side.SOURCE, name="blue", admin_url="http://blue:8080", service_url=None, environment=handed

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.system_cursors import is_replicator, is_system_cursor,
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import subscription_cursors
-from pulsar_fleet.snapshot.documents import cursors_of
+from pulsar_fleet.snapshot.resources import subscriptions_in_info
 
 TOPIC = TopicName(NamespaceName("acme", "orders"), "events")
 OWN = ("pulsar.repl.green", "pulsar.repl-persistent%3A%2F%2Facme%2Forders%2Fshadow", "pulsar.dedup", "__compaction")
@@ -57,7 +57,7 @@ def test_onboarding_the_switch_and_verification_take_the_same_subscriptions() ->
         "publishers": [{"producerName": "pulsar.replay"}, {"producerName": "pulsar.repl.blue"}],
     }
     cursors = {name: {"markDeletePosition": "18:3", "individuallyDeletedMessages": "[]"} for name in names}
-    copied = {cursor.name for cursor in cursors_of(TOPIC, {"cursors": dict.fromkeys(names, position)})}
+    copied = {cursor.name for cursor in subscriptions_in_info(TOPIC, {"cursors": dict.fromkeys(names, position)})}
     stats = TopicStats.of(TOPIC, document)
     # One function of `reading` for the switch and for verification.
     compared = set(subscription_cursors(Ledgers(((18, 10),)), stats, {"cursors": cursors}))

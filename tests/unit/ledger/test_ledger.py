@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-from pulsar_fleet.ledger.event_store import Kept, MarkStore
+from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import NewChange
 
@@ -43,7 +43,7 @@ def test_a_change_keeps_both_values(ledger: Ledger) -> None:
         after={"minutes": 2},
         outcome="applied",
     )
-    ledger.record("run", made=(change,))
+    ledger.record("run", new_changes=(change,))
     (kept,) = ledger.changes("run")
     assert (kept.before, kept.after) == ({"minutes": 1}, {"minutes": 2})
 
@@ -61,14 +61,14 @@ def test_a_run_that_is_started_again_keeps_its_first_configuration(ledger: Ledge
 
 
 def test_of_two_processes_that_read_the_same_marks_only_the_faster_keeps_what_it_makes_of_them(ledger: Ledger) -> None:
-    faster, slower = (MarkStore(ledger, "events", "blue") for _ in range(2))
+    faster, slower = (EventStore(ledger, "events", "blue") for _ in range(2))
     first, second = ("namespace", "acme/a"), ("namespace", "acme/b")
-    assert faster.keep({first: Kept(0, {"value": 1})})
-    assert not slower.keep({second: Kept(0, {"value": 2}), first: Kept(0, {"value": 2})})
-    assert faster.keep({first: Kept(1, {"value": 3})})
-    assert not slower.keep({second: Kept(0, {"value": 4}), first: Kept(1, {"value": 4})})
-    assert slower.load() == {first: Kept(2, {"value": 3})}
-    assert MarkStore(ledger, "events", "green").load() == {}
+    assert faster.save({first: StoredDocument(0, {"value": 1})})
+    assert not slower.save({second: StoredDocument(0, {"value": 2}), first: StoredDocument(0, {"value": 2})})
+    assert faster.save({first: StoredDocument(1, {"value": 3})})
+    assert not slower.save({second: StoredDocument(0, {"value": 4}), first: StoredDocument(1, {"value": 4})})
+    assert slower.load() == {first: StoredDocument(2, {"value": 3})}
+    assert EventStore(ledger, "events", "green").load() == {}
 
 
 def test_an_unusable_ledger_url_is_refused() -> None:

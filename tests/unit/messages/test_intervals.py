@@ -53,7 +53,7 @@ def test_a_position_counts_the_entries_up_to_it_wherever_it_points(
 ) -> None:
     held = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
     numbers = Ledgers(tuple(run for run in ledgers if run[1]))
-    assert numbers.behind(position) == sum(one <= position for one in held)
+    assert numbers.index_after(position) == sum(one <= position for one in held)
     assert [numbers.at(number) for number in range(len(numbers))] == held
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.engines.stored_entry import Corrupt, StoredEntry, read_entry
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, service_addresses
 from pulsar_fleet.messages.protocol.frames import Kind
+from pulsar_fleet.messages.protocol.stored_entry import Corrupt, StoredEntry, read_entry
 
 NUMBERS = st.integers(0, (1 << 64) - 1)
 FIELDS = st.dictionaries(st.integers(1, 200), NUMBERS | st.binary(max_size=300), max_size=6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, compacted_range, cut, group, unread_entries
+from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, compacted_range, cut, entries_after, group
 
 TOPIC = "persistent://acme/orders/events"
 
@@ -92,7 +92,7 @@ def test_small_topics_share_a_task_and_large_ones_have_their_own() -> None:
 
 def test_unread_entries_is_never_more_than_what_is_left() -> None:
     (wanted,) = ranges(bounds((5, 3), (8, 4)), 100)
-    assert [unread_entries(wanted, Position(*at)) for at in ((5, 2), (8, 1), (8, 3), (9, 0))] == [4, 2, 0, 0]
+    assert [entries_after(wanted, Position(*at)) for at in ((5, 2), (8, 1), (8, 3), (9, 0))] == [4, 2, 0, 0]
 
 
 def test_bounds_and_ranges_survive_json() -> None:

@@ -14,10 +14,10 @@ from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.checkpoints import Checkpoints
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, Sums, TopicDigest
-from pulsar_fleet.messages.engines.stored_entry import StoredEntry
 from pulsar_fleet.messages.engines.throttle import Throttle, Throttled
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.messages.ranges import LOOK_BACK, EngineName, Range, TopicBounds, cut
+from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
+from pulsar_fleet.messages.ranges import LOOKBACK_ENTRIES, EngineName, Range, TopicBounds, cut
 
 
 class Time:
@@ -85,22 +85,22 @@ ROWS = {
 
 def test_finished_ranges_are_found_again_by_the_same_request_alone(folder: UPath) -> None:
     result = str(folder / "result.json")
-    Checkpoints.beside(result, b"request").keep(Side.SOURCE, ROWS)
-    assert Checkpoints.beside(result, b"request").load(Side.SOURCE) == ROWS
-    assert Checkpoints.beside(result, b"request").load(Side.TARGET) == {}
-    assert Checkpoints.beside(result, b"another").load(Side.SOURCE) == {}
+    Checkpoints.next_to(result, b"request").write(Side.SOURCE, ROWS)
+    assert Checkpoints.next_to(result, b"request").load(Side.SOURCE) == ROWS
+    assert Checkpoints.next_to(result, b"request").load(Side.TARGET) == {}
+    assert Checkpoints.next_to(result, b"another").load(Side.SOURCE) == {}
 
 
 def test_a_task_finds_the_files_that_an_earlier_try_of_it_wrote(folder: UPath) -> None:
-    kept = Checkpoints.beside(str(folder / "result.json"), b"request")
-    kept.keep(Side.SOURCE, ROWS)
+    kept = Checkpoints.next_to(str(folder / "result.json"), b"request")
+    kept.write(Side.SOURCE, ROWS)
     assert kept.load(Side.SOURCE, [(3, 6), (3, 7)]) == ROWS
     assert kept.load(Side.SOURCE, [(4, 7)]) == {}
 
 
 def test_checkpoints_are_gone_once_they_are_not_needed(folder: UPath) -> None:
-    kept = Checkpoints.beside(str(folder / "result.json"), b"request")
-    kept.keep(Side.SOURCE, ROWS)
+    kept = Checkpoints.next_to(str(folder / "result.json"), b"request")
+    kept.write(Side.SOURCE, ROWS)
     kept.remove()
     kept.remove()
     assert kept.load(Side.SOURCE) == {}
@@ -128,8 +128,8 @@ def test_a_range_may_look_back_as_far_as_what_is_compared_reaches() -> None:
     ranges = list(
         cut(TopicBounds("t", Ledgers(((5, 9000),)), 100, 9000), pair=0, publish_time=True, entries_per_range=800)
     )
-    assert [each.lookback for each in ranges[:3]] == [None, Position(5, 100), Position(5, 1700 - LOOK_BACK)]
-    assert [each.reaching_back().tolerant for each in ranges[:3]] == [True, True, False]
+    assert [each.lookback for each in ranges[:3]] == [None, Position(5, 100), Position(5, 1700 - LOOKBACK_ENTRIES)]
+    assert [each.from_lookback().tolerant for each in ranges[:3]] == [True, True, False]
 
 
 def test_pieces_of_a_topic_are_cut_each_by_itself() -> None:

@@ -44,22 +44,22 @@ def test_a_weekly_window_belongs_to_the_day_on_which_it_begins(now: str, granted
             [NIGHTS],
             [],
             "2026-11-20T14:05",
-            "Wave 2 waits: no change window is open (Mon-Fri 22:00-04:00 Europe/Berlin); it may be switched from "
+            "Wave 2 waits: no change window is open (Mon-Fri 22:00-04:00 Europe/Berlin); it may be cut over from "
             "2026-11-20 22:00 CET on, in 7 h 55 min.",
         ),
         (
             [],
             [HOLIDAYS],
             "2026-12-31T06:00",
-            f"Wave 2 waits: a freeze holds ({HOLIDAYS}); it may be switched from 2027-01-02 06:00 CET on, in 48 h 0 "
-            "min.",
+            f"Wave 2 waits: a freeze is active ({HOLIDAYS}); it may be cut over from 2027-01-02 06:00 CET on, in "
+            "48 h 0 min.",
         ),
         (
             [NIGHTS],
             [HOLIDAYS],
             "2026-12-31T23:00",
-            f"Wave 2 waits: a freeze holds ({HOLIDAYS}); it may be switched from 2027-01-04 22:00 CET on, in 95 h 0 "
-            "min.",
+            f"Wave 2 waits: a freeze is active ({HOLIDAYS}); it may be cut over from 2027-01-04 22:00 CET on, in "
+            "95 h 0 min.",
         ),
         (
             ["2026-01-01T00:00/2026-01-02T00:00"],
@@ -73,8 +73,8 @@ def test_a_weekly_window_belongs_to_the_day_on_which_it_begins(now: str, granted
 def test_a_wave_that_must_wait_says_why_and_until_when(
     allowed: list[str], frozen: list[str], now: str, sentence: str
 ) -> None:
-    found = Calendar.parse(allowed, frozen).permission(at(now), "Wave 2")
-    assert (found.granted, found.sentence) == (False, sentence)
+    result = Calendar.parse(allowed, frozen).permission(at(now), "Wave 2")
+    assert (result.granted, result.sentence) == (False, sentence)
 
 
 def test_without_windows_every_time_is_one() -> None:
@@ -90,17 +90,17 @@ def test_a_window_by_the_clock_on_the_wall_follows_the_change_of_clocks() -> Non
 @given(st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC)))
 def test_what_opens_is_open_then(now: datetime) -> None:
     calendar = Calendar.parse([NIGHTS, "Sat,Sun 10:00-12:00"], [HOLIDAYS])
-    found = calendar.permission(now, "Wave 1")
-    assert found.granted or found.opens is None or calendar.permission(found.opens, "Wave 1").granted
+    result = calendar.permission(now, "Wave 1")
+    assert result.granted or result.opens is None or calendar.permission(result.opens, "Wave 1").granted
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("weekends", "it is neither a time of the week nor two times"),
-        ("Mon-Fry 22:00-04:00", "'Mon-Fry' is no day of the week"),
-        ("Mon 25:00-26:00", "25:00 is no time of a day"),
-        ("Mon 22:00-04:00 Europe/Nowhere", "'Europe/Nowhere' is no time zone"),
+        ("Mon-Fry 22:00-04:00", "'Mon-Fry' is not a day of the week"),
+        ("Mon 25:00-26:00", "25:00 is not a time of day"),
+        ("Mon 22:00-04:00 Europe/Nowhere", "'Europe/Nowhere' is not a time zone"),
         ("2026-12-24/yesterday", "its times are not ISO 8601"),
         ("2027-01-01T00:00/2026-12-24T00:00", "it ends before it begins"),
         ("", "it is neither"),

@@ -41,8 +41,8 @@ from pulsar_fleet.preflight.findings import Severity
     ],
 )
 def test_a_version_is_told_by_what_it_was_seen_to_do(version: str, finding: str, severity: Severity | None) -> None:
-    found = behaviour(version)
-    assert (found.finding, found.severity) == (finding, severity)
+    row = behaviour(version)
+    assert (row.finding, row.severity) == (finding, severity)
 
 
 @given(st.text(max_size=30))

@@ -1,4 +1,4 @@
-"""Where subscriptions stand, and where green's copies of the entries around them lie."""
+"""Cursors in entry numbers, and the positions of green's copies of the entries around them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import SOURCE_POSITION, Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
-from pulsar_fleet.migration.subscriptions.cursors import CARRIED_AT_MOST, Singles
-from pulsar_fleet.migration.subscriptions.position_map import Copies
-from pulsar_fleet.migration.subscriptions.transfer_plan import placements_text, planned
+from pulsar_fleet.migration.subscriptions.position_map import PositionMap
+from pulsar_fleet.migration.subscriptions.transfer_plan import (
+    MAX_CARRIED,
+    IndividuallyAcknowledged,
+    plan_cursors,
+    transfers_text,
+)
 
 TOPIC = TopicName(NamespaceName("acme", "orders"), "events")
 TWO_LEDGERS = Ledgers(((18, 10), (21, 5)))
 
 
-def cursor(mark: str, alone: str = "[]") -> dict[str, str]:
-    return {"markDeletePosition": mark, "individuallyDeletedMessages": alone}
+def cursor(mark: str, individually_acknowledged: str = "[]") -> dict[str, str]:
+    return {"markDeletePosition": mark, "individuallyDeletedMessages": individually_acknowledged}
 
 
 def subscription(**changed: Any) -> dict[str, Any]:
@@ -31,7 +35,7 @@ def subscription(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("held", "unread", "alone"),
+    ("held", "unread", "individually_acknowledged"),
     [
         (cursor("17:4"), 15, 0),
         (cursor("18:9"), 5, 0),
@@ -41,18 +45,18 @@ def subscription(**changed: Any) -> dict[str, Any]:
     ],
     ids=["at the beginning", "at the end of a ledger", "with holes", "with a hole over two ledgers", "at the end"],
 )
-def test_a_cursor_is_read_in_entry_numbers(held: dict[str, str], unread: int, alone: int) -> None:
+def test_a_cursor_is_read_in_entry_numbers(held: dict[str, str], unread: int, individually_acknowledged: int) -> None:
     stats = TopicStats.of(TOPIC, {"subscriptions": {"a+b": subscription()}})
-    found = subscription_cursors(TWO_LEDGERS, stats, {"cursors": {"a%2Bb": held}})["a+b"]
-    assert (len(found.unread), len(found.alone)) == (unread, alone)
+    read = subscription_cursors(TWO_LEDGERS, stats, {"cursors": {"a%2Bb": held}})["a+b"]
+    assert (len(read.unread), len(read.individually_acknowledged)) == (unread, individually_acknowledged)
 
 
-def test_only_durable_subscriptions_of_applications_are_placed() -> None:
+def test_only_durable_subscriptions_of_applications_are_transferred() -> None:
     names = ("billing", "reader-1", "__compaction", "pulsar.dedup")
     stats = {"subscriptions": {name: subscription(isDurable=name != "reader-1") for name in names}}
     cursors = {"cursors": {name: cursor("18:0") for name in names}}
-    found = subscription_cursors(TWO_LEDGERS, TopicStats.of(TOPIC, stats), cursors)
-    assert list(found) == ["billing"]
+    read = subscription_cursors(TWO_LEDGERS, TopicStats.of(TOPIC, stats), cursors)
+    assert list(read) == ["billing"]
 
 
 def test_how_far_the_replicator_came_is_read_from_its_cursor() -> None:
@@ -61,27 +65,29 @@ def test_how_far_the_replicator_came_is_read_from_its_cursor() -> None:
     assert replicated_up_to(numbers, {"cursors": {}}, "green") is None
 
 
-def acknowledged(behind: int, alone: Intervals, end: int, consumers: int = 0) -> SubscriptionCursor:
+def acknowledged(
+    mark_delete_index: int, individually_acknowledged: Intervals, end: int, consumers: int = 0
+) -> SubscriptionCursor:
     return SubscriptionCursor(
-        behind=behind,
-        unread=Intervals.of([(behind, end)]).minus(alone),
-        alone=alone,
+        mark_delete_index=mark_delete_index,
+        unread=Intervals.of([(mark_delete_index, end)]).minus(individually_acknowledged),
+        individually_acknowledged=individually_acknowledged,
         consumers=consumers,
         cursor=Cursor(mark_delete=Position(-1, -1)),
     )
 
 
-def test_too_many_single_acknowledgments_come_again_and_the_plan_says_so() -> None:
-    many = acknowledged(0, Intervals(((1, CARRIED_AT_MOST + 2),)), 200_000)
+def test_too_many_individual_acknowledgments_are_redelivered_and_the_plan_reports_it() -> None:
+    many = acknowledged(0, Intervals(((1, MAX_CARRIED + 2),)), 200_000)
     few, busy = (
         acknowledged(2, Intervals(((5, 7),)), 200_000),
         acknowledged(0, Intervals(((5, 7),)), 200_000, consumers=3),
     )
-    plans = planned(TOPIC, {"many": many, "few": few, "busy": busy}, Singles.CARRY)
-    assert {one.subscription: one.redelivered for one in plans} == {"busy": 0, "few": 0, "many": CARRIED_AT_MOST + 1}
-    text = placements_text(plans, hidden=True)
-    assert f"In all {CARRIED_AT_MOST + 1:,} entries come again" in text
-    assert "show them to nobody" in text
+    plans = plan_cursors(TOPIC, {"many": many, "few": few, "busy": busy}, IndividuallyAcknowledged.CARRY)
+    assert {plan.subscription: plan.redelivered for plan in plans} == {"busy": 0, "few": 0, "many": MAX_CARRIED + 1}
+    text = transfers_text(plans, batch_index=True)
+    assert f"In total {MAX_CARRIED + 1:,} entries are redelivered" in text
+    assert "no call returns them" in text
 
 
 class Green:
@@ -99,10 +105,10 @@ class Green:
 
 def copied(blue: Ledgers, left_out: set[int], markers: set[int]) -> list[Position | None]:
     """Green's entries: blue's without some, with markers of green's own before others."""
-    found: list[Position | None] = []
+    entries: list[Position | None] = []
     for number in range(len(blue)):
-        found += [None] * (number in markers) + ([] if number in left_out else [blue.at(number)])
-    return found
+        entries += [None] * (number in markers) + ([] if number in left_out else [blue.at(number)])
+    return entries
 
 
 @settings(max_examples=60)
@@ -115,14 +121,14 @@ async def test_the_copies_of_acknowledged_entries_are_found_whatever_lies_betwee
     left_out: set[int], markers: set[int], acknowledged: set[int]
 ) -> None:
     entries = copied(TWO_LEDGERS, left_out, markers)
-    copies = Copies(Green(entries), TOPIC, TWO_LEDGERS, Ledgers(((7, len(entries)),)))  # type: ignore[arg-type]
-    found = await copies.of(Intervals.of((number, number + 1) for number in acknowledged))
-    sources = {entries[number] for number in found} - {None}
+    position_map = PositionMap(Green(entries), TOPIC, TWO_LEDGERS, Ledgers(((7, len(entries)),)))  # type: ignore[arg-type]
+    mapped = await position_map.copies(Intervals.of((number, number + 1) for number in acknowledged))
+    sources = {entries[number] for number in mapped} - {None}
     assert sources == {TWO_LEDGERS.at(number) for number in acknowledged - left_out}
 
 
-async def test_entries_that_are_alike_on_both_sides_take_two_calls_for_each_run() -> None:
+async def test_identical_entries_take_two_calls_for_each_run() -> None:
     green = Green(copied(TWO_LEDGERS, set(), set()))
-    copies = Copies(green, TOPIC, TWO_LEDGERS, Ledgers(((7, 15),)))  # type: ignore[arg-type]
-    assert await copies.of(Intervals(((3, 6), (9, 12)))) == Intervals(((3, 6), (9, 12)))
+    position_map = PositionMap(green, TOPIC, TWO_LEDGERS, Ledgers(((7, 15),)))  # type: ignore[arg-type]
+    assert await position_map.copies(Intervals(((3, 6), (9, 12)))) == Intervals(((3, 6), (9, 12)))
     assert green.calls == 4

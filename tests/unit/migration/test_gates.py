@@ -21,7 +21,7 @@ from tests.support.migration_view import (
     with_green,
     with_policies_of,
     with_probe,
-    with_redirecting,
+    with_redirect_probe,
     with_survey,
 )
 from tests.support.snapshots import (
@@ -38,7 +38,7 @@ from tests.support.snapshots import (
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.preflight.gates import EVALUATED, check
+from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
 from pulsar_fleet.migration.preflight.view import ClusterFacts, View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -49,61 +49,61 @@ Spoil = Callable[[View], View]
 PYTHON, JAVA = "Pulsar-CPP-v4.2.0", "Pulsar-Java-v4.2.4"
 
 
-def ids(found: View) -> set[str]:
-    return {finding.id for finding in check(found)}
+def ids(findings: View) -> set[str]:
+    return {finding.id for finding in check(findings)}
 
 
 def on_second_broker(key: str, value: str | None) -> Spoil:
-    def spoil(found: View) -> View:
-        first, second = found.blue.snapshot.brokers
+    def spoil(findings: View) -> View:
+        first, second = findings.blue.snapshot.brokers
         rest = {name: text for name, text in second.configuration.items() if name != key}
         changed = replace(second, configuration=rest if value is None else {**rest, key: value})
-        return with_blue(found, snapshot=replace(found.blue.snapshot, brokers=(first, changed)))
+        return with_blue(findings, snapshot=replace(findings.blue.snapshot, brokers=(first, changed)))
 
     return spoil
 
 
 def note_on(side: str, resource: str, problem: Problem = Problem.UNREADABLE) -> Spoil:
-    def spoil(found: View) -> View:
-        facts: ClusterFacts = getattr(found.survey, side)
-        return with_survey(found, **{side: replace(facts, notes=(Note(resource, problem, "it did not answer"),))})
+    def spoil(findings: View) -> View:
+        facts: ClusterFacts = getattr(findings.survey, side)
+        return with_survey(findings, **{side: replace(facts, notes=(Note(resource, problem, "it did not answer"),))})
 
     return spoil
 
 
 def stats(*facts: object, version: str = JAVA, **documents: object) -> Spoil:
-    return lambda found: with_facts(found, partitions=(partition(version=version, **documents),))
+    return lambda findings: with_facts(findings, partitions=(partition(version=version, **documents),))
 
 
 def green_without(kind: str) -> Spoil:
     """Green as blue, without all rows of one table."""
 
-    def spoil(found: View) -> View:
-        return with_green(found, snapshot=replace(found.green.snapshot, **{kind: ()}))
+    def spoil(findings: View) -> View:
+        return with_green(findings, snapshot=replace(findings.green.snapshot, **{kind: ()}))
 
     return spoil
 
 
-def without_green_namespace(found: View) -> View:
-    emptied = without_namespace(found.green.snapshot)
-    return with_facts(with_green(found, snapshot=emptied), green=None, green_topics={})
+def without_green_namespace(findings: View) -> View:
+    emptied = without_namespace(findings.green.snapshot)
+    return with_facts(with_green(findings, snapshot=emptied), green=None, green_topics={})
 
 
 def stored(url: str) -> dict[str, object]:
     return {"migrated": False, "migratedClusterUrl": {**REDIRECT, "brokerServiceUrl": url, "brokerServiceUrlTls": url}}
 
 
-def replicating(found: View) -> View:
-    return replace(found, strategies={NAME: Strategy.REPLICATE})
+def replicating(findings: View) -> View:
+    return replace(findings, strategies={NAME: Strategy.REPLICATE})
 
 
 def flagged(*sides: str) -> Spoil:
-    return lambda found: with_policies_of(found, **{side: {"migrated": True} for side in sides})
+    return lambda findings: with_policies_of(findings, **{side: {"migrated": True} for side in sides})
 
 
 def kept(minutes: int) -> Spoil:
     policy = {"retention_policies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": 100}}
-    return lambda found: with_policies_of(found, blue=policy, green=policy)
+    return lambda findings: with_policies_of(findings, blue=policy, green=policy)
 
 
 def rights(**more: object) -> dict[str, object]:
@@ -127,32 +127,32 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("superuser-needed", note_on("green", Area.CLUSTERS, Problem.HIDDEN)),
     ("functions-unknown", note_on("blue", "functions")),
     ("not-readable", note_on("green", f"topic policies of {ORDERS}")),
-    ("topic-not-readable", lambda one: with_facts(one, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
-    ("redirect-unreachable", lambda one: with_probe(one, "brokerServiceUrl", answered="", error="refused")),
-    ("redirect-not-green", lambda one: with_probe(one, "brokerServiceUrl", answered="pulsar://third:6650")),
-    ("redirect-not-green", lambda one: with_probe(one, "serviceUrl", answered="http://third:8080")),
-    ("redirect-not-proven", lambda one: with_probe(one, "brokerServiceUrl", answered="", detail="no such topic")),
+    ("topic-not-readable", lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
+    ("redirect-unreachable", lambda base: with_probe(base, "brokerServiceUrl", answered="", error="refused")),
+    ("redirect-not-green", lambda base: with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650")),
+    ("redirect-not-green", lambda base: with_probe(base, "serviceUrl", answered="http://third:8080")),
+    ("redirect-not-verified", lambda base: with_probe(base, "brokerServiceUrl", answered="", detail="no such topic")),
     ("redirect-kind-missing", on_second_broker("brokerServicePortTls", "Optional[6651]")),
-    ("redirect-to-another-cluster", lambda one: with_blue(one, redirect=stored("pulsar://third:6650"))),
-    ("redirect-left-on-green", lambda one: with_green(one, redirect=stored("pulsar://third:6650"))),
-    ("redirect-unknown", lambda one: with_blue(one, redirect=None)),
-    ("credentials-refused-by-green", lambda one: with_redirecting(one, credentials="401")),
-    ("certificate-not-trusted", lambda one: with_redirecting(one, trust="unknown authority")),
-    ("blue-is-migrated", lambda one: with_blue(one, redirect={"migrated": True})),
-    ("green-is-migrated", lambda one: with_green(one, redirect={"migrated": True})),
-    ("flag-left-elsewhere", lambda one: with_survey(one, flagged=("acme/other",))),
-    ("flags-unknown", lambda one: with_survey(one, flagged=None)),
+    ("redirect-to-another-cluster", lambda base: with_blue(base, redirect=stored("pulsar://third:6650"))),
+    ("redirect-left-on-green", lambda base: with_green(base, redirect=stored("pulsar://third:6650"))),
+    ("redirect-unknown", lambda base: with_blue(base, redirect=None)),
+    ("credentials-refused-by-green", lambda base: with_redirect_probe(base, credentials="401")),
+    ("certificate-not-trusted", lambda base: with_redirect_probe(base, trust="unknown authority")),
+    ("blue-is-migrated", lambda base: with_blue(base, redirect={"migrated": True})),
+    ("green-is-migrated", lambda base: with_green(base, redirect={"migrated": True})),
+    ("flag-left-elsewhere", lambda base: with_survey(base, flagged=("acme/other",))),
+    ("flags-unknown", lambda base: with_survey(base, flagged=None)),
     (
         "copied-and-redirected",
-        lambda one: with_facts(stats(**COPIED)(one), links={TOPIC: frozenset({"green"})}),
+        lambda base: with_facts(stats(**COPIED)(base), links={TOPIC: frozenset({"green"})}),
     ),
-    ("namespace-missing", lambda one: with_facts(one, blue=None)),
+    ("namespace-missing", lambda base: with_facts(base, blue=None)),
     ("namespace-migrated", flagged("blue")),
     ("namespace-migrated", flagged("green")),
     ("namespace-migrated both-sides-flagged", flagged("blue", "green")),
     (
         "green-not-in-list green-policies-differ",
-        lambda one: with_policies_of(one, green={"replication_clusters": ["blue"]}),
+        lambda base: with_policies_of(base, green={"replication_clusters": ["blue"]}),
     ),
     ("green-namespace-missing", without_green_namespace),
     ("green-tenant-differs", green_without("tenants")),
@@ -161,41 +161,43 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("green-subscriptions-missing", green_without("subscriptions")),
     (
         "green-policies-differ",
-        lambda one: with_policies_of(one, blue={"max_producers_per_topic": 7}),
+        lambda base: with_policies_of(base, blue={"max_producers_per_topic": 7}),
     ),
     (
         "role-missing-on-green green-policies-differ",
-        lambda one: with_policies_of(one, green={"auth_policies": {"namespace_auth": {}}}),
+        lambda base: with_policies_of(base, green={"auth_policies": {"namespace_auth": {}}}),
     ),
     (
         "role-missing-on-green green-policies-differ",
-        lambda one: with_policies_of(one, blue=rights(destination_auth={EVENTS: {"app": ["produce"]}}), green=rights()),
+        lambda base: with_policies_of(
+            base, blue=rights(destination_auth={EVENTS: {"app": ["produce"]}}), green=rights()
+        ),
     ),
     (
         "role-missing-on-green green-policies-differ",
-        lambda one: with_policies_of(one, blue=rights(subscription_auth_roles={"b": ["app"]}), green=rights()),
+        lambda base: with_policies_of(base, blue=rights(subscription_auth_roles={"b": ["app"]}), green=rights()),
     ),
-    ("green-in-use", lambda one: with_facts(one, green_clients={JAVA: 2})),
+    ("green-in-use", lambda base: with_facts(base, green_clients={JAVA: 2})),
     (
         "retention-shorter-than-lag",
         kept(5),
     ),
     (
         "copy-not-kept",
-        lambda one: replicating(
-            with_facts(one, partitions=(partition(**subscription("billing", JAVA, msgBacklog=60_000)),))
+        lambda base: replicating(
+            with_facts(base, partitions=(partition(**subscription("billing", JAVA, msgBacklog=60_000)),))
         ),
     ),
     ("transactions-in-use", stats(committedTxnCount=1)),
     ("transactions-in-use", stats(abortedTxnCount=1)),
     ("transactions-in-use", stats(ongoingTxnCount=1)),
-    ("non-persistent-topic", lambda one: with_facts(one, topics={TopicName(NAME, "live", persistent=False): 0})),
+    ("non-persistent-topic", lambda base: with_facts(base, topics={TopicName(NAME, "live", persistent=False): 0})),
     ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
     ("abandoned-subscription", stats(**IDLE)),
-    ("replicator-disconnected", lambda one: with_facts(one, links={TOPIC: frozenset({"west"})})),
+    ("replicator-disconnected", lambda base: with_facts(base, links={TOPIC: frozenset({"west"})})),
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
-    ("functions-in-namespace", lambda one: with_facts(one, runs=("sink 'archive'",))),
+    ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),
     ("client-cannot-follow", stats(version="2.11.4")),
     ("client-needs-tls-url", stats(version="Pulsar-Java-v3.0.7")),
     ("client-may-hang", stats(version=PYTHON)),
@@ -205,8 +207,8 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("non-durable-consumer", stats(**subscription("reader", JAVA, isDurable=False))),
     (
         "pattern-consumer-possible",
-        lambda one: with_facts(
-            one, partitions=tuple(partition(topic, **subscription("billing", JAVA)) for topic in (TOPIC, SECOND))
+        lambda base: with_facts(
+            base, partitions=tuple(partition(topic, **subscription("billing", JAVA)) for topic in (TOPIC, SECOND))
         ),
     ),
 )
@@ -231,7 +233,7 @@ def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: 
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [
         (
             {"destination_auth": {EVENTS: {"one": ["produce"]}}},
@@ -241,9 +243,9 @@ def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: 
     ],
     ids=["topic", "subscription"],
 )
-def test_a_right_that_green_lacks_is_named_with_its_place(more: dict[str, object], said: str) -> None:
-    found = check(with_policies_of(view(), blue=rights(**more), green=rights()))
-    assert [one.evidence for one in found if one.id == "role-missing-on-green"] == [said]
+def test_a_right_that_green_lacks_is_named_with_its_place(more: dict[str, object], text: str) -> None:
+    findings = check(with_policies_of(view(), blue=rights(**more), green=rights()))
+    assert [finding.evidence for finding in findings if finding.id == "role-missing-on-green"] == [text]
 
 
 def test_topics_of_another_shape_are_found() -> None:
@@ -255,25 +257,25 @@ def test_topics_of_another_shape_are_found() -> None:
 
 def test_topics_that_green_lacks_are_found() -> None:
     pair = full_pair()
-    found = view(replace(pair, source=with_topic(pair.source, f"persistent://{ORDERS}/new", partitions=3)))
-    assert ids(found) == {"green-topics-missing"}
+    findings = view(replace(pair, source=with_topic(pair.source, f"persistent://{ORDERS}/new", partitions=3)))
+    assert ids(findings) == {"green-topics-missing"}
 
 
 def test_schemas_that_refuse_each_other_are_found() -> None:
     pair = full_pair()
-    found = view(replace(pair, target=with_schemas(pair.target, EVENTS, record(("else", "long")))))
-    assert "schema-incompatible" in {finding.id for finding in blockers(check(found))}
+    findings = view(replace(pair, target=with_schemas(pair.target, EVENTS, record(("else", "long")))))
+    assert "schema-incompatible" in {finding.id for finding in blockers(check(findings))}
 
 
 def test_brokers_that_are_too_old_are_found() -> None:
-    found = view()
-    brokers = tuple(replace(one, version="3.3.9") for one in found.blue.snapshot.brokers)
-    assert "version-unsupported" in ids(with_blue(found, snapshot=replace(found.blue.snapshot, brokers=brokers)))
+    findings = view()
+    brokers = tuple(replace(broker, version="3.3.9") for broker in findings.blue.snapshot.brokers)
+    assert "version-unsupported" in ids(with_blue(findings, snapshot=replace(findings.blue.snapshot, brokers=brokers)))
 
 
 def test_every_gate_that_is_documented_has_been_seen_to_find_something() -> None:
-    seen = {name for expected, _ in FAULTS for name in expected.split()} | {"green-topics-missing"}
-    assert set(GATES) - seen == set()
+    reported = {name for expected, _ in FAULTS for name in expected.split()} | {"green-topics-missing"}
+    assert set(GATES) - reported == set()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -286,8 +288,8 @@ def test_an_estate_that_green_holds_already_has_no_finding() -> None:
 
 
 def test_what_the_run_prepares_on_green_is_no_fault() -> None:
-    found = without_green_namespace(view(prepares=True))
-    assert check(found) == ()
+    findings = without_green_namespace(view(prepares=True))
+    assert check(findings) == ()
 
 
 def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_flag() -> None:
@@ -296,19 +298,19 @@ def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_f
 
 
 def test_one_broker_whose_check_is_off_is_named() -> None:
-    (found,) = check(on_second_broker("clusterMigrationCheckDurationSeconds", "0")(view()))
-    assert found.resource == "broker blue-1.example:8080 of blue"
-    assert (found.owner, found.severity) == ("operators of blue", Severity.BLOCKER)
+    (findings,) = check(on_second_broker("clusterMigrationCheckDurationSeconds", "0")(view()))
+    assert findings.resource == "broker blue-1.example:8080 of blue"
+    assert (findings.owner, findings.severity) == ("operators of blue", Severity.BLOCKER)
 
 
 def test_a_subscription_that_is_carried_over_is_a_warning() -> None:
-    (found,) = check(replicating(stats(**IDLE)(kept(600)(view()))))
-    assert (found.id, found.severity) == ("abandoned-subscription", Severity.WARNING)
+    (findings,) = check(replicating(stats(**IDLE)(kept(600)(view()))))
+    assert (findings.id, findings.severity) == ("abandoned-subscription", Severity.WARNING)
 
 
 def test_an_abandoned_subscription_says_when_it_was_last_read() -> None:
-    (found,) = check(stats(**subscription("archive", msgBacklog=7, lastAckedTimestamp=1_763_719_200_000))(view()))
-    assert (found.resource, found.evidence) == (
+    (findings,) = check(stats(**subscription("archive", msgBacklog=7, lastAckedTimestamp=1_763_719_200_000))(view()))
+    assert (findings.resource, findings.evidence) == (
         f"{EVENTS} archive",
         "7 unread entries and no consumer; last read 2025-11-21 10:00 UTC",
     )
@@ -316,18 +318,18 @@ def test_an_abandoned_subscription_says_when_it_was_last_read() -> None:
 
 def test_deduplication_on_green_is_known_to_cure_the_duplicates_of_go() -> None:
     policy = {"deduplicationEnabled": True}
-    found = with_policies_of(stats(version="Pulsar-Go-v0.19.0")(view()), blue=policy, green=policy)
-    (finding,) = [one for one in check(found) if one.id == "client-repeats"]
+    findings = with_policies_of(stats(version="Pulsar-Go-v0.19.0")(view()), blue=policy, green=policy)
+    (finding,) = [finding for finding in check(findings) if finding.id == "client-repeats"]
     assert "deduplication is on there" in finding.remedy
 
 
 def test_deduplication_on_green_alone_is_no_cure_since_the_run_would_take_it_back() -> None:
-    found = with_policies_of(
+    findings = with_policies_of(
         stats(version="Pulsar-Go-v0.19.0")(view(prepares=True)), green={"deduplicationEnabled": True}
     )
-    blue, green = found.blue.snapshot, found.green.snapshot
+    blue, green = findings.blue.snapshot, findings.green.snapshot
     assert "deduplicationEnabled" in {change.field for change in plan_changes(blue, green).changes}
-    (finding,) = [one for one in check(found) if one.id == "client-repeats"]
+    (finding,) = [finding for finding in check(findings) if finding.id == "client-repeats"]
     assert "for the namespace on blue" in finding.remedy
 
 
@@ -340,7 +342,7 @@ def test_all_faults_are_told_at_once_and_blockers_first() -> None:
             found = spoil(found)
     findings = check(stats(version=PYTHON)(found))
     assert {finding.id for finding in findings} == {*expected, "client-may-hang"}
-    assert [one.severity for one in findings][-1] is Severity.WARNING
+    assert [finding.severity for finding in findings][-1] is Severity.WARNING
     assert count_line(findings) == "4 blockers, 1 warning"
     table = findings_markdown(findings)
     assert table.index("green-in-use") < table.index("client-may-hang")
@@ -353,12 +355,12 @@ def test_a_finding_survives_json_with_its_owner() -> None:
 
 
 def test_every_gate_is_evaluated_once() -> None:
-    assert len(set(EVALUATED)) == len(EVALUATED)
+    assert len(set(GATE_CHECKS)) == len(GATE_CHECKS)
 
 
 def test_clients_are_told_by_name_address_and_version() -> None:
-    (found,) = check(stats(**subscription("billing", *["Pulsar-CPP-v4.2.0"] * 5))(view()))
-    assert found.evidence == (
+    (findings,) = check(stats(**subscription("billing", *["Pulsar-CPP-v4.2.0"] * 5))(view()))
+    assert findings.evidence == (
         '5 clients Pulsar-CPP-v4.2.0: consumer "billing-0" at 10.0.0.2:5600, consumer "billing-1" at 10.0.0.2:5601, '
         'consumer "billing-2" at 10.0.0.2:5602, and 2 more'
     )
@@ -376,7 +378,7 @@ def test_the_page_names_every_gate_as_the_code_has_it() -> None:
 
 
 def test_the_headline_says_what_was_compared() -> None:
-    seen = replace(view().survey, calls=61, seconds=4.2)
-    assert seen.headline() == (
+    reported = replace(view().survey, calls=61, seconds=4.2)
+    assert reported.headline() == (
         "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespaces, 2 topics compared in 4 s, 61 calls"
     )

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, plan_move, still_reversible
+from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, plan_move, reversal_text
 from pulsar_fleet.migration.prepare.replication_lag import Lag, lag_of
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
@@ -48,7 +48,7 @@ def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "surveyed",
     [
         facts(stats(archive=(7, 0))),
         facts(stats(billing=(0, 1)), retention_policies={"retentionTimeInMinutes": 60, "retentionSizeInMB": 10}),
@@ -57,8 +57,8 @@ def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
     ],
     ids=["idle subscription", "retained history", "delayed messages", "copied to green already"],
 )
-def test_what_would_stay_behind_on_blue_is_replicated(found: NamespaceFacts) -> None:
-    assert plan_move(found, None, "green").strategy is Strategy.REPLICATE
+def test_what_would_stay_behind_on_blue_is_replicated(surveyed: NamespaceFacts) -> None:
+    assert plan_move(surveyed, None, "green").strategy is Strategy.REPLICATE
 
 
 def test_the_strategy_that_was_asked_for_is_taken() -> None:
@@ -88,4 +88,4 @@ def test_an_inbound_link_is_not_taken_for_an_outgoing_one() -> None:
 def test_going_back_is_free_only_before_the_switch(phase: Phase) -> None:
     before = list(Phase).index(phase) < list(Phase).index(Phase.CUT_OVER)
     assert is_reversible(phase) is (before or phase is Phase.ABORTED)
-    assert ("only a second migration" in still_reversible(phase)) is not is_reversible(phase)
+    assert ("only a second migration" in reversal_text(phase)) is not is_reversible(phase)

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.prepare.original_settings import Frozen, as_before, never_deleting, quiet_rate
+from pulsar_fleet.migration.prepare.original_settings import (
+    OriginalSettings,
+    never_deleting,
+    quiesce_rate,
+    without_overrides,
+)
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 
 ORDERS, AUDIT = NamespaceName("acme", "orders"), NamespaceName("acme", "audit")
@@ -22,7 +27,7 @@ RATES = st.none() | st.fixed_dictionaries({"publishThrottlingRateInMsg": LIMITS,
 
 @given(RATES)
 def test_writers_are_held_to_one_message_and_never_allowed_more_bytes_than_before(rate: JsonObject | None) -> None:
-    quiet = quiet_rate(rate)
+    quiet = quiesce_rate(rate)
     before = int((rate or {}).get("publishThrottlingRateInByte", -1))
     assert quiet["publishThrottlingRateInMsg"] == 1
     assert quiet["publishThrottlingRateInByte"] == (before if before > 0 else -1)
@@ -30,10 +35,10 @@ def test_writers_are_held_to_one_message_and_never_allowed_more_bytes_than_befor
 
 @given(st.none() | st.fixed_dictionaries({"deleteWhileInactive": st.booleans(), "maxInactiveDurationSeconds": LIMITS}))
 def test_nothing_is_deleted_whatever_the_policies_were(policies: JsonObject | None) -> None:
-    held = never_deleting(policies)
-    assert held["deleteWhileInactive"] is False
-    assert {key: value for key, value in held.items() if key != "deleteWhileInactive"} == {
-        key: value for key, value in (policies or held).items() if key != "deleteWhileInactive"
+    original = never_deleting(policies)
+    assert original["deleteWhileInactive"] is False
+    assert {key: value for key, value in original.items() if key != "deleteWhileInactive"} == {
+        key: value for key, value in (policies or original).items() if key != "deleteWhileInactive"
     }
 
 
@@ -41,7 +46,7 @@ def test_nothing_is_deleted_whatever_the_policies_were(policies: JsonObject | No
 def test_what_is_remembered_survives_the_process_that_read_it(
     namespace: JsonObject | None, own: JsonObject | None
 ) -> None:
-    before = Frozen(
+    before = OriginalSettings(
         dynamic={"loadBalancerSheddingEnabled": None, "replicationStartAt": "latest"},
         effective={"b:1": {"loadBalancerSheddingEnabled": "true"}},
         publish_rates={str(ORDERS): namespace, str(AUDIT): None},
@@ -49,7 +54,7 @@ def test_what_is_remembered_survives_the_process_that_read_it(
         inactive={str(ORDERS): None, str(AUDIT): None},
         topic_rates={str(EVENTS): own},
     )
-    read = Frozen.from_json(json.loads(json.dumps(before.to_json())))
+    read = OriginalSettings.from_json(json.loads(json.dumps(before.to_json())))
     assert read == before
     assert (read.own_rates(ORDERS), read.own_rates(AUDIT)) == ({EVENTS: own}, {})
     assert read.namespaces == (ORDERS, AUDIT)
@@ -65,44 +70,47 @@ def test_what_a_run_overrides_on_blue_is_not_what_green_is_given(
     rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
 ) -> None:
     before = remembered(rate, inactive, own_rate, own_inactive)
-    held = held_by_blue(
-        quiet_rate(rate),
+    original = held_by_blue(
+        quiesce_rate(rate),
         never_deleting(inactive),
-        {"publishRate": quiet_rate(own_rate), "inactiveTopicPolicies": never_deleting(own_inactive)},
+        {"publishRate": quiesce_rate(own_rate), "inactiveTopicPolicies": never_deleting(own_inactive)},
     )
-    seen = as_before(held, before, "green")
-    assert seen.tenants == (TenantState("acme", (), ("blue",)),)
-    policies, other = (one.policies for one in seen.namespaces)
+    restored = without_overrides(original, before, "green")
+    assert restored.tenants == (TenantState("acme", (), ("blue",)),)
+    policies, other = (state.policies for state in restored.namespaces)
     assert policies["publishMaxMessageRate"] == ({"blue": rate} if rate else {})
     assert policies["inactive_topic_policies"] == inactive
     assert policies["replication_clusters"] == ["blue"]
-    assert other == held.namespaces[1].policies
-    local, shared = (one.policies for one in seen.topic_policies)
+    assert other == original.namespaces[1].policies
+    local, shared = (state.policies for state in restored.topic_policies)
     assert local == {"publishRate": own_rate, "inactiveTopicPolicies": own_inactive, "maxConsumers": 7}
-    assert shared == held.topic_policies[1].policies
+    assert shared == original.topic_policies[1].policies
 
 
 @given(POLICIES)
 def test_what_somebody_sets_after_the_freeze_counts(set_since: JsonObject | None) -> None:
     before = remembered(None, None, None, None)
-    held = held_by_blue(None, set_since, {"inactiveTopicPolicies": set_since})
-    seen = as_before(held, before, "green")
-    assert seen.namespaces[0].policies["inactive_topic_policies"] == set_since
-    assert seen.topic_policies[0].policies["inactiveTopicPolicies"] == set_since
+    original = held_by_blue(None, set_since, {"inactiveTopicPolicies": set_since})
+    restored = without_overrides(original, before, "green")
+    assert restored.namespaces[0].policies["inactive_topic_policies"] == set_since
+    assert restored.topic_policies[0].policies["inactiveTopicPolicies"] == set_since
 
 
 def test_a_third_cluster_that_was_there_before_stays_where_only_green_was_added() -> None:
     before = replace(remembered(None, None, None, None), replication={str(ORDERS): ["blue", "far"]})
-    held = held_by_blue(None, None, {}, clusters=["blue", "far", "green"])
-    assert as_before(held, before, "green").namespaces[0].policies["replication_clusters"] == ["blue", "far"]
+    original = held_by_blue(None, None, {}, clusters=["blue", "far", "green"])
+    assert without_overrides(original, before, "green").namespaces[0].policies["replication_clusters"] == [
+        "blue",
+        "far",
+    ]
     since = held_by_blue(None, None, {}, clusters=["blue", "far", "green", "new"])
-    assert as_before(since, before, "green").namespaces == since.namespaces
+    assert without_overrides(since, before, "green").namespaces == since.namespaces
 
 
 def remembered(
     rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
-) -> Frozen:
-    return Frozen(
+) -> OriginalSettings:
+    return OriginalSettings(
         dynamic={},
         publish_rates={str(ORDERS): rate},
         replication={str(ORDERS): ["blue"]},

@@ -8,9 +8,9 @@ import pytest
 
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.migration.proof_freshness import Basis, Growth, stale, uncopied
+from pulsar_fleet.migration.proof_freshness import Growth, ProofBaseline, stale, uncopied
 
-PROVEN = Basis(
+PROVEN = ProofBaseline(
     namespace="acme/orders",
     at=1_000_000.0,
     verdict="equal",
@@ -23,7 +23,7 @@ PROVEN = Basis(
 COPIED = (Growth("persistent://acme/orders/events-partition-0", 40, 38),)
 
 
-def ids(basis: Basis | None, now: Basis, growth: tuple[Growth, ...] = COPIED) -> list[str]:
+def ids(basis: ProofBaseline | None, now: ProofBaseline, growth: tuple[Growth, ...] = COPIED) -> list[str]:
     return [finding.id for finding in stale(basis, now, growth, max_age_minutes=60)]
 
 
@@ -32,7 +32,7 @@ def test_a_young_proof_under_live_replication_is_fresh() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "growth", "found"),
+    ("now", "growth", "findings"),
     [
         (replace(PROVEN, at=PROVEN.at + 3601), COPIED, "proof-too-old"),
         (replace(PROVEN, blue={**PROVEN.blue, "policies of x": "b2"}), COPIED, "settings-changed"),
@@ -52,34 +52,34 @@ def test_a_young_proof_under_live_replication_is_fresh() -> None:
         "bytes on green",
     ],
 )
-def test_what_changed_since_the_proof_is_named(now: Basis, growth: tuple[Growth, ...], found: str) -> None:
-    assert ids(PROVEN, now, growth) == [found]
+def test_what_changed_since_the_proof_is_named(now: ProofBaseline, growth: tuple[Growth, ...], findings: str) -> None:
+    assert ids(PROVEN, now, growth) == [findings]
 
 
 @pytest.mark.parametrize(
-    ("confirmed", "last", "left"),
+    ("confirmed", "last", "expected"),
     [(None, None, 0), (15, None, 0), (6, None, 9), (6, Position(7, 1), 3), (6, Position(5, 2), 9)],
     ids=["nothing is copied", "all is copied", "confirmed", "some came between", "confirmed after it was asked"],
 )
 def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
-    confirmed: int | None, last: Position | None, left: int
+    confirmed: int | None, last: Position | None, expected: int
 ) -> None:
-    held = Ledgers(((5, 10), (7, 5)))
-    assert uncopied(held, confirmed, last) == left
-    later = Growth("persistent://acme/orders/events-partition-0", 40 + left, 40 + left)
+    entries = Ledgers(((5, 10), (7, 5)))
+    assert uncopied(entries, confirmed, last) == expected
+    later = Growth("persistent://acme/orders/events-partition-0", 40 + expected, 40 + expected)
     assert ids(PROVEN, PROVEN, (later,)) == []
     assert ids(PROVEN, PROVEN, (replace(later, green=later.green + 1),)) == ["green-written-to"]
 
 
 def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:
-    (found,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
-    assert found.evidence == "equal 120 minutes ago, 60 are allowed"
-    assert "window is open: clear the task verify_copy" in found.remedy
+    (findings,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
+    assert findings.evidence == "equal 120 minutes ago, 60 are allowed"
+    assert "window is open: clear the task verify_copy" in findings.remedy
 
 
 def test_without_a_proof_nothing_is_switched() -> None:
-    assert ids(None, PROVEN) == ["never-proven"]
+    assert ids(None, PROVEN) == ["no-proof"]
 
 
 def test_a_basis_survives_the_way_through_json() -> None:
-    assert Basis.from_json(PROVEN.to_json()) == PROVEN
+    assert ProofBaseline.from_json(PROVEN.to_json()) == PROVEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.migration.cutover.redirect import Redirect, redirect_to
-from pulsar_fleet.migration.preflight.view import AddressProbe, Redirecting
+from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 
 KEYS = {"serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls"}
 
@@ -45,4 +45,4 @@ def test_what_was_proven_is_what_is_stored() -> None:
         AddressProbe(key=key, url=url, placeholder=key in redirect.placeholders)
         for key, url in redirect.document.items()
     )
-    assert Redirect.from_json(Redirecting(document=redirect.document, probes=probes).to_json()) == redirect
+    assert Redirect.from_json(RedirectProbe(document=redirect.document, probes=probes).to_json()) == redirect

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.migration.cutover.quiesce import Intake, is_settled
-from pulsar_fleet.migration.prepare.replication_lag import Pace
+from pulsar_fleet.migration.cutover.quiesce import PendingWrites, is_quiesced
+from pulsar_fleet.migration.prepare.replication_lag import ReplicationRate
 
 
 def held(added: int, confirmed: int, *, first: int = 0, cursor: str = "pulsar.repl.green") -> dict[str, Any]:
@@ -52,18 +52,18 @@ def held(added: int, confirmed: int, *, first: int = 0, cursor: str = "pulsar.re
 def test_what_a_link_sends_within_two_seconds_is_near_whatever_its_number(
     before: dict[str, Any], now: dict[str, Any], *, near: bool
 ) -> None:
-    assert Pace.between(before, now, "green", 1.0).is_near is near
+    assert ReplicationRate.between(before, now, "green", 1.0).is_near is near
 
 
 @pytest.mark.parametrize(
     ("now", "settled"),
     [
-        (Intake(added=100, pending=0, at=0.25), True),
-        (Intake(added=101, pending=0, at=0.25), True),
-        (Intake(added=112, pending=0, at=0.25), False),
-        (Intake(added=100, pending=1, at=0.25), False),
-        (Intake(added=105, pending=0, at=5.0), True),
-        (Intake(added=3, pending=0, at=0.25), True),
+        (PendingWrites(added=100, pending=0, at=0.25), True),
+        (PendingWrites(added=101, pending=0, at=0.25), True),
+        (PendingWrites(added=112, pending=0, at=0.25), False),
+        (PendingWrites(added=100, pending=1, at=0.25), False),
+        (PendingWrites(added=105, pending=0, at=5.0), True),
+        (PendingWrites(added=3, pending=0, at=0.25), True),
     ],
     ids=[
         "nothing came",
@@ -75,6 +75,6 @@ def test_what_a_link_sends_within_two_seconds_is_near_whatever_its_number(
     ],
 )
 def test_a_partition_is_settled_when_nothing_is_pending_and_no_more_comes_than_held_writers_send(
-    now: Intake, *, settled: bool
+    now: PendingWrites, *, settled: bool
 ) -> None:
-    assert is_settled(Intake(added=100, pending=0, at=0.0), now) is settled
+    assert is_quiesced(PendingWrites(added=100, pending=0, at=0.0), now) is settled

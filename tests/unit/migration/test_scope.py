@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.migration.scope import choose, parse_scope
+from pulsar_fleet.migration.scope import parse_scope, select_namespaces
 
 HELD = tuple(
     NamespaceName.parse(text)
@@ -16,7 +16,7 @@ TENANTS = ("acme", "acme-2", "public", "pulsar", "empty")
 
 
 def chosen(*texts: str) -> list[str]:
-    return [str(name) for name in choose(parse_scope(texts), "blue", TENANTS, HELD)]
+    return [str(name) for name in select_namespaces(parse_scope(texts), "blue", TENANTS, HELD)]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_namespaces_are_chosen(texts: list[str], expected: list[str]) -> None:
     [
         ([], InvalidRequest, "names no namespace"),
         (["  "], InvalidRequest, "names no namespace"),
-        (["all", "acme"], InvalidRequest, "'all' stands beside 'acme'"),
+        (["all", "acme"], InvalidRequest, "'all' is used together with 'acme'"),
         (["acme/order"], NotFound, "did you mean 'acme/orders'?"),
         (["nobody/nowhere"], NotFound, "blue has no 'nobody/nowhere'"),
         (["acme/orders", "zzz"], NotFound, "blue has no 'zzz'"),
         (["re:acm"], NotFound, "blue has no 're:acm'"),
-        (["re:("], InvalidRequest, "no regular expression"),
+        (["re:("], InvalidRequest, "not a valid regular expression"),
         (["a/b/c"], InvalidRequest, "not a namespace"),
         (["pulsar/system"], InvalidRequest, "belongs to the brokers"),
         (["public/functions"], InvalidRequest, "belongs to the brokers"),

@@ -8,7 +8,7 @@ from tests.support.migration_view import TOPIC, partition, subscription, view, w
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.migration.preflight.gates import check
-from pulsar_fleet.migration.preflight.waivers import Waiver, judge
+from pulsar_fleet.migration.preflight.waivers import Waiver, apply_waivers
 from pulsar_fleet.preflight.findings import Finding
 
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
@@ -25,18 +25,18 @@ def waiver(id: str, resource: str | None = None) -> Waiver:
     return Waiver.parse({"id": id, **({"resource": resource} if resource else {}), **SIGNED})
 
 
-def stopping(*waivers: Waiver, found: tuple[Finding, ...] = FOUND) -> set[str]:
-    return {finding.id for finding in judge(found, waivers).stopping}
+def unwaived(*waivers: Waiver, findings: tuple[Finding, ...] = FOUND) -> set[str]:
+    return {finding.id for finding in apply_waivers(findings, waivers).unwaived}
 
 
 def test_without_waivers_every_blocker_stops() -> None:
-    assert stopping() == {"transactions-in-use", "replicates-into-blue"}
+    assert unwaived() == {"transactions-in-use", "replicates-into-blue"}
 
 
 @pytest.mark.parametrize("resource", [None, str(TOPIC)])
 def test_a_waived_blocker_no_longer_stops_and_stays_in_the_evidence(resource: str | None) -> None:
-    judged = judge(FOUND, [waiver("transactions-in-use", resource)])
-    assert {finding.id for finding in judged.stopping} == {"replicates-into-blue"}
+    judged = apply_waivers(FOUND, [waiver("transactions-in-use", resource)])
+    assert {finding.id for finding in judged.unwaived} == {"replicates-into-blue"}
     assert judged.findings == FOUND
     (kept,) = judged.to_json()["waived"]
     assert (kept["finding"]["id"], kept["waiver"]["who"], kept["waiver"]["why"]) == (
@@ -48,43 +48,43 @@ def test_a_waived_blocker_no_longer_stops_and_stays_in_the_evidence(resource: st
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("entry", "words"),
     [
         (waiver("transaction-in-use"), "did you mean 'transactions-in-use'?"),
-        (waiver("transactions-in-use", f"{TOPIC}-2"), f"was found for '{TOPIC}': correct 'resource'"),
-        (waiver("client-may-hang"), "a warning, which needs none"),
-        (waiver("abandoned-subscription"), "it was repaired, or never there"),
+        (waiver("transactions-in-use", f"{TOPIC}-2"), f"the finding is for '{TOPIC}': correct 'resource'"),
+        (waiver("client-may-hang"), "a warning, which needs no waiver"),
+        (waiver("abandoned-subscription"), "it was corrected, or never existed"),
     ],
 )
-def test_a_waiver_that_meets_no_blocker_is_refused(given: Waiver, words: str) -> None:
+def test_a_waiver_that_meets_no_blocker_is_refused(entry: Waiver, words: str) -> None:
     with pytest.raises(InvalidRequest) as error:
-        stopping(given)
+        unwaived(entry)
     assert words in str(error.value)
 
 
 def test_a_waiver_for_another_part_of_the_run_is_let_be() -> None:
-    assert judge(FOUND, [waiver("abandoned-subscription")], all_looked_at=False).waived == ()
+    assert apply_waivers(FOUND, [waiver("abandoned-subscription")], whole_run=False).waived == ()
 
 
 def test_what_loses_data_for_certain_is_never_waived() -> None:
-    found = check(with_blue(view(), redirect={"migrated": True}))
+    findings = check(with_blue(view(), redirect={"migrated": True}))
     with pytest.raises(PreconditionFailed) as error:
-        stopping(waiver("blue-is-migrated"), found=found)
-    assert "is never waived: namespaces that green does not have would be closed too." in str(error.value)
+        unwaived(waiver("blue-is-migrated"), findings=findings)
+    assert "is never waived: topics of namespaces that green does not have would be terminated." in str(error.value)
     with pytest.raises(PreconditionFailed):
-        stopping(waiver("partitions-differ"))
+        unwaived(waiver("partitions-differ"))
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("entry", "words"),
     [
-        ("transactions-in-use", "is no object"),
-        ({"id": "x", "who": "Ada"}, "does not say 'why'"),
-        ({"id": "x", "who": " ", "why": "y"}, "does not say 'who'"),
+        ("transactions-in-use", "is not an object"),
+        ({"id": "x", "who": "Ada"}, "does not have 'why'"),
+        ({"id": "x", "who": " ", "why": "y"}, "does not have 'who'"),
         ({"id": "x", "who": "Ada", "why": "y", "until": "z"}, "unknown key 'until'"),
     ],
 )
-def test_a_waiver_says_all_and_nothing_else(given: Json, words: str) -> None:
+def test_a_waiver_says_all_and_nothing_else(entry: Json, words: str) -> None:
     with pytest.raises(InvalidRequest) as error:
-        Waiver.parse(given)
+        Waiver.parse(entry)
     assert words in str(error.value)

@@ -13,9 +13,9 @@ from tests.support.migration_view import partition, subscription, view, with_fac
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.model import Strategy, plan_move
-from pulsar_fleet.migration.preflight.gates import EVALUATED, check
+from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
-from pulsar_fleet.migration.waves.approval_text import approval_markdown, members, plan_markdown
+from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown, wave_members
 from pulsar_fleet.migration.waves.planner import Limits, Member, Wave, WavePlan, plan_waves
 
 
@@ -50,11 +50,11 @@ def wave_of(plan: WavePlan) -> dict[NamespaceName, Wave]:
 @given(MEMBERS, LIMITS, st.randoms())
 @settings(max_examples=150)
 def test_every_namespace_is_in_one_wave_whatever_the_order(
-    given_: list[Member], limits: Limits, chance: random.Random
+    drawn: list[Member], limits: Limits, chance: random.Random
 ) -> None:
-    plan = plan_waves(given_, limits)
-    assert sorted(name for wave in plan.waves for name in wave.namespaces) == [one.namespace for one in given_]
-    shuffled = given_[:]
+    plan = plan_waves(drawn, limits)
+    assert sorted(name for wave in plan.waves for name in wave.namespaces) == [entry.namespace for entry in drawn]
+    shuffled = drawn[:]
     chance.shuffle(shuffled)
     assert plan_waves(shuffled, limits) == plan
     assert [wave.number for wave in plan.waves] == list(range(1, len(plan.waves) + 1))
@@ -63,23 +63,25 @@ def test_every_namespace_is_in_one_wave_whatever_the_order(
 
 @given(MEMBERS, LIMITS)
 @settings(max_examples=150)
-def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(given_: list[Member], limits: Limits) -> None:
-    waves = wave_of(plan_waves(given_, limits))
-    for one in given_:
-        for other in given_:
-            if one.links & other.links and waves[one.namespace] != waves[other.namespace]:
-                assert any("share clients" in note for note in waves[one.namespace].notes)
+def test_who_shares_a_client_moves_together_unless_a_wave_says_otherwise(
+    namespaces: list[Member], limits: Limits
+) -> None:
+    waves = wave_of(plan_waves(namespaces, limits))
+    for entry in namespaces:
+        for other in namespaces:
+            if entry.links & other.links and waves[entry.namespace] != waves[other.namespace]:
+                assert any("share clients" in note for note in waves[entry.namespace].notes)
 
 
 @given(MEMBERS, LIMITS)
 @settings(max_examples=150)
-def test_no_wave_is_larger_than_the_limits_but_a_single_namespace(given_: list[Member], limits: Limits) -> None:
-    for wave in plan_waves(given_, limits).waves:
+def test_no_wave_is_larger_than_the_limits_but_a_single_namespace(namespaces: list[Member], limits: Limits) -> None:
+    for wave in plan_waves(namespaces, limits).waves:
         assert limits.hold(wave.members) or (len(wave.members) == 1 and "it is alone" in wave.notes[-1])
 
 
 def test_a_canary_with_clients_goes_first_and_the_riskiest_last() -> None:
-    found = plan_waves(
+    planned = plan_waves(
         [
             member(1, warnings=3),
             member(2),
@@ -88,8 +90,8 @@ def test_a_canary_with_clients_goes_first_and_the_riskiest_last() -> None:
         ],
         Limits(namespaces=1),
     )
-    assert [wave.namespaces[0].name for wave in found.waves] == ["n0002", "n0003", "n0004", "n0001"]
-    assert [wave.is_canary for wave in found.waves] == [True, False, False, False]
+    assert [wave.namespaces[0].name for wave in planned.waves] == ["n0002", "n0003", "n0004", "n0001"]
+    assert [wave.is_canary for wave in planned.waves] == [True, False, False, False]
 
 
 def test_a_run_of_one_namespace_has_no_canary_and_nothing_has_no_wave() -> None:
@@ -113,7 +115,9 @@ def test_a_wave_of_nothing_is_refused() -> None:
 def _in(name: str, *clients: str) -> NamespaceFacts:
     """A namespace whose one topic has a producer at each of these addresses."""
     topic = TopicName(NamespaceName("acme", name), "events")
-    publishers = [{"clientVersion": "Pulsar-CPP-v4.2.0", "producerName": f"p-{one}", "address": one} for one in clients]
+    publishers = [
+        {"clientVersion": "Pulsar-CPP-v4.2.0", "producerName": f"p-{entry}", "address": entry} for entry in clients
+    ]
     return NamespaceFacts(
         namespace=topic.namespace,
         blue={},
@@ -126,36 +130,45 @@ def _in(name: str, *clients: str) -> NamespaceFacts:
 
 def test_namespaces_of_one_connection_or_one_replication_are_linked() -> None:
     facts = [_in("a", "/10.0.0.1:7"), _in("b", "/10.0.0.1:7", "/10.0.0.2:1"), _in("c", "/10.0.0.3:1")]
-    found = members(facts, [plan_move(one, None, "green") for one in facts], [])
-    assert {tuple(one.name for one in wave.namespaces) for wave in plan_waves(found, Limits(namespaces=2)).waves} == {
+    planned = wave_members(facts, [plan_move(entry, None, "green") for entry in facts], [])
+    assert {
+        tuple(entry.name for entry in wave.namespaces) for wave in plan_waves(planned, Limits(namespaces=2)).waves
+    } == {
         ("a", "b"),
         ("c",),
     }
     linked = {"replication": {"west": {"connected": True, "outboundConnection": "x"}}}
-    facts = [replace(one, partitions=(partition(next(iter(one.topics)), publishers=[], **linked),)) for one in facts]
-    found = members(facts, [plan_move(one, None, "green") for one in facts], [])
-    assert len(plan_waves(found, Limits(namespaces=3)).waves) == 1
+    facts = [
+        replace(entry, partitions=(partition(next(iter(entry.topics)), publishers=[], **linked),)) for entry in facts
+    ]
+    planned = wave_members(facts, [plan_move(entry, None, "green") for entry in facts], [])
+    assert len(plan_waves(planned, Limits(namespaces=3)).waves) == 1
 
 
 def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back() -> None:
-    found = with_facts(view(), partitions=(partition(**subscription("billing", "Pulsar-CPP-v4.2.0", msgBacklog=7)),))
-    findings = check(found)
-    moves = [plan_move(one, None, "green") for one in found.moving]
-    plan = plan_waves(members(found.moving, moves, findings))
+    planned = with_facts(view(), partitions=(partition(**subscription("billing", "Pulsar-CPP-v4.2.0", msgBacklog=7)),))
+    findings = check(planned)
+    moves = [plan_move(entry, None, "green") for entry in planned.moving]
+    plan = plan_waves(wave_members(planned.moving, moves, findings))
     text = approval_markdown(
-        plan, plan.waves[0], ("blue", "green"), findings, gates=len(EVALUATED), said=["Verified equal 14 minutes ago."]
+        plan,
+        plan.waves[0],
+        ("blue", "green"),
+        findings,
+        gates=len(GATE_CHECKS),
+        sentences=["Verified equal 14 minutes ago."],
     )
     lines = text.splitlines()
     assert lines[0] == ("**Wave 1 of 1: 1 namespace, 2 topics, 1 producer, 1 consumer.** Redirect from blue to green.")
-    assert lines[1:3] == ["Verified equal 14 minutes ago.", f"All {len(EVALUATED)} gates hold, 1 warning."]
-    assert "Until the first topic is closed, *Stop* undoes everything." in text
-    assert "After that, going back is a second migration" in text
-    assert "| `acme/orders` | 2 | 1 | 1 | Redirect | every subscription drains by itself" in text
+    assert lines[1:3] == ["Verified equal 14 minutes ago.", f"All {len(GATE_CHECKS)} gates hold, 1 warning."]
+    assert "Until the first topic is terminated, *Stop* undoes everything." in text
+    assert "After that, a failback is a second migration" in text
+    assert "| `acme/orders` | 2 | 1 | 1 | Redirect | every backlog has consumers" in text
     assert "WARNING `client-may-hang`" in text
     placed = approval_markdown(
         plan, plan.waves[0], ("blue", "green"), gates=1, placements="* In all 3 entries come again."
     )
-    assert "**If it were switched now:**\n\n* In all 3 entries come again." in placed
+    assert "**If it were cut over now:**\n\n* In all 3 entries come again." in placed
     table = plan_markdown(plan, "blue", "green")
     assert table.startswith("## 1 namespaces from blue to green in 1 waves")
     assert "| 1 | 1 | 2 | 1 | 1 | 7 | 1 |" in table

@@ -87,7 +87,7 @@ def documents(own: str) -> st.SearchStrategy[Document]:
 
 def topic_documents() -> st.SearchStrategy[Document]:
     """Documents of a topic; its cluster list is left to the rules of its own."""
-    rows = [row for row in TOPIC_CATALOGUE if row.form not in (Form.ELSEWHERE, Form.CLUSTER_LIST)]
+    rows = [row for row in TOPIC_CATALOGUE if row.form not in (Form.NOT_COPIED, Form.CLUSTER_LIST)]
     values = {field: _of_topic(row) for row in rows for field in row.fields or (row.field,)}
     return st.fixed_dictionaries({}, optional=values)
 

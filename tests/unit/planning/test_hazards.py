@@ -11,9 +11,9 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.guards import guard_call, guard_cluster_lists, hazard_of_call, lint_settings
-from pulsar_fleet.planning.hazards.model import Hazard, worst
-from pulsar_fleet.planning.hazards.rules import DISCARDS, Setting
+from pulsar_fleet.planning.hazard import Hazard, worst
+from pulsar_fleet.planning.hazards.guards import guard_call, guard_cluster_lists, risks_of_calls, risks_of_values
+from pulsar_fleet.planning.hazards.rules import DISCARDS, ValueChange
 
 NAMESPACE = "/namespaces/acme/orders"
 TOPIC = "/persistent/acme/orders/events"
@@ -42,7 +42,7 @@ def test_a_list_with_the_serving_cluster_passes(call: Any, names: list[str]) -> 
 
 
 def test_a_global_list_of_a_topic_is_refused_whatever_it_names() -> None:
-    with pytest.raises(PreconditionFailed, match="every cluster that it leaves out"):
+    with pytest.raises(PreconditionFailed, match="every cluster that is not in it"):
         guard_cluster_lists(with_body("POST", f"{TOPIC}/replication", ["green", "blue"], isGlobal="true"), "green")
 
 
@@ -70,13 +70,13 @@ def test_a_global_list_of_a_topic_is_refused_whatever_it_names() -> None:
     ],
 )
 def test_a_call_has_a_hazard_whatever_the_plan_says(call: Any, hazard: Hazard) -> None:
-    assert hazard_of_call(call, "green") is hazard
+    assert worst(*(risk.hazard for risk in risks_of_calls([call], "green"))) is hazard
 
 
 @pytest.mark.parametrize("field", ["deleted", "migrated"])
 def test_a_namespace_is_never_born_deleted_or_migrated(field: str) -> None:
     call = with_body("PUT", NAMESPACE, {"replication_clusters": ["green"], field: True})
-    with pytest.raises(PreconditionFailed, match=f"born {field}"):
+    with pytest.raises(PreconditionFailed, match=f"created as {field}"):
         guard_call(call, "green")
 
 
@@ -93,9 +93,9 @@ def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, 
 @pytest.mark.parametrize(
     ("field", "before", "after", "hazard", "reason"),
     [
-        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
-        (RETENTION, {"retentionSizeInMB": -1}, {"retentionSizeInMB": 5}, "irreversible", "less is kept"),
-        (RETENTION, {"retentionSizeInMB": 10}, None, "irreversible", "less is kept"),
+        (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": 5}, "irreversible", "retention is shorter"),
+        (RETENTION, {"retentionSizeInMB": -1}, {"retentionSizeInMB": 5}, "irreversible", "retention is shorter"),
+        (RETENTION, {"retentionSizeInMB": 10}, None, "irreversible", "retention is shorter"),
         (RETENTION, {"retentionSizeInMB": 10}, {"retentionSizeInMB": -1}, "none", ""),
         (TTL, 100, 50, "irreversible", "expire sooner"),
         (TTL, None, 50, "irreversible", "expire sooner"),
@@ -103,15 +103,15 @@ def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, 
         ("subscription_expiration_time_minutes", 9, 5, "irreversible", "idle subscriptions"),
         (QUOTA, None, evicting(1), "irreversible", "discards the oldest"),
         (QUOTA, None, evicting(1, "producer_exception"), "none", ""),
-        (INACTIVE, None, {"deleteWhileInactive": True}, "irreversible", "topics that nobody uses"),
-        ("entryFilters", None, {"entryFilterNames": "f"}, "irreversible", "count as acknowledged"),
+        (INACTIVE, None, {"deleteWhileInactive": True}, "irreversible", "deletes inactive topics"),
+        ("entryFilters", None, {"entryFilterNames": "f"}, "irreversible", "are acknowledged"),
         ("offload_policies", {"s3ManagedLedgerOffloadBucket": "a"}, None, "irreversible", "can no longer be read"),
         ("offload_policies", None, {"s3ManagedLedgerOffloadBucket": "a"}, "none", ""),
-        ("replication_clusters", ["blue", "green"], ["green"], "irreversible", "never arrives there"),
-        ("replication_clusters", ["green"], ["blue", "green"], "reversible", "new messages are sent"),
-        ("max_producers_per_topic", 10, 5, "reversible", "beyond the lower limit"),
+        ("replication_clusters", ["blue", "green"], ["green"], "irreversible", "never arrive there"),
+        ("replication_clusters", ["green"], ["blue", "green"], "reversible", "new messages are replicated"),
+        ("max_producers_per_topic", 10, 5, "reversible", "above the lower limit"),
         ("max_producers_per_topic", 5, 10, "none", ""),
-        ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "beyond the lower limit"),
+        ("publishMaxMessageRate", None, {"publishThrottlingRateInMsg": 5}, "reversible", "above the lower limit"),
         ("encryption_required", None, True, "reversible", "do not comply"),
         ("is_allow_auto_update_schema", True, False, "reversible", "do not comply"),
     ],
@@ -119,15 +119,15 @@ def evicting(size: int, policy: str = "consumer_backlog_eviction") -> dict[str, 
 def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
     field: str, before: Any, after: Any, hazard: str, reason: str
 ) -> None:
-    marks = lint_settings([Setting(Resource.POLICY, field, before, after)])
+    marks = risks_of_values([ValueChange(Resource.POLICY, field, before, after)])
     assert worst(*(mark.hazard for mark in marks)) is Hazard(hazard)
     assert reason in "".join(mark.reason for mark in marks)
 
 
 def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
     """The catalogues say what discards messages; the table of rules says why that is dangerous."""
-    topic_fields = {one.namespace_field or name for name, one in TOPIC_BY_FIELD.items() if one.loses}
-    discarding = {name for name, one in BY_FIELD.items() if one.loses} | topic_fields
+    topic_fields = {one.namespace_field or name for name, one in TOPIC_BY_FIELD.items() if one.loses_data}
+    discarding = {name for name, one in BY_FIELD.items() if one.loses_data} | topic_fields
     assert discarding == set(DISCARDS)
 
 

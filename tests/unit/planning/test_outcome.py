@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent, RecordedChange
-from pulsar_fleet.planning.apply.journal import Earlier, Journal
-from pulsar_fleet.planning.apply.outcome import Outcome, on_the_way, settle
+from pulsar_fleet.planning.apply.journal import EarlierAttempt, Journal
+from pulsar_fleet.planning.apply.outcome import Outcome, partly_written, result_before_write
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change
 
 
@@ -35,7 +35,7 @@ def setting(before: Any, after: Any) -> Change:
 
 
 def outcome(change: Change, live: Any, *, begun: bool) -> Outcome | None:
-    found = settle(change, live, own="green", allow=(), begun=begun)
+    found = result_before_write(change, live, own="green", allow=(), begun=begun)
     return found.outcome if found else None
 
 
@@ -64,7 +64,7 @@ def test_what_this_run_created_may_have_been_changed_by_it_since() -> None:
         setting(None, {"max_producers_per_topic": 1}), resource=Resource.NAMESPACE, action=Action.CREATE, field=""
     )
     found = [
-        settle(change, {"max_producers_per_topic": 2}, own="green", allow=(), begun=False, made=made)
+        result_before_write(change, {"max_producers_per_topic": 2}, own="green", allow=(), begun=False, done=made)
         for made in (False, True)
     ]
     assert [one and one.outcome for one in found] == [Outcome.CONFLICT, Outcome.ALREADY]
@@ -83,7 +83,7 @@ def test_what_this_run_created_may_have_been_changed_by_it_since() -> None:
 def test_a_value_on_the_way_has_only_parts_of_before_and_after(
     before: Any, live: Any, after: Any, expected: bool
 ) -> None:
-    assert on_the_way(before, live, after) is expected
+    assert partly_written(before, live, after) is expected
 
 
 def intent(change: str, before: Any = None) -> Intent:
@@ -108,7 +108,7 @@ def recorded(change: str, outcome: Outcome) -> RecordedChange:
 def test_a_change_is_open_until_it_was_applied_as_often_as_it_was_begun() -> None:
     rows = [intent("done"), intent("cut"), intent("failed"), intent("again"), intent("again", 5)]
     changes = [recorded(name, Outcome.APPLIED) for name in ("done", "again")] + [recorded("failed", Outcome.FAILED)]
-    earlier = Earlier.of(rows, changes)
+    earlier = EarlierAttempt.of(rows, changes)
     assert {name: one.before for name, one in earlier.begun.items()} == {"cut": None, "failed": None, "again": 5}
     assert earlier.applied == {"done", "again"}
 

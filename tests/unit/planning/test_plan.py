@@ -16,7 +16,7 @@ from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.changes.namespaces import namespace_creation_calls
 from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
 from pulsar_fleet.planning.render import headline, plan_markdown, plan_text
 from pulsar_fleet.snapshot.model import (
@@ -70,7 +70,7 @@ def steps(plan: Plan) -> list[tuple[str, str, Any]]:
 def test_nothing_is_planned_when_nothing_differs() -> None:
     plan = plan_changes(holding("blue", {}), holding("green", {}))
     assert plan.empty
-    assert headline(plan) == "Nothing to change: green holds all that blue holds."
+    assert headline(plan) == "Nothing to change: green has all that blue has."
 
 
 def test_a_missing_namespace_is_one_call_with_the_whole_translated_document() -> None:
@@ -195,7 +195,7 @@ def test_an_incomplete_snapshot_is_refused() -> None:
 
 
 def test_a_vanished_topic_does_not_make_a_snapshot_incomplete() -> None:
-    source = replace(holding("blue", {}), notes=(Note(EVENTS, "vanished", "It was gone."),))
+    source = replace(holding("blue", {}), notes=(Note(EVENTS, "deleted", "It was gone."),))
     assert plan_changes(source, holding("green", {})).empty
 
 
@@ -258,7 +258,7 @@ def test_a_policy_of_a_topic_is_judged_by_what_the_namespace_says_without_it() -
     source = replace(source, topic_policies=topic_policies(retentionPolicies=KEEP_SOME))
     target = holding("green", {"retention_policies": KEEP_ALL}, topics=topic(0))
     (change,) = plan_changes(source, target).needing_permission()
-    assert (change.field, "less is kept" in change.reason) == ("local/retentionPolicies", True)
+    assert (change.field, "retention is shorter" in change.reason) == ("local/retentionPolicies", True)
 
 
 def test_a_policy_that_is_unset_on_a_topic_falls_to_the_namespace() -> None:

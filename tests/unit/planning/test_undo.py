@@ -10,7 +10,7 @@ import pytest
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import Intent
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.undo import plan_undo
 
@@ -24,7 +24,7 @@ def undo(*written: tuple[str, str, str, Any, Any], cluster: str = "green") -> Pl
         Intent(change_id=str(number), cluster=cluster, kind=kind, name=name, field=field, before=before, after=after)
         for number, (kind, name, field, before, after) in enumerate(written)
     ]
-    ledger.record("run", intended=rows)
+    ledger.record("run", new_intents=rows)
     return plan_undo(ledger, "run")
 
 
@@ -69,7 +69,7 @@ def test_a_policy_that_falls_to_an_unknown_default_needs_permission(records: Pat
 
 def test_a_cluster_that_leaves_a_list_again_is_told(records: Path) -> None:
     (change,) = undo(("policy", SPACE, "replication_clusters", ["green"], ["green", "third"])).changes
-    assert "never arrives there" in change.reason
+    assert "never arrive there" in change.reason
 
 
 def test_rights_that_were_granted_are_revoked(records: Path) -> None:
@@ -85,8 +85,8 @@ def test_rights_that_were_granted_are_revoked(records: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "field", "before", "reason"),
     [
-        ("topic", "partitions", 2, "cannot be taken away"),
-        ("schema", "", [{}], "cannot be taken out"),
+        ("topic", "partitions", 2, "cannot be removed"),
+        ("schema", "", [{}], "cannot be deleted"),
         ("policy", "allowed_clusters", None, "cannot be unset"),
     ],
 )

@@ -14,9 +14,9 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge import divergence
-from pulsar_fleet.policy_sync.merge.compare import Terms, Truth, compare
+from pulsar_fleet.policy_sync.merge.compare import CompareOptions, DesiredState, compare
 from pulsar_fleet.policy_sync.merge.view import View, items_of
-from pulsar_fleet.policy_sync.reconcile.agreement import settle
+from pulsar_fleet.policy_sync.reconcile.agreement import conclude
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 
 FLEET = ("blue", "green", "red")
@@ -66,11 +66,11 @@ def test_to_merge_only_what_is_apart_gives_what_merging_everything_gives(
     contents: list[JsonObject], agreed: JsonObject, authority: bool
 ) -> None:
     held = [snapshot(cluster, content) for cluster, content in zip(FLEET, contents, strict=True)]
-    before = compare(views([snapshot(cluster, agreed) for cluster in FLEET]), {}, Terms()).compared
-    base = {item: one for item, one in settle(before, {}, all_seen=True).agreements.items() if one}
-    truth = Truth(source="cluster:green", items=items_of(held[1], FLEET)) if authority else None
-    terms = Terms(truth=truth)
-    known = replace(terms, apart=frozenset(divergence.apart(held, FLEET)))
+    before = compare(views([snapshot(cluster, agreed) for cluster in FLEET]), {}, CompareOptions()).compared
+    base = {item: one for item, one in conclude(before, {}, all_reachable=True).merge_bases.items() if one}
+    desired = DesiredState(source="cluster:green", items=items_of(held[1], FLEET)) if authority else None
+    terms = CompareOptions(desired=desired)
+    known = replace(terms, divergent=frozenset(divergence.divergent(held, FLEET)))
     assert compare(views(held), base, known) == compare(views(held), base, terms)
 
 
@@ -86,16 +86,20 @@ def test_in_files_and_in_parts_the_same_is_apart_as_in_memory(run: Run, first: J
     held = {name: snapshot(name, content) for name, content in (("blue", first), ("green", second))}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(divergence, "NAMESPACES_AT_ONCE", 1)
-        uri, _ = divergence.hand_over(run, held, FLEET)
-        request = divergence.ApartRequest.from_bytes(Path(uri).read_bytes())
-        found = divergence.find_apart(request, lambda batches, work: [work(names) for names in batches])["apart"]
-    assert sorted((Resource(kind), name) for kind, name in found) == list(divergence.apart(list(held.values()), FLEET))
+        uri, _ = divergence.store_request(run, held, FLEET)
+        request = divergence.DivergenceRequest.from_bytes(Path(uri).read_bytes())
+        found = divergence.find_divergent(request, lambda batches, work: [work(names) for names in batches])[
+            "divergent"
+        ]
+    assert sorted((Resource(kind), name) for kind, name in found) == list(
+        divergence.divergent(list(held.values()), FLEET)
+    )
 
 
 def test_a_comparison_that_left_no_result_is_not_taken_for_equal_and_one_of_another_release_is_refused(
     records: Path,
 ) -> None:
     with pytest.raises(NotFound, match="left no result"):
-        divergence.take_over(Run.open("reconcile/none"), str(records / "none.json"))
+        divergence.read_result(Run.open("reconcile/none"), str(records / "none.json"))
     with pytest.raises(InvalidRequest, match="use the job and the package of one release"):
-        divergence.ApartRequest.from_bytes(b'{"kind": "fleet", "schema_version": 7}')
+        divergence.DivergenceRequest.from_bytes(b'{"kind": "fleet", "schema_version": 7}')

@@ -12,9 +12,9 @@ from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.follower import Tally
-from pulsar_fleet.policy_sync.events.outages import Silences
+from pulsar_fleet.policy_sync.events.outages import Outages
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.events.versions import Stamp
+from pulsar_fleet.policy_sync.events.versions import Version
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
 
@@ -44,8 +44,8 @@ def holding(content: bytes) -> Received:
 
 def test_only_who_brought_what_failed_is_put_away() -> None:
     first, second = received("acme/orders", ttl=1), received("acme/orders", quota=2)
-    batch = Batch.of([first, second], Request().means, frozenset())
-    batch.settle(ITEM, {"quota": Stamp(2, "red")}, "too much")
+    batch = Batch.of([first, second], Request().includes, frozenset())
+    batch.finish(ITEM, {"quota": Version(2, "red")}, "too much")
     assert (batch.applied, batch.refused) == ([first], {second: "too much"})
 
 
@@ -55,14 +55,14 @@ def test_what_does_not_travel_is_of_no_use_and_what_a_migration_holds_comes_agai
         received("acme/moving", ttl=1),
         received("acme/a", ttl=1),
     )
-    batch = Batch.of([own, busy, other], Request().means, {"acme/moving"})
-    assert (batch.useless, batch.later, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
+    batch = Batch.of([own, busy, other], Request().includes, {"acme/moving"})
+    assert (batch.dropped, batch.postponed, list(batch.events)) == ([own], [busy], [(Resource.NAMESPACE, "acme/a")])
 
 
 def test_no_event_stops_the_others() -> None:
     stray, other = holding(b"\x00"), received("acme/a", ttl=1)
-    batch = Batch.of([stray, other], Request().means, frozenset())
-    assert ("no MetadataChangeEvent" in batch.refused[stray], len(batch.events)) == (True, 1)
+    batch = Batch.of([stray, other], Request().includes, frozenset())
+    assert ("not a MetadataChangeEvent" in batch.refused[stray], len(batch.events)) == (True, 1)
 
 
 def found(**changes: Any) -> JsonObject:
@@ -114,7 +114,7 @@ def test_edits_that_whole_documents_took_back_are_said() -> None:
 
 def test_a_silence_is_as_old_as_who_noticed_it_first_says_until_the_cluster_answers(records: Path) -> None:
     ledger, topic = Run.open("sync/1").ledger, Request().event_topic
-    run, follower = Silences(ledger, topic), Silences(ledger, topic)
+    run, follower = Outages(ledger, topic), Outages(ledger, topic)
     assert follower.begin("never_seen")[0] == "never_seen"
     run.end("pulsar_green", "green")
     follower.end("localhost:8080", "green")

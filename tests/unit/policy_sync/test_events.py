@@ -14,10 +14,17 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
-from pulsar_fleet.policy_sync.events.last_updated import stale_stamps
+from pulsar_fleet.policy_sync.events.last_updated import stale_properties
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.events.resolve import Order, asked, decide, lost_edits, outstanding
-from pulsar_fleet.policy_sync.events.versions import EXISTS, Known, Look, Mark, Stamp, note
+from pulsar_fleet.policy_sync.events.resolve import Order, accepted_updates, lost_edits, outstanding, resolve
+from pulsar_fleet.policy_sync.events.versions import (
+    EXISTS,
+    FieldVersion,
+    ObservedValues,
+    ResourceVersions,
+    Version,
+    next_versions,
+)
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.policy_sync.merge.view import Item
@@ -33,28 +40,28 @@ class Cluster:
 
     name: str
     held: dict[str, Json] = field(default_factory=lambda: {EXISTS: True})
-    known: Known | None = None
+    known: ResourceVersions | None = None
     inbox: list[MetadataChangeEvent] = field(default_factory=list)
     lost: int = 0
 
-    def look(self, now: int, order: Order) -> None:
-        seen = Look(values=self.held, now=now, first=self.known is None, whole=order.whole)
-        self.known = note(self.known, seen, self.name)
+    def scan_cluster(self, now: int, order: Order) -> None:
+        provenance = ObservedValues(values=self.held, now=now, first=self.known is None, whole=order.whole)
+        self.known = next_versions(self.known, provenance, self.name)
 
     def apply(self, event: MetadataChangeEvent, now: int, order: Order, crash: str = "") -> bool:
         """Whether anything was written; a crash leaves the event to be delivered again."""
-        self.look(now, order)
+        self.scan_cluster(now, order)
         assert self.known is not None
-        wanted = asked([event], self.known, order)
-        decided = decide(ITEM, wanted, self.known, there=bool(self.held))
-        self.known = self.known.awaiting(decided.marks)
+        wanted = accepted_updates([event], self.known, order)
+        decided = resolve(ITEM, wanted, self.known, exists=bool(self.held))
+        self.known = self.known.awaiting(decided.versions)
         if crash == "before the write":
             return False
         written = {name: value for name, value in decided.values.items() if self.held.get(name) != value}
         self.held = {name: value for name, value in {**self.held, **written}.items() if value is not None}
         if not crash:
             self.lost += len(lost_edits(wanted, [event], self.known, self.name, order))
-            self.look(now, order)
+            self.scan_cluster(now, order)
             assert not outstanding(wanted, self.known, order)
             assert not self.known.expected
         return bool(written)
@@ -79,7 +86,7 @@ class Fleet:
     def publish(self, cluster: str, *, snapshot: bool = False) -> None:
         one = self.clusters[cluster]
         self.now += 10
-        one.look(self.now, self.order)
+        one.scan_cluster(self.now, self.order)
         assert one.known is not None
         if snapshot or not one.known.published:
             event = MetadataChangeEvent.of(ITEM, one.held, one.known, {})
@@ -176,25 +183,32 @@ def test_a_later_edit_of_the_same_field_wins_and_is_no_lost_edit() -> None:
 
 def test_a_document_makes_nothing_again_that_was_deleted_here() -> None:
     order = Order(granularity=Granularity.DOCUMENT)
-    gone = Known(fields={EXISTS: Mark("", Stamp(5, "blue"))})
+    gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(5, "blue"))})
     changed = event(at=7, data={"values": {EXISTS: True, "ttl": 1}, "times": TIMES, "made_with": {}})
-    assert "was deleted here" in decide(ITEM, asked([changed], gone, order), gone, there=False).refused
+    assert "was deleted here" in resolve(ITEM, accepted_updates([changed], gone, order), gone, exists=False).refused
 
 
 TIMES = {EXISTS: [1, "green"], "ttl": [7, "green"]}
 
 
 def test_a_stamp_is_written_where_it_is_not_what_is_known_and_not_for_values_without_a_time() -> None:
-    known = Known(fields={"ttl": Mark("x", Stamp(5, "blue")), EXISTS: Mark("y", Stamp(3, "green"))})
+    known = ResourceVersions(
+        fields={"ttl": FieldVersion("x", Version(5, "blue")), EXISTS: FieldVersion("y", Version(3, "green"))}
+    )
     stamp = {"lastUpdatedBy": "blue", "lastUpdatedTime": "5"}
     for held, wanted in (
         ({}, {ITEM[1]: stamp}),
         ({"properties": {"owner": "us", **stamp}}, {}),
         ({"properties": {**stamp, "lastUpdatedTime": "4"}}, {ITEM[1]: stamp}),
     ):
-        assert stale_stamps({ITEM[1]: held}, {ITEM: known}) == wanted
-    assert stale_stamps({ITEM[1]: {}}, {ITEM: Known(fields={EXISTS: Mark("y", Stamp(0, "blue"))})}) == {}
-    assert stale_stamps({}, {ITEM: known, (Resource.TENANT, "acme"): known}) == {}
+        assert stale_properties({ITEM[1]: held}, {ITEM: known}) == wanted
+    assert (
+        stale_properties(
+            {ITEM[1]: {}}, {ITEM: ResourceVersions(fields={EXISTS: FieldVersion("y", Version(0, "blue"))})}
+        )
+        == {}
+    )
+    assert stale_properties({}, {ITEM: known, (Resource.TENANT, "acme"): known}) == {}
 
 
 @settings(max_examples=200)
@@ -256,35 +270,35 @@ def test_what_a_killed_follower_sent_is_as_old_as_its_original_also_if_it_arrive
 def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
     fleet = Fleet(Order())
     del fleet.clusters["blue"]
-    fleet.clusters["green"].look(fleet.now, fleet.order)
+    fleet.clusters["green"].scan_cluster(fleet.now, fleet.order)
     fleet.edit("green", FIELDS[0])
     fleet.publish("green")
     late = Cluster("blue", {EXISTS: True, FIELDS[0]: "old"})
-    late.look(fleet.now + 1000, fleet.order)
+    late.scan_cluster(fleet.now + 1000, fleet.order)
     assert late.apply(fleet.topic[0], fleet.now + 2000, fleet.order)
     assert late.held[FIELDS[0]] == 1
 
 
 def test_what_was_deleted_is_not_made_again_by_a_change_elsewhere_and_nothing_is_deleted_by_an_event() -> None:
-    gone = Known(fields={EXISTS: Mark("", Stamp(5, "blue"))})
-    changed = {"ttl": (1, Stamp(7, "green"))}
-    assert "was deleted here" in decide(ITEM, changed, gone, there=False).refused
-    deletion = {EXISTS: (None, Stamp(9, "green"))}
-    kept = decide(ITEM, deletion, Known(), there=True)
-    assert ("is kept here" in kept.refused, kept.values, kept.marks) == (True, {}, {})
-    assert decide(ITEM, {EXISTS: (True, Stamp(9, "red")), **changed}, gone, there=False).create
+    gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(5, "blue"))})
+    changed = {"ttl": (1, Version(7, "green"))}
+    assert "was deleted here" in resolve(ITEM, changed, gone, exists=False).refused
+    deletion = {EXISTS: (None, Version(9, "green"))}
+    kept = resolve(ITEM, deletion, ResourceVersions(), exists=True)
+    assert ("is kept here" in kept.refused, kept.values, kept.versions) == (True, {}, {})
+    assert resolve(ITEM, {EXISTS: (True, Version(9, "red")), **changed}, gone, exists=False).create
 
 
 def test_at_the_same_time_the_name_decides_in_the_direction_that_was_said() -> None:
     both = [event(cluster="blue"), event(cluster="green")]
-    found = {order: asked(both, Known(), Order(tie_break=order))["ttl"][0] for order in TieBreak}
+    found = {order: accepted_updates(both, ResourceVersions(), Order(tie_break=order))["ttl"][0] for order in TieBreak}
     assert found == {TieBreak.SMALLER: "blue at 1", TieBreak.LARGER: "green at 1"}
 
 
 def test_where_the_events_are_kept_never_travels() -> None:
     request = Request()
     own = [(Resource.TENANT, "pulsar-fleet"), (Resource.NAMESPACE, "pulsar-fleet/metadata")]
-    assert [request.means(item) for item in (*own, ITEM)] == [False, False, True]
+    assert [request.includes(item) for item in (*own, ITEM)] == [False, False, True]
 
 
 def event(name: str = "acme/orders", at: int = 1, cluster: str = "blue", **changes: Json) -> MetadataChangeEvent:
@@ -307,7 +321,7 @@ def test_an_event_survives_its_message(data: Json) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"{}", b"\xff" * 40, event().encode()[:-9]])
 def test_what_is_no_event_is_refused_in_one_sentence(content: bytes) -> None:
-    with pytest.raises(InvalidRequest, match="no MetadataChangeEvent"):
+    with pytest.raises(InvalidRequest, match="not a MetadataChangeEvent"):
         MetadataChangeEvent.decode(content)
 
 
@@ -325,12 +339,12 @@ def test_no_bytes_make_more_than_a_refusal(content: bytes) -> None:
         ({"resource_name": "acme"}, "'acme' is not a namespace"),
         ({"resource": ResourceType.TOPICS}, "is not a topic"),
         ({"resource": ResourceType.TENANTS, "resource_name": "a/b"}, "is not a namespace"),
-        ({"type": EventType.DELETED}, "holds data all the same"),
+        ({"type": EventType.DELETED}, "but its event has data"),
         ({"type": EventType.DELETED, "data": None}, ""),
         ({"data": None}, "has no fields"),
         ({"data": {"values": {"ttl": 1}, "times": {}, "made_with": {}}}, "has no fields"),
         ({"data": {"values": {}, "times": {"ttl": ["now", "blue"]}, "made_with": {}}}, "has no fields"),
-        ({"source_cluster": ""}, "which cluster"),
+        ({"source_cluster": ""}, "not name the cluster"),
     ],
 )
 def test_an_event_that_cannot_be_meant_is_refused_with_its_reason(changes: dict[str, Json], words: str) -> None:

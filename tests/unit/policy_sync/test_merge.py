@@ -9,22 +9,22 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.merge.merge_field import Held, Rule, TieBreak, latest, merge_field, winner
-from pulsar_fleet.policy_sync.merge.merge_resource import Granularity, How, Side, merge_resource
-from pulsar_fleet.policy_sync.merge.provenance import Observation, Seen, digest, observe, span_of
+from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, TieBreak, latest, merge_field, winner
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, Granularity, MergeOptions, merge_resource
+from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, digest, observe, span_of
 
 CLUSTERS = ("blue", "green", "red", "teal")
 VALUES = st.sampled_from([None, 1, 2, {"a": 1}, ["x", "y"]])
 
 
-def held(cluster: str, value: Json, begin: float = 0, end: float = 1, *, joined: bool = True) -> Held:
-    return Held(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined)
+def held(cluster: str, value: Json, begin: float = 0, end: float = 1, *, joined: bool = True) -> FieldState:
+    return FieldState(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined)
 
 
 @st.composite
-def writes(draw: st.DrawFn) -> Held:
+def writes(draw: st.DrawFn) -> FieldState:
     begin = draw(st.integers(0, 6))
     return held(draw(st.sampled_from(CLUSTERS)), draw(VALUES), begin, begin + draw(st.integers(0, 4)))
 
@@ -36,9 +36,9 @@ FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda one: one.cl
 @settings(deadline=None)
 @given(SETS, SETS, SETS)
 def test_joining_what_two_know_is_commutative_associative_and_idempotent(
-    a: tuple[Held, ...], b: tuple[Held, ...], c: tuple[Held, ...]
+    a: tuple[FieldState, ...], b: tuple[FieldState, ...], c: tuple[FieldState, ...]
 ) -> None:
-    def join(one: tuple[Held, ...], other: tuple[Held, ...]) -> tuple[Held, ...]:
+    def join(one: tuple[FieldState, ...], other: tuple[FieldState, ...]) -> tuple[FieldState, ...]:
         return latest((*one, *other))
 
     assert join(a, b) == join(b, a)
@@ -49,7 +49,7 @@ def test_joining_what_two_know_is_commutative_associative_and_idempotent(
 @settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak), st.randoms(use_true_random=False))
 def test_in_any_order_the_same_value_wins(
-    base: Json, fleet: list[Held], tie_break: TieBreak, order: random.Random
+    base: Json, fleet: list[FieldState], tie_break: TieBreak, order: random.Random
 ) -> None:
     shuffled = order.sample(fleet, len(fleet))
     assert merge_field(base, fleet, tie_break) == merge_field(base, shuffled, tie_break)
@@ -57,10 +57,10 @@ def test_in_any_order_the_same_value_wins(
 
 @settings(deadline=None)
 @given(st.lists(writes(), min_size=1, max_size=5), st.sampled_from(TieBreak))
-def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[Held], tie_break: TieBreak) -> None:
+def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[FieldState], tie_break: TieBreak) -> None:
     ends = set()
     for order in list(permutations(changes))[:24]:
-        known: tuple[Held, ...] = ()
+        known: tuple[FieldState, ...] = ()
         for one in order:
             known = latest((*known, one))
         ends.add(repr(winner(known, tie_break)))
@@ -70,7 +70,7 @@ def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[Held], 
 @settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak))
 def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
-    base: Json, fleet: list[Held], tie_break: TieBreak
+    base: Json, fleet: list[FieldState], tie_break: TieBreak
 ) -> None:
     value = merge_field(base, fleet, tie_break).value
     after = [held(one.cluster, value, one.not_before, one.not_after) for one in fleet]
@@ -81,7 +81,7 @@ def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
 
 @settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak))
-def test_every_edit_wins_or_is_named_as_a_loser(base: Json, fleet: list[Held], tie_break: TieBreak) -> None:
+def test_every_edit_wins_or_is_named_as_a_loser(base: Json, fleet: list[FieldState], tie_break: TieBreak) -> None:
     found = merge_field(base, fleet, tie_break)
     for one in fleet:
         assert one.value in (base, found.value) or one in found.losers
@@ -117,22 +117,22 @@ def test_a_cluster_that_joins_takes_what_the_others_agreed_on_and_brings_what_on
     assert merge_field(1, [held("blue", 1), held("aaa", None, joined=False)], TieBreak.SMALLER).value == 1
 
 
-def seen(**times: float) -> dict[str, Seen]:
-    return {name: Seen("", at, at) for name, at in times.items()}
+def provenance(**times: float) -> dict[str, Provenance]:
+    return {name: Provenance("", at, at) for name, at in times.items()}
 
 
 BASE = {"ttl": 1, "quota": 1}
-LEFT = Side(cluster="blue", values={"ttl": 2, "quota": 1}, seen=seen(ttl=10))
-RIGHT = Side(cluster="green", values={"ttl": 1, "quota": 2}, seen=seen(quota=20))
+LEFT = ClusterValues(cluster="blue", values={"ttl": 2, "quota": 1}, provenance=provenance(ttl=10))
+RIGHT = ClusterValues(cluster="green", values={"ttl": 1, "quota": 2}, provenance=provenance(quota=20))
 
 
 def test_edits_of_different_fields_both_survive() -> None:
-    merged = merge_resource(BASE, [LEFT, RIGHT], How())
+    merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions())
     assert (merged.values, merged.lost) == ({"ttl": 2, "quota": 2}, 0)
 
 
 def test_of_two_whole_documents_one_is_lost_and_counted() -> None:
-    merged = merge_resource(BASE, [LEFT, RIGHT], How(granularity=Granularity.DOCUMENT))
+    merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions(granularity=Granularity.DOCUMENT))
     assert (merged.values, merged.lost) == ({"ttl": 1, "quota": 2}, 1)
     assert [one.value for one in merged.decisions["ttl"].losers] == [2]
 
@@ -148,44 +148,46 @@ def test_a_resource_merges_to_the_same_in_any_order_and_only_once(
     base: dict[str, Json], documents: list[dict[str, Json]], granularity: Granularity, order: random.Random
 ) -> None:
     sides = [
-        Side(cluster=CLUSTERS[n], values=one, seen=seen(**{name: order.randint(0, 3) for name in "abc"}))
+        ClusterValues(
+            cluster=CLUSTERS[n], values=one, provenance=provenance(**{name: order.randint(0, 3) for name in "abc"})
+        )
         for n, one in enumerate(documents)
     ]
-    how = How(granularity=granularity)
+    how = MergeOptions(granularity=granularity)
     merged = merge_resource(base, sides, how)
     assert merge_resource(base, order.sample(sides, len(sides)), how) == merged
-    after = [Side(cluster=side.cluster, values=merged.values, seen=side.seen) for side in sides]
+    after = [ClusterValues(cluster=side.cluster, values=merged.values, provenance=side.provenance) for side in sides]
     assert merge_resource(merged.values, after, how).decisions == {}
 
 
 def test_the_authority_decides_whatever_the_others_hold_and_a_choice_decides_over_it() -> None:
-    merged = merge_resource(BASE, [LEFT, RIGHT], How(truth={"ttl": 7}, chosen={"quota": 5}))
+    merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions(desired={"ttl": 7}, chosen={"quota": 5}))
     assert merged.values == {"ttl": 7, "quota": 5}
 
 
 def test_a_value_that_stays_keeps_its_time_and_a_new_one_lies_between_two_looks() -> None:
     first = observe(None, {"ttl": 1}, began=10, ended=11)
     second = observe(first, {"ttl": 1, "quota": 5}, began=20, ended=21)
-    assert second.fields == {"ttl": first.fields["ttl"], "quota": Seen(digest(5), 10, 21)}
+    assert second.fields == {"ttl": first.fields["ttl"], "quota": Provenance(digest(5), 10, 21)}
     third = observe(second, {"quota": 5}, began=30, ended=31)
-    assert third.fields["ttl"] == Seen("", 20, 31, (digest(1),))
-    assert Observation.from_json(third.looked, third.to_json()) == third
+    assert third.fields["ttl"] == Provenance("", 20, 31, (digest(1),))
+    assert Observation.from_json(third.observed_at, third.to_json()) == third
 
 
 def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
     before = observe(None, {"ttl": 1}, began=10, ended=11)
-    inside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (14, 16)})
-    assert inside.fields["ttl"] == Seen(digest(2), 14, 16, (digest(1),))
-    outside = observe(before, {"ttl": 2}, began=20, ended=21, known={"ttl": (3, 4)})
-    assert outside.fields["ttl"] == Seen(digest(2), 3, 4, (digest(1),))
+    inside = observe(before, {"ttl": 2}, began=20, ended=21, spans={"ttl": (14, 16)})
+    assert inside.fields["ttl"] == Provenance(digest(2), 14, 16, (digest(1),))
+    outside = observe(before, {"ttl": 2}, began=20, ended=21, spans={"ttl": (3, 4)})
+    assert outside.fields["ttl"] == Provenance(digest(2), 3, 4, (digest(1),))
 
 
 def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
-    original = Seen(digest(2), 14, 16)
+    original = Provenance(digest(2), 14, 16)
     before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
-    assert Observation.from_json(before.looked, before.to_json()) == before
+    assert Observation.from_json(before.observed_at, before.to_json()) == before
     assert observe(before, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
-    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Seen(
+    assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Provenance(
         digest(3), 21, 31, (digest(2), digest(1))
     )
 
@@ -206,4 +208,4 @@ def test_what_took_the_place_of_a_value_since_the_last_agreement_beats_it_where_
 
 
 def test_the_time_of_an_event_is_told_by_our_clock_with_all_that_is_open() -> None:
-    assert span_of(100_000, Clock(ahead=20, uncertainty=0.5), 1.5) == (78, 82)
+    assert span_of(100_000, ClockSkew(ahead=20, uncertainty=0.5), 1.5) == (78, 82)

@@ -8,21 +8,28 @@ from typing import Any
 
 import pytest
 
-from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.reconciliation_store import Agreement, Agreements, RecordedConflict, Sighting
-from pulsar_fleet.planning.apply.outcome import Applied, Outcome, Result
+from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, RecordedConflict, StoredObservation
+from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.merge.compare import Compared, Comparison, Terms, Truth, compare, unsure_topics
+from pulsar_fleet.policy_sync.merge.compare import (
+    ComparedResource,
+    CompareOptions,
+    Comparison,
+    DesiredState,
+    compare,
+    namespaces_to_list,
+)
 from pulsar_fleet.policy_sync.merge.fields import SELF, localised, namespace_values, neutral, whole_value
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair
-from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Seen
+from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Provenance
 from pulsar_fleet.policy_sync.merge.scan import EventTimes
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
-from pulsar_fleet.policy_sync.reconcile.agreement import decided_values, settle, written
+from pulsar_fleet.policy_sync.reconcile.agreement import conclude, decided_values, written
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import export, load
 from pulsar_fleet.policy_sync.reconcile.drift_document import drift_from_json, drift_to_json
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Request
@@ -59,18 +66,18 @@ def views(*snapshots: Snapshot, **topics: Any) -> list[View]:
     return [View(cluster=one.cluster, items=items_of(one, FLEET), **topics) for one in snapshots]
 
 
-def agreed_by(*snapshots: Snapshot) -> dict[Item, Agreement]:
+def agreed_by(*snapshots: Snapshot) -> dict[Item, MergeBase]:
     """What snapshots that hold the same would have agreed on."""
-    found = settle(compare(views(*snapshots), {}, Terms()).compared, {}, all_seen=True)
-    return {item: one for item, one in found.agreements.items() if one}
+    found = conclude(compare(views(*snapshots), {}, CompareOptions()).compared, {}, all_reachable=True)
+    return {item: one for item, one in found.merge_bases.items() if one}
 
 
-def one(comparison: Comparison, item: Item) -> Compared:
+def one(comparison: Comparison, item: Item) -> ComparedResource:
     return next(found for found in comparison.compared if found.item == item)
 
 
 def plan(comparison: Comparison, held: Snapshot, *others: Snapshot, **options: Any) -> Plan:
-    target = Target(held=held, topics=options.pop("topics", {}), whole=options.pop("whole", {}))
+    target = Target(snapshot=held, topics=options.pop("topics", {}), deletable=options.pop("whole", {}))
     return plan_repair(comparison.compared, target, others, source="merge", **options)
 
 
@@ -81,7 +88,7 @@ def steps(found: Plan) -> list[tuple[str, str, Any]]:
 def test_only_the_changed_field_is_written_and_only_where_it_differs() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", **{PRODUCERS: 5}), snapshot("green")
-    found = compare(views(blue, green), base, Terms())
+    found = compare(views(blue, green), base, CompareOptions())
     assert steps(plan(found, green, blue)) == [("policy", PRODUCERS, 5)]
     assert steps(plan(found, blue, green)) == []
 
@@ -91,7 +98,7 @@ def test_a_role_that_was_taken_away_on_one_side_is_taken_away_on_the_other() -> 
     base = agreed_by(snapshot("blue", **granted), snapshot("green", **granted))
     left = {"auth_policies": {"namespace_auth": {"reader": ["consume"]}}}
     blue, green = snapshot("blue", **left), snapshot("green", **granted)
-    found = plan(compare(views(blue, green), base, Terms()), green, blue)
+    found = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
     assert [call.text() for change in found.changes for call in change.calls] == [
         "DELETE /namespaces/acme/orders/permissions/writer"
     ]
@@ -102,7 +109,9 @@ def test_a_rate_is_compared_by_the_entry_of_each_cluster_for_itself() -> None:
         return snapshot(cluster, publishMaxMessageRate={cluster: {"publishThrottlingRateInMsg": number}})
 
     base = agreed_by(rate("blue", 1), rate("green", 1))
-    found = plan(compare(views(rate("blue", 2), rate("green", 1)), base, Terms()), rate("green", 1), rate("blue", 2))
+    found = plan(
+        compare(views(rate("blue", 2), rate("green", 1)), base, CompareOptions()), rate("green", 1), rate("blue", 2)
+    )
     assert steps(found) == [("policy", "publishMaxMessageRate", {"publishThrottlingRateInMsg": 2})]
 
 
@@ -134,18 +143,18 @@ def test_a_list_of_clusters_names_each_cluster_for_itself_unless_they_replicate_
 def test_a_list_that_would_leave_a_cluster_out_or_that_it_does_not_know_is_never_written() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", replication_clusters=["blue", "mirror"]), snapshot("green")
-    found = plan(compare(views(blue, green), base, Terms()), green, blue)
+    found = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
     assert (found.changes, [left.reason for left in found.left_alone]) == ((), ["green does not know mirror"])
     blue = replace(snapshot("blue", replication_clusters=["blue", "third"]), known_clusters=("blue", "third"))
-    truth = Truth(source="file", items={ORDERS: {"replication_clusters": ["blue", "third"]}})
-    found = plan(compare(views(blue, green), base, Terms(truth=truth)), green, blue)
+    desired = DesiredState(source="file", items={ORDERS: {"replication_clusters": ["blue", "third"]}})
+    found = plan(compare(views(blue, green), base, CompareOptions(desired=desired)), green, blue)
     assert found.changes == ()
     assert "leaves green out, which would delete its topics" in found.left_alone[0].reason
 
 
 def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has() -> None:
     blue, green = snapshot("blue", **{PRODUCERS: 5}, bundles={"numBundles": 7}), without_namespace("green")
-    (change,) = plan(compare(views(blue, green), {}, Terms()), green, blue).changes
+    (change,) = plan(compare(views(blue, green), {}, CompareOptions()), green, blue).changes
     assert (change.resource, change.after[PRODUCERS], change.after["replication_clusters"]) == (
         Resource.NAMESPACE,
         5,
@@ -157,7 +166,7 @@ def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has()
 def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_elsewhere() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = without_namespace("blue"), snapshot("green")
-    found = compare(views(blue, green), base, Terms())
+    found = compare(views(blue, green), base, CompareOptions())
     assert one(found, ORDERS).gone == ("blue",)
     assert [steps(plan(found, held)) for held in (blue, green)] == [[], []]
     whole = {"acme/orders": {"replication_clusters": ["green"]}}
@@ -168,16 +177,18 @@ def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_
 def test_a_deletion_is_not_carried_over_an_edit() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     green = snapshot("green", **{PRODUCERS: 9})
-    assert plan(compare(views(without_namespace("blue"), green), base, Terms()), green, delete=True).changes == ()
+    assert (
+        plan(compare(views(without_namespace("blue"), green), base, CompareOptions()), green, delete=True).changes == ()
+    )
 
 
 def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
     base = agreed_by(snapshot("blue", **{PRODUCERS: 5}), snapshot("green", **{PRODUCERS: 5}))
-    gone = compare(views(without_namespace("blue"), snapshot("green", **{PRODUCERS: 5})), base, Terms())
-    kept = settle(gone.compared, {}, all_seen=True).agreements
+    gone = compare(views(without_namespace("blue"), snapshot("green", **{PRODUCERS: 5})), base, CompareOptions())
+    kept = conclude(gone.compared, {}, all_reachable=True).merge_bases
     assert kept[ORDERS] == replace(base[ORDERS], clusters=("green",), gone=("blue",))
     again = compare(
-        views(snapshot("blue"), snapshot("green", **{PRODUCERS: 5})), {**base, ORDERS: kept[ORDERS]}, Terms()
+        views(snapshot("blue"), snapshot("green", **{PRODUCERS: 5})), {**base, ORDERS: kept[ORDERS]}, CompareOptions()
     )
     assert one(again, ORDERS).drifting == {PRODUCERS: ("blue",)}
 
@@ -186,10 +197,10 @@ def test_a_topic_that_is_gone_takes_its_policies_away_from_nobody() -> None:
     both = (snapshot("blue", {"maxProducerPerTopic": 3}), snapshot("green", {"maxProducerPerTopic": 3}))
     base = agreed_by(*both)
     held = [both[0], snapshot("green")]
-    assert unsure_topics(views(*held)) == {"green": frozenset({"acme/orders"})}
-    gone = compare(views(*held, topics={"acme/orders": ()}), base, Terms())
-    assert (one(gone, TOPIC).drifting, one(gone, TOPIC).elsewhere) == ({}, ("green",))
-    unset = compare(views(*held, topics={"acme/orders": (EVENTS,)}), base, Terms())
+    assert namespaces_to_list(views(*held)) == {"green": frozenset({"acme/orders"})}
+    gone = compare(views(*held, topics={"acme/orders": ()}), base, CompareOptions())
+    assert (one(gone, TOPIC).drifting, one(gone, TOPIC).without_topic) == ({}, ("green",))
+    unset = compare(views(*held, topics={"acme/orders": (EVENTS,)}), base, CompareOptions())
     assert one(unset, TOPIC).drifting == {"local/maxProducerPerTopic": ("blue",)}
 
 
@@ -199,30 +210,30 @@ def test_what_could_not_be_read_is_left_out_on_all_sides() -> None:
         View(cluster="blue", items=items_of(snapshot("blue", **{PRODUCERS: 6}), FLEET)),
         View(cluster="green", items=items_of(without_namespace("green"), FLEET), unread=frozenset({"acme/orders"})),
     ]
-    found = compare(blind, base, Terms())
+    found = compare(blind, base, CompareOptions())
     assert (found.unread, [each.item for each in found.drift()]) == ((ORDERS,), [])
 
 
 def test_nothing_is_agreed_on_while_a_cluster_is_away() -> None:
-    found = compare(views(snapshot("blue"), snapshot("green")), {}, Terms())
-    assert settle(found.compared, {}, all_seen=False).agreements == {}
+    found = compare(views(snapshot("blue"), snapshot("green")), {}, CompareOptions())
+    assert conclude(found.compared, {}, all_reachable=False).merge_bases == {}
 
 
 def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_its_original() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", **{PRODUCERS: 5, TTL: 60}), snapshot("green")
-    original = Seen("d", 100, 101)
+    original = Provenance("d", 100, 101)
     sides = [
-        View(cluster="blue", items=items_of(blue, FLEET), seen={ORDERS: {PRODUCERS: original, TTL: original}}),
+        View(cluster="blue", items=items_of(blue, FLEET), provenance={ORDERS: {PRODUCERS: original, TTL: original}}),
         View(cluster="green", items=items_of(green, FLEET)),
     ]
-    found = compare(sides, base, Terms())
+    found = compare(sides, base, CompareOptions())
     planned = plan(found, green, blue)
     ends = {PRODUCERS: Outcome.APPLIED, TTL: Outcome.REFUSED}
-    results = tuple(Result(change, ends[change.field]) for change in planned.changes)
-    done = {"green": written(Applied(planned.id, "green", results))}
-    settled = settle(drift_from_json(drift_to_json(found.drift())), done, all_seen=True)
-    agreed = settled.agreements[ORDERS]
+    results = tuple(ChangeResult(change, ends[change.field]) for change in planned.changes)
+    done = {"green": written(PlanResult(planned.id, "green", results))}
+    settled = conclude(drift_from_json(drift_to_json(found.drift())), done, all_reachable=True)
+    agreed = settled.merge_bases[ORDERS]
     assert agreed is not None
     assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)
     decided = {ORDERS: {PRODUCERS: original, TTL: original}}
@@ -233,7 +244,7 @@ def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_va
     times = EventTimes()
     for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
         times.note(EVENTS, TopicPolicyState(EVENTS, "local", policies, at), at)
-    assert times.spans(EVENTS, Clock(ahead=0, uncertainty=0.5), 0.5) == {
+    assert times.spans(EVENTS, ClockSkew(ahead=0, uncertainty=0.5), 0.5) == {
         "local/maxMessageSize": (UNKNOWN, 2.0),
         "local/maxProducerPerTopic": (4.0, 6.0),
     }
@@ -275,10 +286,10 @@ policies:
     [
         ("acme/orders.yaml", "namespace: acme/orders\npolicies: {max_producer_per_topic: 5}", "did you mean"),
         ("acme/orders.yaml", "namespace: acme/orders\npolicies: 7", "7 is not a mapping"),
-        ("acme/orders.yaml", "namespace: acme/orders\npolicies: {backlog_quota_map: 7}", "not the shape"),
+        ("acme/orders.yaml", "namespace: acme/orders\npolicies: {backlog_quota_map: 7}", "not have the shape"),
         ("acme/orders.yaml", "namespace: acme/audit", "whose file is acme/audit.yaml"),
         ("acme/orders.yaml", "[1, 2]", "is not a mapping"),
-        ("acme/orders.yaml", "a: [", "is no YAML"),
+        ("acme/orders.yaml", "a: [", "is not valid YAML"),
         ("acme.yaml", "tenant: acme\nroles: []", "'roles' is not known"),
         ("notes.txt", "", "There is no desired state"),
     ],
@@ -304,31 +315,38 @@ def test_an_authority_that_is_none_is_refused(text: str) -> None:
         Authority.parse(text)
 
 
-def store(*clusters: str) -> Agreements:
-    return Agreements.of(Ledger.open(), clusters)
+def store(*clusters: str) -> ReconciliationStore:
+    return ReconciliationStore.of(Ledger.open(), clusters)
 
 
 KEY = ("namespace", "acme/orders")
-AGREED = Agreement(document={TTL: 60}, clusters=("blue", "green"))
+AGREED = MergeBase(document={TTL: 60}, clusters=("blue", "green"))
 
 
 def test_agreements_are_replaced_and_forgotten_and_a_fleet_that_grows_takes_them_along(records: Path) -> None:
-    store("blue", "green").agree({KEY: Agreement(document={}, clusters=("blue",)), ("tenant", "acme"): AGREED})
-    store("green", "blue").agree({KEY: AGREED, ("tenant", "acme"): None})
-    assert store("blue", "green").agreed() == {KEY: AGREED}
+    store("blue", "green").save_merge_bases(
+        {KEY: MergeBase(document={}, clusters=("blue",)), ("tenant", "acme"): AGREED}
+    )
+    store("green", "blue").save_merge_bases({KEY: AGREED, ("tenant", "acme"): None})
+    assert store("blue", "green").merge_bases() == {KEY: AGREED}
     grown = store("blue", "green", "red")
-    assert grown.agreed() == {KEY: AGREED}
-    grown.agree({("tenant", "other"): AGREED})
-    assert grown.agreed() == {KEY: AGREED, ("tenant", "other"): AGREED}
-    assert store("teal", "red").agreed() == {}
+    assert grown.merge_bases() == {KEY: AGREED}
+    grown.save_merge_bases({("tenant", "other"): AGREED})
+    assert grown.merge_bases() == {KEY: AGREED, ("tenant", "other"): AGREED}
+    assert store("teal", "red").merge_bases() == {}
 
 
 def test_a_look_replaces_what_was_seen_of_the_same_resource_only(records: Path) -> None:
-    seen = store("blue", "green")
-    seen.see("blue", {KEY: Sighting(1.0, {"a": ["x", 0, 1]}), ("tenant", "acme"): Sighting(1.0, {})})
-    seen.see("blue", {KEY: Sighting(2.0, {})})
-    assert seen.sightings("blue") == {KEY: Sighting(2.0, {}), ("tenant", "acme"): Sighting(1.0, {})}
-    assert (seen.last_look("blue"), seen.last_look("green")) == (2.0, None)
+    provenance = store("blue", "green")
+    provenance.save_observations(
+        "blue", {KEY: StoredObservation(1.0, {"a": ["x", 0, 1]}), ("tenant", "acme"): StoredObservation(1.0, {})}
+    )
+    provenance.save_observations("blue", {KEY: StoredObservation(2.0, {})})
+    assert provenance.observations("blue") == {
+        KEY: StoredObservation(2.0, {}),
+        ("tenant", "acme"): StoredObservation(1.0, {}),
+    }
+    assert (provenance.last_observed("blue"), provenance.last_observed("green")) == (2.0, None)
 
 
 CONFLICT = RecordedConflict(
@@ -343,16 +361,16 @@ CONFLICT = RecordedConflict(
 
 def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen_until_that_is_in_force(records: Path) -> None:
     kept = store("blue", "green")
-    assert [kept.journal("run", [CONFLICT]) for _ in range(2)] == [1, 0]
+    assert [kept.record_conflicts("run", [CONFLICT]) for _ in range(2)] == [1, 0]
     ((conflict_id, found),) = kept.conflicts()
     assert found == CONFLICT
-    with pytest.raises(InvalidRequest, match="had no part in"):
+    with pytest.raises(InvalidRequest, match="is not part of"):
         kept.choose(conflict_id, "red")
-    with pytest.raises(NotFound, match="had no conflict"):
+    with pytest.raises(NotFound, match="has no conflict"):
         kept.choose("nothing", "green")
     kept.choose(conflict_id, "green")
     assert list(kept.choices().values()) == [(KEY, TTL, 2)]
-    kept.settle([conflict_id])
+    kept.resolve_choices([conflict_id])
     assert kept.choices() == {}
 
 
@@ -369,29 +387,29 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         "allow_changes": [],
         "choose": ["1f=green"],
     }
-    with pytest.raises(InvalidRequest, match="A dry run keeps nothing"):
+    with pytest.raises(InvalidRequest, match="A dry run saves nothing"):
         Request.of(params)
     assert Request.of({**params, "mode": "repair"}).choose == {"1f": "green"}
-    with pytest.raises(InvalidRequest, match="is not a conflict's id"):
+    with pytest.raises(InvalidRequest, match="is not the id of a conflict"):
         Request.of({**params, "choose": ["green"]})
 
 
 def test_a_note_about_a_resource_hides_it_and_a_note_about_what_only_superusers_see_hides_nothing() -> None:
     from pulsar_fleet.cluster.admin.read_problems import Area
-    from pulsar_fleet.policy_sync.merge.scan import Observed
+    from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 
     notes = (
         Note("acme/orders", Problem.UNREADABLE.value, ""),
         Note(Area.BROKERS.value, Problem.HIDDEN.value, ""),
-        Note("acme/gone", Problem.VANISHED.value, ""),
+        Note("acme/gone", Problem.DELETED.value, ""),
     )
-    seen = Observed(
+    provenance = ClusterScan(
         snapshot=replace(snapshot("blue"), notes=notes),
-        clock=Clock(0, 0),
+        clock=ClockSkew(0, 0),
         began=0,
         ended=1,
         calls=0,
         events={},
         topics={},
     )
-    assert seen.unread == {"acme/orders"}
+    assert provenance.unread == {"acme/orders"}

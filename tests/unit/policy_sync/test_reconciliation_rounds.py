@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.ledger.reconciliation_store import Agreement
+from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.compare import Comparison, Terms, compare
+from pulsar_fleet.policy_sync.merge.compare import CompareOptions, Comparison, compare
 from pulsar_fleet.policy_sync.merge.provenance import Observation, observe
 from pulsar_fleet.policy_sync.merge.view import Item, View
-from pulsar_fleet.policy_sync.reconcile.agreement import Place, decided_values, settle
+from pulsar_fleet.policy_sync.reconcile.agreement import ChangeKey, conclude, decided_values
 
 CLUSTERS = ("blue", "green", "red")
 FIELDS = ("max_producers_per_topic", "max_consumers_per_topic")
@@ -28,7 +28,7 @@ class Fleet:
 
     held: dict[str, dict[str, Json]] = field(default_factory=lambda: {cluster: {} for cluster in CLUSTERS})
     looks: dict[str, Observation] = field(default_factory=dict)
-    agreed: dict[Item, Agreement] = field(default_factory=dict)
+    agreed: dict[Item, MergeBase] = field(default_factory=dict)
     edits: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in FIELDS})
     now: float = 100.0
     serial: int = 0
@@ -47,20 +47,20 @@ class Fleet:
                 self.looks.get(cluster), self.held[cluster], began=self.now, ended=self.now + 10
             )
         views = [
-            View(cluster=cluster, items={ITEM: dict(self.held[cluster])}, seen={ITEM: self.looks[cluster].fields})
+            View(cluster=cluster, items={ITEM: dict(self.held[cluster])}, provenance={ITEM: self.looks[cluster].fields})
             for cluster in reached
         ]
-        found = compare(views, self.agreed, Terms())
+        found = compare(views, self.agreed, CompareOptions())
         for cluster, decided in decided_values(found.drift(), self.now + 20).items():
             self.looks[cluster] = self.looks[cluster].awaiting(decided[ITEM])
         done = {cluster: self._write(found, cluster, refused) for cluster in reached}
         if not killed:
-            kept = settle(found.compared, done, all_seen=not away).agreements
+            kept = conclude(found.compared, done, all_reachable=not away).merge_bases
             self.agreed |= {item: one for item, one in kept.items() if one}
         return found
 
-    def _write(self, found: Comparison, cluster: str, refused: frozenset[Write]) -> dict[Place, Json]:
-        done: dict[Place, Json] = {}
+    def _write(self, found: Comparison, cluster: str, refused: frozenset[Write]) -> dict[ChangeKey, Json]:
+        done: dict[ChangeKey, Json] = {}
         for one in found.drift():
             for name, clusters in one.drifting.items():
                 if cluster in clusters and (cluster, name) not in refused:

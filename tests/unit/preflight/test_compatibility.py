@@ -25,7 +25,7 @@ from tests.support.snapshots import (
     without_namespace,
 )
 
-from pulsar_fleet.cluster.admin.clock_skew import Clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.preflight.compatibility import check_compatibility
@@ -325,7 +325,7 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         steps(replicating, measured(unreachable={"http://blue.example:8080": "no route to host"})),
         "warning peer-unreachable-from-here: cluster blue",
     ),
-    (measured(clock=Clock(61.0, 0.6)), f"warning clocks-differ: {GREEN}"),
+    (measured(clock=ClockSkew(61.0, 0.6)), f"warning clocks-differ: {GREEN}"),
     (target(versions("3.3.1", "3.3.1")), f"blocker version-unsupported: {GREEN} + warning target-older: {GREEN}"),
     (target(versions("4.2.3", "4.2.4")), f"warning versions-mixed: {GREEN}"),
     (target(versions("4.1.0", "4.1.0")), f"warning target-older: {GREEN}"),

@@ -9,9 +9,9 @@ import pytest
 from pulsar_fleet.cluster.names import Position
 from pulsar_sandbox.demo.judgement import Line, judge
 from pulsar_sandbox.demo.story import Outcome, Window
-from pulsar_sandbox.workload.counts import tally
 from pulsar_sandbox.workload.live import SubscriptionType
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
+from pulsar_sandbox.workload.traffic.counts import tally
+from pulsar_sandbox.workload.traffic.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
 
 TOPIC = "persistent://acme/orders/audit"
 START = 1_700_000_000_000_000
@@ -39,12 +39,12 @@ def judged(*positions: str, windows: dict[str, Window], interrupted: bool = Fals
 
 def test_a_message_behind_the_place_of_its_subscription_was_predicted() -> None:
     line = judged("-1:7:5:-1", "-1:3:9:-1", windows={TOPIC: Window(Position(7, 4), 1)})
-    assert (line.held, line.sentence.startswith("1 as the switch predicted")) == (True, True)
+    assert (line.passed, line.sentence.startswith("1 as the switch predicted")) == (True, True)
 
 
 def test_a_message_after_the_restart_of_its_consumer_names_that() -> None:
     line = judged("-1:7:5:-1", "-1:7:5:-1", windows={}, interrupted=True)
-    assert (line.held, line.sentence) == (True, "1 delivered again after a restart of c")
+    assert (line.passed, line.sentence) == (True, "1 delivered again after a restart of c")
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_message_after_the_restart_of_its_consumer_names_that() -> None:
 )
 def test_a_duplicate_that_nothing_explains_fails_the_demo(windows: dict[str, Window]) -> None:
     line = judged("-1:7:5:-1", "-1:3:9:-1", windows=windows)
-    assert line.held is False
+    assert line.passed is False
     assert "1 without a known reason (p/k/0 of" in line.sentence
 
 
 def test_the_switch_predicts_no_more_repetitions_than_it_counted() -> None:
     line = judged("-1:7:5:-1", "-1:8:9:-1", "-1:8:10:-1", windows={TOPIC: Window(Position(7, 4), 1)})
-    assert (line.held, line.sentence.startswith("1 as the switch predicted")) == (False, True)
+    assert (line.passed, line.sentence.startswith("1 as the switch predicted")) == (False, True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from pulsar_sandbox.workload.connections import client_log, read_interruptions
-from pulsar_sandbox.workload.records import Interruption
+from pulsar_sandbox.workload.traffic.connections import client_log, read_interruptions
+from pulsar_sandbox.workload.traffic.records import Interruption
 
 TOPIC = "persistent://acme/orders/audit"
 DAY = datetime(2026, 11, 22, 15, 15)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_sandbox.workload.application import Topic
-from pulsar_sandbox.workload.received import Received
-from pulsar_sandbox.workload.supervision import MOST_RESTARTS, Supervisor
+from pulsar_sandbox.workload.traffic.application import Topic
+from pulsar_sandbox.workload.traffic.received import Received
+from pulsar_sandbox.workload.traffic.supervisor import MOST_RESTARTS, Supervisor
 
 TOPIC = Topic(name="persistent://t/n/events")
 PATIENCE = 10.0
@@ -58,20 +58,20 @@ def supervise(producer: Writing, *consumers: Reading) -> Supervisor:
 
 def test_a_producer_without_an_answer_is_restarted_while_others_go_on() -> None:
     producer = Writing(last_ack=ago(11))
-    supervise(producer, Reading("c-1", ago(0))).look(writing=True)
+    supervise(producer, Reading("c-1", ago(0))).restart_stuck(writing=True)
     assert len(producer.restarts) == 1
 
 
 @pytest.mark.parametrize(("silent", "writing"), [(9, True), (11, False)], ids=["in time", "has stopped"])
 def test_a_producer_that_may_be_silent_is_left_alone(silent: float, writing: bool) -> None:
     producer = Writing(last_ack=ago(silent))
-    supervise(producer, Reading("c-1", ago(0))).look(writing=writing)
+    supervise(producer, Reading("c-1", ago(0))).restart_stuck(writing=writing)
     assert producer.restarts == []
 
 
 def test_nobody_is_restarted_while_the_cluster_serves_nobody() -> None:
     producer, consumer = Writing(ago(60), acked=[(("checkout", "k", 0), ago(60))]), Reading("c-1", ago(60))
-    supervise(producer, consumer).look(writing=True)
+    supervise(producer, consumer).restart_stuck(writing=True)
     assert (producer.restarts, consumer.restarts) == ([], [])
 
 
@@ -81,34 +81,34 @@ def test_the_silent_consumer_of_a_subscription_that_lacks_a_message_is_restarted
 ) -> None:
     producer = Writing(ago(0), acked=[(("checkout", "k", 0), ago(late))])
     consumers = Reading("hangs", ago(late)), Reading("works", ago(0))
-    supervise(producer, *consumers).look(writing=True)
+    supervise(producer, *consumers).restart_stuck(writing=True)
     assert [bool(consumer.restarts) for consumer in consumers] == [restarted > 0, restarted > 1]
 
 
 def test_an_idle_consumer_of_a_subscription_that_has_all_is_left_alone() -> None:
     consumer = Reading("standby", ago(100))
-    supervise(Writing(ago(0)), consumer).look(writing=True)
+    supervise(Writing(ago(0)), consumer).restart_stuck(writing=True)
     assert consumer.restarts == []
 
 
 def test_an_application_whose_process_has_ended_is_restarted_at_once() -> None:
     producer, consumer = Writing(ago(0), has_ended=True), Reading("c-1", ago(0), has_ended=True)
-    supervise(producer, consumer).look(writing=True)
+    supervise(producer, consumer).restart_stuck(writing=True)
     assert (len(producer.restarts), len(consumer.restarts)) == (1, 1)
 
 
 def test_a_producer_that_was_stopped_is_not_restarted() -> None:
     producer = Writing(ago(0), has_ended=True)
-    supervise(producer, Reading("c-1", ago(0))).look(writing=False)
+    supervise(producer, Reading("c-1", ago(0))).restart_stuck(writing=False)
     assert producer.restarts == []
 
 
 def test_an_application_is_not_restarted_for_ever() -> None:
     producer = Writing(last_ack=ago(11))
     supervisor = supervise(producer, Reading("c-1", ago(0)))
-    supervisor.patience = -1.0
+    supervisor.restart_seconds = -1.0
     for _ in range(2 * MOST_RESTARTS):
-        supervisor.look(writing=True)
+        supervisor.restart_stuck(writing=True)
     assert len(producer.restarts) == MOST_RESTARTS
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from pulsar_sandbox.workload.counts import longest_gap, tally
 from pulsar_sandbox.workload.live import SubscriptionType
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
-from pulsar_sandbox.workload.tally import Duplicates, Gap, Repetition, SubscriptionTally
+from pulsar_sandbox.workload.traffic.counts import longest_gap, tally
+from pulsar_sandbox.workload.traffic.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
+from pulsar_sandbox.workload.traffic.tally import Duplicates, Gap, Repetition, SubscriptionTally
 
 TOPIC = "persistent://acme/orders/events"
 SECOND = 1_000_000
@@ -208,7 +208,7 @@ def test_a_producer_that_falls_silent_before_its_end_has_a_gap_until_then() -> N
 
 def test_a_silent_partition_shows_although_its_producer_goes_on_elsewhere() -> None:
     acks = [ack(n, partition=0) for n in range(10)] + [ack(n, partition=1) for n in (0, 9)]
-    topic, gap = tally([producer(acks)], []).silences[0]
+    topic, gap = tally([producer(acks)], []).publish_pauses[0]
     assert (topic, gap.milliseconds) == (f"{TOPIC}-partition-1", 9_000)
 
 
@@ -243,7 +243,7 @@ def test_the_result_names_silence_and_messages_for_a_person() -> None:
     acks = [ack(0), ack(1), ack(4)]
     result = tally([producer(acks)], [consumer([delivery(0), delivery(1), delivery(4)])])
     assert result.text().splitlines()[1:] == [
-        "silence   longest 3.0 s (acme/orders/events), median 3.0 s",
+        "pause     longest 3.0 s (acme/orders/events), median 3.0 s",
         "messages  3 published, 3 received; 0 lost, 0 duplicates, 0 order breaks",
     ]
 

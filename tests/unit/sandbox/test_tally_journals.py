@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pulsar_fleet.cluster.errors import NotFound
-from pulsar_sandbox.workload.connections import client_log
-from pulsar_sandbox.workload.journal import Counters, JournalReader, JournalWriter, Line, read_tally
-from pulsar_sandbox.workload.tally import Duplicates
+from pulsar_sandbox.workload.traffic.connections import client_log
+from pulsar_sandbox.workload.traffic.journal import Counters, JournalReader, JournalWriter, Line, read_tally
+from pulsar_sandbox.workload.traffic.tally import Duplicates
 
 TOPIC = "persistent://acme/orders/audit"
 
@@ -107,7 +107,7 @@ def test_a_reader_gets_each_complete_line_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_journals_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="holds no journals"):
+    with pytest.raises(NotFound, match="has no journals"):
         read_tally(tmp_path)
 
 
@@ -119,9 +119,9 @@ def test_counters_survive_the_way_through_their_file(tmp_path: Path) -> None:
         failed=0,
         in_flight=1,
         received={"mail": 2},
-        quiet_producers=("p",),
-        silence=3,
-        longest_silence=4,
+        stalled_producers=("p",),
+        publish_pause=3,
+        longest_publish_pause=4,
     )
     counters.write(tmp_path)
     assert Counters.read(tmp_path) == counters

@@ -10,10 +10,10 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
-from pulsar_fleet.ledger.fingerprint_key import KEY_VARIABLE, open_seal
-from pulsar_fleet.snapshot.documents import cursors_of
+from pulsar_fleet.ledger.fingerprint_key import KEY_VARIABLE, open_redactor
 from pulsar_fleet.snapshot.inventory import members
 from pulsar_fleet.snapshot.model import BrokerState, InventoryState, NamespaceState, Snapshot, TenantState, TopicState
+from pulsar_fleet.snapshot.resources import subscriptions_in_info
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot, store_snapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 
@@ -50,7 +50,7 @@ def test_a_pattern_that_matches_everything_leaves_the_brokers_own_namespaces_out
 
 
 def test_a_pattern_that_is_no_regular_expression_is_rejected() -> None:
-    with pytest.raises(InvalidRequest, match=r"'re:acme/\[' is no regular expression .* for example re:acme/\.\*"):
+    with pytest.raises(InvalidRequest, match=r"'re:acme/\[' is not a valid regular .* for example re:acme/\.\*"):
         Selection.parse(["re:acme/["])
 
 
@@ -67,7 +67,7 @@ def test_what_was_selected_and_is_not_there_is_named() -> None:
 def test_the_brokers_own_cursors_are_no_subscriptions() -> None:
     cursor = {"markDelete": {"ledgerId": 4, "entryId": 2}}
     names = ("pulsar.repl.west", "pulsar.dedup", "__compaction", "billing%2Fall")
-    found = cursors_of(EVENTS, {"cursors": dict.fromkeys(names, cursor)})
+    found = subscriptions_in_info(EVENTS, {"cursors": dict.fromkeys(names, cursor)})
     assert [(one.name, one.mark_delete, one.replicated) for one in found] == [("billing/all", "4:2", False)]
 
 
@@ -82,7 +82,7 @@ def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
         namespaces=(NamespaceState("acme/orders", {"replication_clusters": ["blue"], "é": None}),),
         topics=(TopicState(str(EVENTS), 3, {"team": "billing"}, terminated=True),),
         brokers=(BrokerState("localhost:8080", "4.2.4", {"clusterName": "blue"}),),
-        notes=(Note("x", "vanished", "gone"),),
+        notes=(Note("x", "deleted", "gone"),),
     )
     artefacts = Artefacts.open(str(tmp_path))
     assert load_snapshot(artefacts, store_snapshot(artefacts, "run", snapshot, name="source")) == snapshot
@@ -109,7 +109,7 @@ def test_namespaces_are_loaded_without_the_others(tmp_path: Path) -> None:
     assert [one.name for one in part.namespaces] == wanted[:2]
     assert part.topics == tuple(one for one in snapshot.topics if one.name.split("/", 2)[2].startswith(tuple(wanted)))
     assert part.inventory == snapshot.inventory
-    assert stored.load_outside().topics == ()
+    assert stored.load_without_namespaces().topics == ()
 
 
 def test_a_snapshot_that_was_not_finished_cannot_be_loaded(tmp_path: Path) -> None:
@@ -155,15 +155,15 @@ def test_an_altered_table_is_not_loaded(tmp_path: Path) -> None:
 def test_the_key_of_an_installation_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
-    assert open_seal() == open_seal()
+    assert open_redactor() == open_redactor()
 
 
 def test_a_short_key_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "short")
     with pytest.raises(InvalidRequest, match="at least 16"):
-        open_seal()
+        open_redactor()
 
 
 def test_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "a key that nobody may see")
-    assert "nobody" not in repr(open_seal())
+    assert "nobody" not in repr(open_redactor())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.planning.comparison import Comparison, compare
-from pulsar_fleet.planning.diff import VALUES, subscription_value
+from pulsar_fleet.planning.diff import COMPARED_COLUMNS, subscription_value
 from pulsar_fleet.snapshot.model import (
     BrokerState,
     NamespaceState,
@@ -26,7 +26,7 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.store.reader import store_snapshot
 from pulsar_fleet.snapshot.store.rows import TABLE_OF
-from pulsar_fleet.verification.snapshots.candidates import find_suspects
+from pulsar_fleet.verification.snapshots.candidates import find_candidates
 from pulsar_fleet.verification.snapshots.compare import CompareRequest, compare_namespaces, open_pair
 
 OWN = "the cluster's own name"
@@ -180,7 +180,7 @@ def stored(folder: str, source: Snapshot, target: Snapshot, *, subscriptions: bo
 
 
 def row_by_row(request: CompareRequest) -> Comparison:
-    source, target = (side.load_within(NAMES) for side in open_pair(request))
+    source, target = (side.load_namespaces(NAMES) for side in open_pair(request))
     return replace(compare(source, target, subscriptions=request.subscriptions, examples=1_000), compared={})
 
 
@@ -214,10 +214,10 @@ def test_only_what_differs_is_looked_at_row_by_row_and_the_clusters_own_names_ar
 
     with tempfile.TemporaryDirectory() as folder:
         pair = open_pair(stored(folder, side("blue", 2, 5), side("green", 3, 6)))
-        found = find_suspects(*pair, NAMES, subscriptions=True)
+        found = find_candidates(*pair, NAMES, subscriptions=True)
     assert (found.namespaces, found.topics) == (("acme/a", "acme/b"), {"persistent://acme/a/1"})
 
 
 def test_the_columns_that_are_compared_are_those_of_a_subscription() -> None:
     row = SubscriptionState("t", "t", "s", "1:1", True, {"a": "b"})
-    assert set(subscription_value([row])) == set(VALUES["subscriptions"])
+    assert set(subscription_value([row])) == set(COMPARED_COLUMNS["subscriptions"])

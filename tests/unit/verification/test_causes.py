@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.verification.messages.causes import Cause, Circumstances, explanation, why_extra, why_missing
+from pulsar_fleet.verification.messages.causes import (
+    Cause,
+    Circumstances,
+    cause_of_extra,
+    cause_of_missing,
+    explanation,
+)
 
 REPLICATED = Circumstances(source="blue", target="green", replicated=True, ttl_seconds=60, now=1_000_000)
 COPIED = Circumstances(source="blue", target="green", replicated=False)
@@ -29,16 +35,16 @@ RECENT = 999_999
     ],
 )
 def test_why_a_replicated_message_is_missing(entry: dict[str, str] | None, cause: Cause) -> None:
-    assert why_missing(entry, RECENT, REPLICATED) is cause
+    assert cause_of_missing(entry, RECENT, REPLICATED) is cause
 
 
 def test_a_message_older_than_the_ttl_may_have_expired_before_it_was_replicated() -> None:
-    assert why_missing({}, 1_000_000 - 61_000, REPLICATED) is Cause.EXPIRED
-    assert why_missing({}, 1_000_000 - 61_000, COPIED) is Cause.LOST
+    assert cause_of_missing({}, 1_000_000 - 61_000, REPLICATED) is Cause.EXPIRED
+    assert cause_of_missing({}, 1_000_000 - 61_000, COPIED) is Cause.LOST
 
 
 def test_a_new_producer_encrypts_anew() -> None:
-    assert why_missing({"x-pulsar-is-encrypted": "true"}, RECENT, COPIED) is Cause.ENCRYPTED
+    assert cause_of_missing({"x-pulsar-is-encrypted": "true"}, RECENT, COPIED) is Cause.ENCRYPTED
 
 
 @pytest.mark.parametrize(
@@ -54,11 +60,11 @@ def test_a_new_producer_encrypts_anew() -> None:
 def test_why_the_copy_holds_one_more(
     entry: dict[str, str] | None, original: dict[str, str] | None, cause: Cause
 ) -> None:
-    assert why_extra(entry, original, REPLICATED) is cause
+    assert cause_of_extra(entry, original, REPLICATED) is cause
 
 
 def test_only_faults_are_no_excuse() -> None:
-    assert {cause for cause in Cause if not cause.innocent} == {
+    assert {cause for cause in Cause if not cause.expected} == {
         Cause.LOST,
         Cause.DUPLICATED,
         Cause.ALTERED,

@@ -12,7 +12,7 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
 from pulsar_fleet.verification.messages.incremental import continuable
-from pulsar_fleet.verification.messages.order import Placed
+from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Address, Pair, VerifyRequest
 
@@ -49,7 +49,7 @@ class Held:
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
         raise AssertionError("messages are equal")
 
-    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[PlacedMessage]:
         raise AssertionError("messages are in order")
 
 
@@ -97,7 +97,7 @@ def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued(
     found = judged(Held(A), pair(A, EngineName.ENTRY, EARLIER))
     topic = of(found, A)
     assert (topic.verdict, topic.proof["source"]["messages"], topic.proof["after"]) == (Verdict.EQUAL, 1, "verify/1")
-    assert "mode 'full' starts anew" in topic.notes[-1]
+    assert "mode 'full' starts again" in topic.notes[-1]
     assert continuable(found, "blue", "green") == {}
 
 

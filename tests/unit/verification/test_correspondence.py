@@ -21,7 +21,7 @@ from pulsar_fleet.verification.subscriptions.correspondence import (
     Portion,
     Unit,
 )
-from pulsar_fleet.verification.subscriptions.evaluate import assemble, judge_subscription, movement, type_note
+from pulsar_fleet.verification.subscriptions.evaluate import assemble, evaluate_subscription, movement, type_note
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
 
@@ -72,7 +72,7 @@ def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_ou
     target = Listing([b"own", b"x"], np.array([3, 4]))
     unread = Intervals(((0, 9),))
     found = ByContent.of(source, target)
-    assert found.alone_in_target(unread) == (3,)
+    assert found.only_in_target(unread) == (3,)
     assert found.compare(unread, unread, examples=9).redelivered == Portion(1, ((None, 3),))
     left = found.without([3]).compare(unread, unread, examples=9)
     assert (left.redelivered, left.skipped) == (Portion(0), Portion(1, ((7, None),)))
@@ -80,9 +80,9 @@ def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_ou
 
 def state(type_: str = "Shared", replicated: bool = False, **properties: str) -> SubscriptionCursor:
     return SubscriptionCursor(
-        behind=0,
+        mark_delete_index=0,
         unread=Intervals(),
-        alone=Intervals(),
+        individually_acknowledged=Intervals(),
         type=type_,
         replicated=replicated,
         properties=properties,
@@ -104,7 +104,7 @@ def state(type_: str = "Shared", replicated: bool = False, **properties: str) ->
 def test_one_difference_decides(
     found: Discrepancy, here: SubscriptionCursor, there: SubscriptionCursor, verdict: Verdict
 ) -> None:
-    assert judge_subscription("s", here, there, found).verdict is verdict
+    assert evaluate_subscription("s", here, there, found).verdict is verdict
 
 
 @pytest.mark.parametrize(("here", "there", "noted"), [("Shared", "Failover", True), ("None", "Shared", False)])
@@ -125,10 +125,13 @@ def test_a_movement_says_what_happened(now: Intervals | None, said: str) -> None
     assert movement(Intervals(((2, 9),)), now) == said
 
 
-def topic(*verdicts: Verdict, known: Verdict = Verdict.EQUAL) -> TopicSubscriptions:
+def topic(*verdicts: Verdict, topic_verdict: Verdict = Verdict.EQUAL) -> TopicSubscriptions:
     subscriptions = tuple(SubscriptionVerdict(subscription=f"s{at}", verdict=one) for at, one in enumerate(verdicts))
     return TopicSubscriptions(
-        topic=TOPIC, known=known, reason="" if known is Verdict.EQUAL else "why", subscriptions=subscriptions
+        topic=TOPIC,
+        topic_verdict=topic_verdict,
+        reason="" if topic_verdict is Verdict.EQUAL else "why",
+        subscriptions=subscriptions,
     )
 
 
@@ -143,7 +146,7 @@ def topic(*verdicts: Verdict, known: Verdict = Verdict.EQUAL) -> TopicSubscripti
             Verdict.INCONCLUSIVE,
             "inconclusive: 1 of 2 subscriptions of 1 topic, first 's1': ",
         ),
-        ([topic(known=Verdict.INCONCLUSIVE)], Verdict.INCONCLUSIVE, f"inconclusive: {TOPIC}: why"),
+        ([topic(topic_verdict=Verdict.INCONCLUSIVE)], Verdict.INCONCLUSIVE, f"inconclusive: {TOPIC}: why"),
     ],
 )
 def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: Verdict, summary: str) -> None:

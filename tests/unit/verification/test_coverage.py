@@ -67,9 +67,9 @@ def test_the_same_seed_chooses_the_same_pieces_and_another_topic_others() -> Non
 
 
 def test_an_equality_says_what_it_is_restricted_to() -> None:
-    sampled = coverage_of({**PARAMS, "mode": "sample"})
-    assert sampled.restriction == (
-        "in the sample: finds a difference in 1 of 1,000 messages of a topic with probability 0.9"
+    sample_pair = coverage_of({**PARAMS, "mode": "sample"})
+    assert sample_pair.restriction == (
+        "in the sample: it detects differences in 1 of 1,000 messages of a topic with probability 0.9"
     )
     assert coverage_of(PARAMS).restriction == ""
 
@@ -90,9 +90,9 @@ def test_a_window_is_given_by_two_times() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"mode": "window"}, "is no time"),
+        ({"mode": "window"}, "is not a valid time"),
         ({"mode": "window", "window_from": "yesterday", "window_to": "2026-11-21"}, "'yesterday'"),
-        ({"window_from": "2026-11-21"}, "for mode 'window'"),
+        ({"window_from": "2026-11-21"}, "use mode 'window'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(changed: dict[str, object], said: str) -> None:

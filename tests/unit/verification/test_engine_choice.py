@@ -26,8 +26,8 @@ NOBODY = AdminClient(ClusterConnection(name="nobody", admin_url="http://localhos
 @pytest.mark.parametrize(
     ("changed", "mode", "engine", "reason"),
     [
-        ({}, Mode.FULL, "entry", "as asked for"),
-        ({}, Mode.SAMPLE, "entry", "as asked for"),
+        ({}, Mode.FULL, "entry", "as requested"),
+        ({}, Mode.SAMPLE, "entry", "as requested"),
         ({}, Mode.WINDOW, "client", "because a window is cut by the publish times of messages"),
         ({"compacted": True}, Mode.FULL, "client", "because the latest value of each key is compared"),
         ({"publish_time": False}, Mode.FULL, "client", "because only geo-replication keeps entries whole"),

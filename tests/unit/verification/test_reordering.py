@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from pulsar_fleet.messages.scan import Sighting
-from pulsar_fleet.verification.messages.order import Disorder, find_disorder, pair_up
+from pulsar_fleet.messages.scan import MessageRecord
+from pulsar_fleet.verification.messages.order import Disorder, find_disorder, match_messages
 
 
-def message(name: str, entry: int) -> Sighting:
+def message(name: str, entry: int) -> MessageRecord:
     """`name` is producer, key and a number, such as `a1-7`; the digest does not know the producer."""
-    return Sighting(0, name[1:], 5, entry, -1, 0, 0, name[1], "", False, "[]", name, 1, name[0])
+    return MessageRecord(0, name[1:], 5, entry, -1, 0, 0, name[1], "", False, "[]", name, 1, name[0])
 
 
 def disorder(source: Sequence[str], target: Sequence[str]) -> Disorder:
     sides = [[message(name, entry) for entry, name in enumerate(side)] for side in (source, target)]
-    return find_disorder(pair_up(*sides))
+    return find_disorder(match_messages(*sides))
 
 
 def moved(found: Disorder) -> list[tuple[str | None, str | None]]:
@@ -64,7 +64,8 @@ def test_what_one_side_alone_holds_displaces_nothing() -> None:
 def test_messages_that_changed_places_are_named_beside_one_that_is_missing() -> None:
     found = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak3", "ak2", "ak4"])
     assert (moved(found), found.keys) == ([("5:1", "5:1")], ("k",))
-    assert found.beside.startswith("of the messages that both hold, 1 changed places; the order of producer 'a'")
+    beginning = "of the messages that both hold, 1 changed places; the order of producer 'a'"
+    assert found.partial_reason.startswith(beginning)
 
 
 def test_the_fewest_moves_restore_any_shuffled_order() -> None:

@@ -14,11 +14,11 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, Sums, TopicDigest
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import TopicBounds
-from pulsar_fleet.messages.scan import Sighting
+from pulsar_fleet.messages.scan import MessageRecord
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
-from pulsar_fleet.verification.messages.differences import Kind, Mismatch, name_differences, tally
-from pulsar_fleet.verification.messages.order import Placed
+from pulsar_fleet.verification.messages.differences import Kind, Mismatch, count_mismatches, name_differences
+from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables, verification_text
 from pulsar_fleet.verification.messages.verdict import (
     NamespaceVerdict,
@@ -26,7 +26,7 @@ from pulsar_fleet.verification.messages.verdict import (
     Verdict,
     Verification,
     assemble,
-    judge_topic,
+    evaluate_topic,
 )
 from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
 
@@ -44,8 +44,8 @@ def topic_digest(lane: int = 5, order: int = 9, problem: str = "") -> TopicDiges
     return TopicDigest.fold(rows)
 
 
-def sighting(entry: int, **changed: object) -> Sighting:
-    plain = Sighting(
+def sighting(entry: int, **changed: object) -> MessageRecord:
+    plain = MessageRecord(
         pair=0,
         digest=f"{entry}-{changed}",
         ledger=4,
@@ -64,30 +64,30 @@ def sighting(entry: int, **changed: object) -> Sighting:
     return replace(plain, **changed)  # type: ignore[arg-type]
 
 
-def only_in_source(at: Sighting) -> Mismatch:
+def only_in_source(at: MessageRecord) -> Mismatch:
     return Mismatch(0, 1, 0, at, None)
 
 
-def only_in_target(at: Sighting) -> Mismatch:
+def only_in_target(at: MessageRecord) -> Mismatch:
     return Mismatch(0, 0, 1, None, at)
 
 
 def test_equal_digests_are_equal() -> None:
-    assert judge_topic(PAIR, topic_digest(), topic_digest()).verdict is Verdict.EQUAL
+    assert evaluate_topic(PAIR, topic_digest(), topic_digest()).verdict is Verdict.EQUAL
 
 
 def test_unequal_buckets_are_a_difference() -> None:
-    assert judge_topic(PAIR, topic_digest(), topic_digest(lane=6)).verdict is Verdict.DIFFERENT
+    assert evaluate_topic(PAIR, topic_digest(), topic_digest(lane=6)).verdict is Verdict.DIFFERENT
 
 
 def test_another_order_alone_is_called_reordered() -> None:
-    found = judge_topic(PAIR, topic_digest(), topic_digest(order=8))
+    found = evaluate_topic(PAIR, topic_digest(), topic_digest(order=8))
     assert (found.verdict, found.reordered) == (Verdict.DIFFERENT, True)
 
 
 @pytest.mark.parametrize("lane", [5, 6])
 def test_a_side_that_could_not_be_read_leaves_it_inconclusive(lane: int) -> None:
-    found = judge_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
+    found = evaluate_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
     assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "not authorized")
 
 
@@ -123,7 +123,7 @@ class Silent:
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
         return {}
 
-    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[PlacedMessage]:
         return []
 
 
@@ -131,7 +131,7 @@ def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None
     ((topic,),) = (each.topics for each in judge(REQUEST, Silent()).namespaces)
     assert (topic.verdict, topic.reason) == (
         Verdict.INCONCLUSIVE,
-        "nobody read its entries from 4:0 to 4:2; verify again",
+        "its entries from 4:0 to 4:2 were not read; verify again",
     )
 
 
@@ -142,7 +142,7 @@ def test_what_came_up_after_reading_takes_equality_away() -> None:
 
 
 def test_copies_that_cancel_out_are_not_a_difference() -> None:
-    assert tally([sighting(1), sighting(2)], [sighting(2), sighting(1)]) == []
+    assert count_mismatches([sighting(1), sighting(2)], [sighting(2), sighting(1)]) == []
 
 
 def test_a_message_that_green_lacks_is_named_with_its_position_on_blue() -> None:
@@ -197,7 +197,7 @@ def test_a_difference_reads_as_what_where_and_how() -> None:
         f"DIFFERENT  {TOPIC}: 2 of 1,204,331 messages",
         "  missing on green  blue 4:2  key 'c-1'  2026-11-21 09:14:02.120Z  producer 'checkout-2'",
         "  altered: property  blue 4:3 = green 4:9  property 'trace' 'a81f' → 'a81e'",
-        "Not explained by the bounds stated above. The gate stays shut.",
+        "The bounds stated above do not explain the differences. The verification failed.",
     ]
 
 
@@ -234,7 +234,7 @@ def test_a_request_of_another_release_is_refused() -> None:
 
 def test_verdicts_are_tables_too() -> None:
     found = name_differences([only_in_source(sighting(2))])
-    topic = replace(judge_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(found))
+    topic = replace(evaluate_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(found))
     tables = verdict_tables(Verification("blue", "green", (NamespaceVerdict("acme/orders", (topic,)),)))
     topics, differences = (
         pq.read_table(BytesIO(tables[f"{name}.parquet"])).to_pylist() for name in ("topics", "differences")

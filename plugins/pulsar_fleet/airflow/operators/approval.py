@@ -43,14 +43,14 @@ class PlanApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.onboarding.steps import stopping_text
+        from pulsar_fleet.onboarding.steps import blockers_text
 
         params, headline = context["params"], self.planned["headline"]
         run = current_run(context)
         if params["dry_run"]:
             raise AirflowSkipException(f"Dry run: {headline} Nothing has been changed.")
         if self.planned["blockers"]:
-            raise PreconditionFailed(stopping_text(run.artefacts, self.planned))
+            raise PreconditionFailed(blockers_text(run.artefacts, self.planned))
         if params["auto_approve"] or not self.planned["changes"]:
             return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)

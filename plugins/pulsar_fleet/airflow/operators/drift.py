@@ -41,8 +41,8 @@ class FindDriftOperator(CompareSnapshotsOperator):
             if threshold is None or namespaces <= threshold:
                 return None
             self.log.info("%s namespaces are compared in Spark", f"{namespaces:,}")
-            self.request, self.result = divergence.hand_over(run, snapshots, fleet)
+            self.request, self.result = divergence.store_request(run, snapshots, fleet)
             super(FindDriftOperator, self).execute(context)
-            return divergence.take_over(run, self.result)
+            return divergence.read_result(run, self.result)
 
         return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run, find_divergent))

@@ -69,12 +69,17 @@ class VerifySnapshotOperator(CompareSnapshotsOperator):
         )
 
     def _compare(self, context: Context, request: CompareRequest) -> Comparison:
-        from pulsar_fleet.verification.snapshots.compare import compare_here, compare_snapshots, hand_over, read_result
+        from pulsar_fleet.verification.snapshots.compare import (
+            compare_in_process,
+            compare_snapshots,
+            read_result,
+            store_request,
+        )
 
         mode, rows = context["params"]["compare_in_spark"], sum(self.source["counts"].values())
-        self.request, self.result = hand_over(current_run(context), request)
+        self.request, self.result = store_request(current_run(context), request)
         if mode == "never" or (mode == "auto" and rows < SPARK_FROM_ROWS):
             self.log.info("%s rows are compared in this task, without Spark", f"{rows:,}")
-            return compare_snapshots(request, compare_here)
+            return compare_snapshots(request, compare_in_process)
         super().execute(context)
         return read_result(self.result)

@@ -87,7 +87,7 @@ class VerifyMessagesOperator(FleetJobOperator):
 class VerifySubscriptionsOperator(VerifyMessagesOperator):
     """Compare subscriptions: in this task where that is faster than starting Spark, else by the job.
 
-    :param request: URI of the request, from `pulsar_fleet.verification.steps.hand_over` (templated).
+    :param request: URI of the request, from `pulsar_fleet.verification.steps.store_request` (templated).
     :param result: URI of the result (templated).
     """
 
@@ -108,23 +108,23 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
         from pulsar_fleet.verification.request import VerifyRequest
         from pulsar_fleet.verification.subscriptions.report import subscription_text
-        from pulsar_fleet.verification.subscriptions.steps import compare_here, fits_here
+        from pulsar_fleet.verification.subscriptions.steps import compare_in_process, fits_in_process
 
         if not context["params"]["subscriptions"]:
             raise AirflowSkipException("The setting 'subscriptions' of this run is off.")
-        if not fits_here(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
+        if not fits_in_process(VerifyRequest.from_bytes(UPath(self.request).read_bytes())):
             self.application_args = ["--request", self.request, "--result", self.result]
             super().execute(context)
             return
         source, target = cluster_connection(self.source), cluster_connection(self.target)
-        compared = asyncio.run(compare_here(source, target, self.request, self.result))
+        compared = asyncio.run(compare_in_process(source, target, self.request, self.result))
         self.log.info("verdict %s\n%s", compared.verdict, subscription_text(compared))
 
 
 class CompareSnapshotsOperator(FleetJobOperator):
     """Run `spark_jobs/compare_snapshots.py` on two stored snapshots; no cluster is called.
 
-    :param request: URI of the request, from `pulsar_fleet.verification.snapshots.compare.hand_over` (templated).
+    :param request: URI of the request, from `pulsar_fleet.verification.snapshots.compare.store_request` (templated).
     :param result: URI of the result, from the same function (templated).
     """
 

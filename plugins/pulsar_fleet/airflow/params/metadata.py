@@ -32,7 +32,7 @@ _PARAMS = {
     ),
     "granularity": granularity_param(),
     "tie_break": tie_break_param("at equal times"),
-    "stamp": Param(
+    "write_provenance": Param(
         False,
         type="boolean",
         title="Record the last update",
@@ -69,7 +69,7 @@ _PARAMS = {
         title="Calls of a scan, per second",
         description="Rate limit of a scan on each cluster; 0: no limit.",
     ),
-    "quiet_seconds": Param(
+    "idle_seconds": Param(
         2.0,
         type="number",
         minimum=0.1,

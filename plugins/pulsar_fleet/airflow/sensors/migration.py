@@ -124,5 +124,5 @@ async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tup
 
     if milestone is Milestone.REPLICATED:
         return await replication_progress(sides, moves)
-    status = await drain_steps.attend(sides, run, moves)
+    status = await drain_steps.monitor_drain(sides, run, moves)
     return status.is_done, status.line()

@@ -41,17 +41,17 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 @task
 def check_failback(params: dict[str, Any], request: JsonObject) -> str:
     """Evaluate every interlock and every gate; a blocker stops the run. Nothing has been changed."""
-    from pulsar_fleet.migration.failback.steps import check_failback as check
+    from pulsar_fleet.migration.failback.steps import check_failback as check_gates
     from pulsar_fleet.preflight.findings import count_line
 
     run, names = current_run(get_current_context()), _names(request)
-    checking = check(
+    checking = check_gates(
         sides_of(params),
         run,
         names,
         strategy_of(params),
         allow_removal=params["allow_removal"],
-        expected=expectations_of(params, returns=True),
+        expected=expectations_of(params, is_failback=True),
         waivers=waivers_of(params),
     )
     return count_line(asyncio.run(checking))
@@ -70,16 +70,16 @@ def reopen_blue(params: dict[str, Any], request: JsonObject) -> JsonObject:
 @task(multiple_outputs=True)
 def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""
-    from pulsar_fleet.migration.preflight.run import check
+    from pulsar_fleet.migration.steps import check_gates
     from pulsar_fleet.preflight.findings import count_line
 
     run = current_run(get_current_context())
-    checking = check(
+    checking = check_gates(
         _back(params),
         run,
         _names(request),
         strategy_of(params),
-        expected=expectations_of(params, returns=True),
+        expected=expectations_of(params, is_failback=True),
         waivers=waivers_of(params),
     )
     moves, findings = asyncio.run(checking)
@@ -97,10 +97,10 @@ def prepare_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 @task
 def freeze_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Turn off what could unload or delete a topic on green; stores the original settings."""
-    from pulsar_fleet.migration.steps import hold_still
+    from pulsar_fleet.migration.steps import freeze_blue
 
     run = current_run(get_current_context())
-    return asyncio.run(hold_still(_back(params), run, moves_of(checked["moves"]))).to_json()
+    return asyncio.run(freeze_blue(_back(params), run, moves_of(checked["moves"]))).to_json()
 
 
 @task
@@ -114,9 +114,9 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the copied messages, and store the proof that the cut-over requires."""
-    from pulsar_fleet.migration.proof import verify_copy as prove
+    from pulsar_fleet.migration.proof import verify_copy as verify_messages
 
-    return asyncio.run(prove(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(verify_messages(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
@@ -138,40 +138,42 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
 @task
 def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
-    from pulsar_fleet.migration.proof import prove_placements
+    from pulsar_fleet.migration.proof import verify_subscriptions
 
-    return asyncio.run(prove_placements(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(
+        verify_subscriptions(_back(params), current_run(get_current_context()), moves_of(checked["moves"]))
+    )
 
 
 @task
 def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare green's messages with blue's copy; fail unless they are equal."""
-    from pulsar_fleet.migration.proof import prove
+    from pulsar_fleet.migration.proof import verify_messages
 
-    return asyncio.run(prove(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(verify_messages(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def clean_up_green(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """End replication, remove from green what continues on blue, and list the leftovers on green."""
-    from pulsar_fleet.migration.steps import clean_up
+    from pulsar_fleet.migration.steps import clean_up_blue
 
     run = current_run(get_current_context())
-    return asyncio.run(clean_up(_back(params), run, moves_of(checked["moves"]), original_settings_of(before)))
+    return asyncio.run(clean_up_blue(_back(params), run, moves_of(checked["moves"]), original_settings_of(before)))
 
 
 @task(trigger_rule="all_done")
 def restore_green(params: dict[str, Any], request: JsonObject) -> list[str]:
     """Restore the settings of green, and close blue again for namespaces that were not cut over."""
-    from pulsar_fleet.migration.failback.steps import close_unreached
-    from pulsar_fleet.migration.prepare.freeze import known_before
-    from pulsar_fleet.migration.steps import release
+    from pulsar_fleet.migration.failback.steps import abort_failback
+    from pulsar_fleet.migration.prepare.freeze import find_original_settings
+    from pulsar_fleet.migration.steps import restore_blue
 
     run = current_run(get_current_context())
-    done = [*asyncio.run(close_unreached(sides_of(params), run, _names(request)))] if request else []
-    before = known_before(run)
+    done = [*asyncio.run(abort_failback(sides_of(params), run, _names(request)))] if request else []
+    before = find_original_settings(run)
     if before is not None:
-        done += asyncio.run(release(_back(params), run, before, delete_topics=False))
+        done += asyncio.run(restore_blue(_back(params), run, before, delete_topics=False))
     return done
 
 

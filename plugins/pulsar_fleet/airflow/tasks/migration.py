@@ -49,7 +49,7 @@ async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]
     from pulsar_fleet.cluster.errors import InvalidRequest
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.scope import resolve
-    from pulsar_fleet.migration.waves.steps import moved_before, read_plan, wave_of
+    from pulsar_fleet.migration.waves.steps import already_moved, read_plan, wave_of
 
     if params["continues"]:
         return wave_of(read_plan(Run.open(params["continues"])), params["wave"]).namespaces
@@ -59,7 +59,7 @@ async def _selected(params: dict[str, Any], run: Run) -> Sequence[NamespaceName]
         )
     async with sides_of(params).open() as (blue, _green):
         names = await resolve(blue, params["namespaces"])
-        moved = await moved_before(blue, names, run.ledger)
+        moved = await already_moved(blue, names, run.ledger)
     if len(moved) == len(names):
         raise InvalidRequest(
             f"Earlier runs have moved all {len(names)} namespaces of the selection: there is nothing to do."
@@ -74,14 +74,14 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     """Evaluate every gate and plan the waves; a blocker stops the run. Nothing has been changed."""
     from pulsar_fleet.cluster.names import NamespaceName
     from pulsar_fleet.ledger.run import Run
-    from pulsar_fleet.migration.preflight.run import check
+    from pulsar_fleet.migration.steps import check_gates
     from pulsar_fleet.migration.waves.planner import Limits
-    from pulsar_fleet.migration.waves.steps import take_wave, wave_moves
+    from pulsar_fleet.migration.waves.steps import select_wave, wave_moves
     from pulsar_fleet.preflight.findings import count_line
 
     run = current_run(get_current_context())
     checked, findings = asyncio.run(
-        check(
+        check_gates(
             sides_of(params),
             run,
             [NamespaceName.parse(text) for text in request["namespaces"]],
@@ -95,7 +95,7 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     number = params["wave"]
     moves = wave_moves(run, checked, planned_by=planned_by, number=number)
     plan = asyncio.run(_plan_placements(params, run, moves))
-    taken = take_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
+    taken = select_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
     return {**taken.to_json(), "findings": count_line(findings)}
 
 
@@ -110,7 +110,7 @@ def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 @task
 def recheck_gates(params: dict[str, Any], checked: JsonObject) -> str:
     """Evaluate every gate again, now that green is prepared; a new blocker stops the run."""
-    from pulsar_fleet.migration.preflight.run import check_again as evaluate
+    from pulsar_fleet.migration.steps import recheck_gates as evaluate
     from pulsar_fleet.preflight.findings import count_line
 
     run = current_run(get_current_context())
@@ -125,10 +125,10 @@ def recheck_gates(params: dict[str, Any], checked: JsonObject) -> str:
 @task
 def freeze_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Turn off what could unload or delete a topic on blue; stores the original settings."""
-    from pulsar_fleet.migration.steps import hold_still
+    from pulsar_fleet.migration.steps import freeze_blue
 
     run = current_run(get_current_context())
-    return asyncio.run(hold_still(sides_of(params), run, moves_of(checked["moves"]))).to_json()
+    return asyncio.run(freeze_blue(sides_of(params), run, moves_of(checked["moves"]))).to_json()
 
 
 @task
@@ -142,16 +142,18 @@ def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the copied messages, and store the proof that the cut-over requires."""
-    from pulsar_fleet.migration.proof import verify_copy as prove
+    from pulsar_fleet.migration.proof import verify_copy as verify_messages
 
-    return asyncio.run(prove(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(
+        verify_messages(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
+    )
 
 
 @task
 def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiesce the producers, transfer the cursors, redirect the clients to green. The point of no return."""
     from pulsar_fleet.migration.steps import cut_over as switch
-    from pulsar_fleet.migration.subscriptions.cursors import Singles
+    from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 
     run = current_run(get_current_context())
     moves, quiet = moves_of(checked["moves"]), float(params["quiesce_seconds"])
@@ -161,7 +163,7 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
         moves,
         original_settings_of(before),
         quiesce_seconds=quiet,
-        singles=Singles(params["individually_acknowledged"]),
+        individually_acknowledged=IndividuallyAcknowledged(params["individually_acknowledged"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
     return asyncio.run(switching).to_json()
@@ -170,43 +172,45 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
 @task
 def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
-    from pulsar_fleet.migration.proof import prove_placements
+    from pulsar_fleet.migration.proof import verify_subscriptions
 
     return asyncio.run(
-        prove_placements(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
+        verify_subscriptions(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
     )
 
 
 @task
 def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare blue's messages with green's copy; fail unless they are equal."""
-    from pulsar_fleet.migration.proof import prove
+    from pulsar_fleet.migration.proof import verify_messages
 
     run = current_run(get_current_context())
-    return asyncio.run(prove(sides_of(params), run, moves_of(checked["moves"])))
+    return asyncio.run(verify_messages(sides_of(params), run, moves_of(checked["moves"])))
 
 
 @task
 def clean_up_blue(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """End replication, remove from blue what continues on green, and list the leftovers on blue."""
-    from pulsar_fleet.migration.steps import clean_up
+    from pulsar_fleet.migration.steps import clean_up_blue
 
     run, moves = current_run(get_current_context()), moves_of(checked["moves"])
     removing = bool(params["remove_topics_on_blue"])
-    return asyncio.run(clean_up(sides_of(params), run, moves, original_settings_of(before), remove_topics=removing))
+    return asyncio.run(
+        clean_up_blue(sides_of(params), run, moves, original_settings_of(before), remove_topics=removing)
+    )
 
 
 @task(trigger_rule="all_done")
 def restore_blue(params: dict[str, Any]) -> list[str]:
     """Restore every setting and rate limit that the run changed on blue, also after a failed run."""
-    from pulsar_fleet.migration.prepare.freeze import known_before
-    from pulsar_fleet.migration.steps import release
+    from pulsar_fleet.migration.prepare.freeze import find_original_settings
+    from pulsar_fleet.migration.steps import restore_blue
 
     run = current_run(get_current_context())
-    before = known_before(run)
+    before = find_original_settings(run)
     if before is None:
         raise AirflowSkipException("The run changed no setting on blue.")
-    restored = release(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
+    restored = restore_blue(sides_of(params), run, before, delete_topics=params["delete_inactive_topics_on_blue"])
     return list(asyncio.run(restored))
 
 
@@ -243,9 +247,8 @@ def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 
 
 async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> str:
-    from pulsar_fleet.migration.subscriptions.cursors import Singles
-    from pulsar_fleet.migration.subscriptions.transfer_plan import plan_placements
+    from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
 
     async with sides_of(params).open() as (blue, _green):
-        kept = await plan_placements(blue, run, moves, Singles(params["individually_acknowledged"]))
+        kept = await plan_transfers(blue, run, moves, IndividuallyAcknowledged(params["individually_acknowledged"]))
     return str(run.artefacts.read_json(kept)["text"])

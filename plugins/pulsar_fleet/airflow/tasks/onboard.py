@@ -60,7 +60,9 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
     from pulsar_fleet.onboarding import steps
 
     run = current_run(get_current_context())
-    answers = asyncio.run(steps.ask_target(cluster_connection(params["target"]), source, target, run.artefacts))
+    answers = asyncio.run(
+        steps.probe_target_schemas(cluster_connection(params["target"]), source, target, run.artefacts)
+    )
     planned = steps.plan_onboarding(
         source,
         target,

@@ -58,7 +58,7 @@ def repair(params: dict[str, Any], drift: JsonObject) -> JsonObject:
 def write_report(params: dict[str, Any]) -> str:
     """Report differences and writes; fail if a cluster is unreachable, a write failed, or drift must fail the run."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.ledger.reconciliation_store import Agreements
+    from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
@@ -73,7 +73,7 @@ def write_report(params: dict[str, Any]) -> str:
         return report
     for name, value in metrics(drift, repaired).items():
         stats.gauge(f"{METRICS}.{name}", value)
-    conflicts = Agreements.of(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
+    conflicts = ReconciliationStore.of(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
     report = reconciliation_report(drift, steps.read_plans(drift, run), repaired, conflicts)
     if drift["drift"] or drift["behind"] or failed:
         # A run without drift needs no page.

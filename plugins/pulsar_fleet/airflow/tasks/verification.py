@@ -25,7 +25,7 @@ def read_request(params: dict[str, Any]) -> list[JsonObject]:
     """
     from pulsar_fleet.airflow.conf import parse_namespaces, refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.verification.coverage import coverage_of
-    from pulsar_fleet.verification.steps import FOLDER
+    from pulsar_fleet.verification.request import FOLDER
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
@@ -73,7 +73,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
                 read_from=ReadFrom(params["read_from"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
             )
-        request, result = steps.hand_over(run, frozen, batch["folder"])
+        request, result = steps.store_request(run, frozen, batch["folder"])
         subscriptions = subscription_steps.result_uri(run, batch["folder"])
         sizes = {"topics": len(frozen.pairs), "entries": frozen.entries}
         return {"request": request, "result": result, "subscriptions": subscriptions, **sizes}

@@ -119,8 +119,8 @@ async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[
     if milestone is Milestone.REPLICATED:
         done, line = await replication_progress(sides, moves)
         return Status.DONE if done else Status.WAITING, line
-    status = await drain_steps.look(sides, run, moves)
-    if status.needs_hand:
+    status = await drain_steps.poll_drain(sides, run, moves)
+    if status.needs_worker:
         # Remediation runs on a worker: it writes to the clusters and to the ledger, and can block with a client.
 
         return Status.DONE if status.is_done else Status.INCIDENT, status.line()

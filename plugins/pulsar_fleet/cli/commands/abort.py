@@ -13,10 +13,10 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_c
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.migration.abort import Undone, undo_before_switch
+from pulsar_fleet.migration.abort import AbortResult, abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves
-from pulsar_fleet.migration.waves.steps import known_moves
+from pulsar_fleet.migration.waves.steps import find_moves
 
 _QUESTION = "Undo its replication and overrides, and remove the unused resources that it created?"
 
@@ -39,14 +39,14 @@ def abort(
         sides = asyncio.run(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
         if not yes and not terminal.confirm(f"{len(moves.moves)} namespaces. {_QUESTION}"):
             terminal.finish({"run": run}, ExitState.REFUSED)
-        aborted = asyncio.run(undo_before_switch(sides, records, moves))
+        aborted = asyncio.run(abort_migration(sides, records, moves))
         records.ledger.finish_run(run, "undone")
         terminal.say(_text(aborted))
         terminal.finish({"run": run, **aborted.to_json()}, ExitState.PARTLY if aborted.kept else ExitState.DONE)
 
 
 def _moves(run: Run) -> Moves:
-    moves = known_moves(run)
+    moves = find_moves(run)
     if moves is None:
         raise NotFound(f"The records contain no migration {run.id!r} with a plan: it has changed nothing.")
     return moves
@@ -61,7 +61,7 @@ async def _sides(blue: str | None, green: str | None, moves: Moves, run: str) ->
     return Sides(first.connection, second.connection)
 
 
-def _text(aborted: Undone) -> str:
+def _text(aborted: AbortResult) -> str:
     parts = {
         "flags cleared": aborted.flags,
         "replication ended": aborted.replication,

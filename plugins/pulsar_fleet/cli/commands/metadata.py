@@ -37,7 +37,9 @@ def sync_metadata(
     event_topic: Annotated[str, typer.Option(help="The topic that all clusters share.")] = EVENT_TOPIC,
     tie_break: Annotated[TieBreak, typer.Option(help="Which cluster's value wins at equal times.")] = TieBreak.SMALLER,
     granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
-    stamp: Annotated[bool, typer.Option("--stamp", help="Record the last update in namespaces.")] = False,
+    write_provenance: Annotated[
+        bool, typer.Option("--write-provenance", help="Record the last update in namespaces.")
+    ] = False,
     topics: Topics = True,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with original times.")] = False,
     snapshot_minutes: Annotated[float, typer.Option(help="How often a follower does so; 0: never.")] = 60.0,
@@ -56,13 +58,13 @@ def sync_metadata(
             "event_topic": event_topic,
             "tie_break": tie_break.value,
             "granularity": granularity.value,
-            "stamp": stamp,
+            "write_provenance": write_provenance,
             "topics": topics,
             "snapshot": snapshot,
             "snapshot_minutes": snapshot_minutes,
             "poll_seconds": poll_seconds,
             "calls_per_second": calls_per_second,
-            "quiet_seconds": Request().quiet_seconds,
+            "idle_seconds": Request().idle_seconds,
         }
         with usage_errors():
             request = Request.of(conf)

@@ -1,1 +1,1 @@
-"""How the admin API of a cluster is called."""
+"""Clients of the admin API of a cluster."""

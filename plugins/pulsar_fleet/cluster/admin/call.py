@@ -1,8 +1,8 @@
-"""One call to the admin API as a value: planned first, shown to a person, sent later (pure)."""
+"""One call to the admin API as a value, so that it can be planned, shown to a person and sent later (pure)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Self
 
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -10,9 +10,9 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is sent: method, path below `/admin/v2`, query and JSON body.
+    """Method, path below `/admin/v2`, query and JSON body.
 
-    :param has_body: a body is sent even when it is None (JSON `null`); some setters distinguish it from no body.
+    :param has_body: send a body even when it is None (JSON `null`); some setters distinguish it from no body.
     """
 
     method: str
@@ -24,19 +24,12 @@ class Call:
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {
-            "method": self.method,
-            "path": self.path,
-            "params": dict(self.params),
-            "body": self.body,
-            "has_body": self.has_body,
-            "content_type": self.content_type,
-        }
+        return {**asdict(self), "params": dict(self.params)}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{**found, "params": tuple(sorted(found["params"].items()))})
+        return cls(**{**document, "params": tuple(sorted(document["params"].items()))})
 
     def text(self) -> str:
         """`POST /namespaces/acme/orders/retention`, query included, body left out."""

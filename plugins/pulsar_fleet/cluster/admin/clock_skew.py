@@ -1,4 +1,4 @@
-"""How far a cluster's clock is from ours, by the `Date` of its answers."""
+"""Measure the clock skew of a cluster by the `Date` header of its answers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _RESOLUTION = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """Seconds that a cluster's clock is ahead of ours, give or take `uncertainty` seconds."""
+class ClockSkew:
+    """Seconds by which a cluster's clock is ahead of ours, ± `uncertainty` seconds."""
 
     ahead: float
     uncertainty: float
 
 
-async def measure_clock(admin: AdminClient) -> Clock:
-    """Ask a few times and keep the quickest answer; the header has whole seconds, so half a second stays open."""
-    found = [await _ask(admin) for _ in range(_ASKED)]
-    return min(found, key=lambda one: one.uncertainty)
+async def measure_clock_skew(admin: AdminClient) -> ClockSkew:
+    """Measure three times and return the most precise result; the header has whole seconds, so ± 0.5 s remain."""
+    measurements = [await _ask(admin) for _ in range(_ASKED)]
+    return min(measurements, key=lambda skew: skew.uncertainty)
 
 
-async def _ask(admin: AdminClient) -> Clock:
+async def _ask(admin: AdminClient) -> ClockSkew:
     sent = time.time()
     answer = await admin.http.call("GET", f"{ADMIN}/brokers/version")
-    got = time.time()
-    there = parsedate_to_datetime(answer.headers["Date"]).timestamp() + _RESOLUTION / 2
-    return Clock(round(there - (sent + got) / 2, 3), round((_RESOLUTION + got - sent) / 2, 3))
+    received = time.time()
+    broker_time = parsedate_to_datetime(answer.headers["Date"]).timestamp() + _RESOLUTION / 2
+    return ClockSkew(round(broker_time - (sent + received) / 2, 3), round((_RESOLUTION + received - sent) / 2, 3))

@@ -1,4 +1,4 @@
-"""What a broker's refusal means: it answers 401 for a bad token, a role without rights and its own bad credentials."""
+"""Errors for a broker's 401 and 403: it answers 401 for a bad token, a missing right and its own bad credentials."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import httpx
 
 from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PermissionDenied, Unauthenticated
 
-# What a broker answers (401, or 500 around it) when its own call, to itself or to another broker, was not let in.
+# A broker's answer (401, or 500 with this text) when its own call to itself or another broker was refused.
 _BROKER_WAS_REFUSED = re.compile(r"HTTP 401\b|Failed to authenticat")
 
 
 def read_reason(answer: httpx.Response) -> tuple[str, bool]:
-    """The broker's reason in one line, and whether it knew us (a refusal by role is JSON, of a token HTML or empty)."""
+    """The broker's reason in one line, and whether it accepted our token.
+
+    A refusal of the role is JSON; a refusal of the token is HTML or empty.
+    """
     try:
         reason = str(answer.json()["reason"])
     except (ValueError, KeyError, TypeError):
-        # Some refusals, such as those of a schema, are only told in the title of an error page.
+        # Some refusals, such as those of a schema, have their reason only in the title of an error page.
         title = re.search(r"<title>(?:Error \d+ )?(.*?)</title>", answer.text, re.DOTALL)
         text = html.unescape(" ".join(title[1].split())) if title else answer.text.strip()
         return (text.splitlines() or ["no reason given"])[0][:400], False
@@ -26,27 +29,27 @@ def read_reason(answer: httpx.Response) -> tuple[str, bool]:
     return " ".join(message.partition("Stacktrace")[0].split())[:400], True
 
 
-def denial(cluster: str, status: int, text: str, reason: str, *, knew_us: bool) -> PermissionDenied | None:
-    """The error for a call that was not let in, None if it failed for another reason.
+def denial(cluster: str, status: int, text: str, reason: str, *, authenticated: bool) -> PermissionDenied | None:
+    """The error for a call without permission, None if it failed for another reason.
 
-    :param text: who answered what, the reason included.
-    :param knew_us: see `read_reason`.
+    :param text: cluster, status, call and reason.
+    :param authenticated: see `read_reason`.
     """
-    if status in (401, 500) and knew_us and _BROKER_WAS_REFUSED.search(reason):
+    if status in (401, 500) and authenticated and _BROKER_WAS_REFUSED.search(reason):
         return BrokerCredentials(
             f"{cluster} accepts our credentials, but its brokers cannot log in to each other ({status}): correct "
             "brokerClientAuthenticationPlugin and brokerClientAuthenticationParameters of every broker.",
             cluster=cluster,
             status=status,
         )
-    if status == 401 and not knew_us:
+    if status == 401 and not authenticated:
         return Unauthenticated(
             f"{cluster} does not accept our credentials (401): the token is missing, expired "
             "or signed with another key. Check the token of this connection.",
             cluster=cluster,
             status=status,
         )
-    if status in (401, 403) and knew_us:
+    if status in (401, 403) and authenticated:
         return NotAllowed(
             f"{text.rstrip('. ')}. The token is accepted, but its role may not do this: ask for the right, "
             "or use the token of another role.",

@@ -1,4 +1,4 @@
-"""HTTP to the brokers of one cluster: bounded, retried, redirected with care, errors by who must act."""
+"""HTTP to the brokers of one cluster: rate limit, retries, safe redirects, errors by who must act."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from pulsar_fleet.cluster.json import Json
 
 
 class RateLimiter:
-    """Lets calls begin evenly, one after the other.
+    """Spaces the starts of calls evenly.
 
-    :param per_second: how many of them; 0 lets each begin at once.
+    :param per_second: rate of calls; 0 is no limit.
     """
 
     def __init__(self, per_second: float = 0.0) -> None:
@@ -42,7 +42,7 @@ class RateLimiter:
         self._next = 0.0
 
     async def acquire(self) -> None:
-        """Wait for the caller's turn."""
+        """Wait until the next call may start."""
         if not self._gap:
             return
         now = time.monotonic()
@@ -69,12 +69,12 @@ _BY_STATUS: Mapping[int, type[FleetError]] = {
 class BrokerHttp:
     """Calls to `/admin/v2` and `/lookup/v2` of one cluster.
 
-    :param connection: where and who; its `max_connections` bounds the calls in flight.
-    :param retry_seconds: for how long a `Unavailable` failure is tried again before it is raised.
-    :param calls_per_second: how many calls begin in a second at most, retries and redirects apart; 0 is no bound.
+    :param connection: addresses and credentials; its `max_connections` limits concurrent calls.
+    :param retry_seconds: for how long an `Unavailable` failure is retried before it is raised.
+    :param calls_per_second: rate limit of calls, without retries and redirects; 0 is no limit.
 
-    HTTP libraries follow a 307 to another broker without the credentials (another port is another origin), so redirects
-    are followed here, and the token is sent only to hosts of this cluster, never down from https to http.
+    HTTP libraries drop the credentials on a 307 to another broker (another port is another origin). So redirects are
+    followed here; the token is sent only to hosts of this cluster, and never from https to http.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class BrokerHttp:
         await self._transport.aclose()
 
     def trust_hosts(self, hosts: set[str]) -> None:
-        """Allow redirects with credentials to `hosts`: the cluster's own brokers."""
+        """Allow redirects with credentials to `hosts`, the cluster's own brokers."""
         self._own_hosts |= hosts
 
     async def call(
@@ -109,15 +109,15 @@ class BrokerHttp:
         has_body: bool = False,
         content_type: str = "application/json",
         base: str | None = None,
-        patience: float | None = None,
+        answered_retry_seconds: float | None = None,
     ) -> httpx.Response:
-        """One call, retried while it fails for a passing reason, redirected to the owner; the answer is 2xx.
+        """Make one call, retry it while it is `Unavailable`, follow redirects to the owner; the answer is 2xx.
 
         :param path: absolute path, such as `/admin/v2/clusters`.
         :param has_body: send `body` as JSON even when it is None.
-        :param base: another broker's URL instead of the connection's.
-        :param patience: seconds for which an answered failure is tried again, where that is less than for others.
-        :raises FleetError: by who must act; the message holds the broker's own reason.
+        :param base: URL of another broker, instead of the connection's.
+        :param answered_retry_seconds: for how long a failure that a broker answered is retried, if that is less.
+        :raises FleetError: by who must act; the message contains the broker's reason.
         """
         await self.rate_limiter.acquire()
         url = (base or self.connection.admin_url).rstrip("/") + path
@@ -125,12 +125,16 @@ class BrokerHttp:
         query = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (params or {}).items()
         }
-        return await self._retried(partial(self._follow, method, url, query, content, content_type), patience)
+        return await self._retried(
+            partial(self._follow, method, url, query, content, content_type), answered_retry_seconds
+        )
 
-    async def _retried(self, follow: Callable[[], Awaitable[httpx.Response]], patience: float | None) -> httpx.Response:
+    async def _retried(
+        self, follow: Callable[[], Awaitable[httpx.Response]], answered_retry_seconds: float | None
+    ) -> httpx.Response:
         began = time.monotonic()
         try:
-            # Only a failure comes to tenacity, which takes as much CPU as a third of a call.
+            # Only failures go through tenacity, which needs a third of the CPU time of a call.
             return await follow()
         except Unavailable as error:
             first = [error]
@@ -142,7 +146,7 @@ class BrokerHttp:
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Unavailable),
-            stop=_stop_after(began, self.retry_seconds, patience),
+            stop=_stop_after(began, self.retry_seconds, answered_retry_seconds),
             wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=3.0, jitter=0.3),
             before_sleep=_log_retry,
             reraise=True,
@@ -151,9 +155,7 @@ class BrokerHttp:
         return answer
 
     def document(self, answer: httpx.Response) -> Json:
-        """The JSON of an answer, None for an empty one; `InvalidRequest` where something else than a broker
-        answered.
-        """
+        """The JSON of an answer, None for an empty one; an answer that is not JSON is `InvalidRequest`."""
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -188,7 +190,7 @@ class BrokerHttp:
         self.calls += 1
         headers = {"Content-Type": content_type, **self._credentials(url)}
         try:
-            # As a stream, since for `content` httpx works out headers that aiohttp writes anyway.
+            # As a stream, since for `content` httpx computes headers that aiohttp writes anyway.
             request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(content or b""))
             return await self._transport.handle_async_request(request)
         except httpx.RemoteProtocolError as error:
@@ -232,9 +234,9 @@ class BrokerHttp:
         status = answer.status_code
         if status < 300:
             return answer
-        reason, knew_us = read_reason(answer)
+        reason, authenticated = read_reason(answer)
         text = f"{self.connection.name} answered {status} to {method} {urlsplit(url).path}: {reason}"
-        if denied := denial(self.connection.name, status, text, reason, knew_us=knew_us):
+        if denied := denial(self.connection.name, status, text, reason, authenticated=authenticated):
             raise denied
         if status == 500 and ALREADY_MIGRATED in reason:
             raise Conflict(text, cluster=self.connection.name, status=status)
@@ -250,13 +252,15 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _stop_after(began: float, seconds: float, patience: float | None) -> Callable[[tenacity.RetryCallState], bool]:
-    """Give up after `seconds`, and already after `patience` (if that is less) on what a broker answered itself."""
+def _stop_after(
+    began: float, seconds: float, answered_seconds: float | None
+) -> Callable[[tenacity.RetryCallState], bool]:
+    """Give up after `seconds`, and after `answered_seconds` (if that is less) on a failure that a broker answered."""
 
     def stop(state: tenacity.RetryCallState) -> bool:
         failure = state.outcome.exception() if state.outcome else None
         answered = isinstance(failure, FleetError) and failure.status is not None
-        limit = seconds if patience is None or not answered else min(patience, seconds)
+        limit = seconds if answered_seconds is None or not answered else min(answered_seconds, seconds)
         return time.monotonic() - began >= limit
 
     return stop

@@ -1,4 +1,4 @@
-"""Reading many resources of a cluster, of which some are gone, out of reach or not for us: noted, never absent."""
+"""Read many resources of a cluster, and note those that were deleted, are unreadable or hidden from our role."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, Unavai
 Read = TypeVar("Read")
 
 _UNANSWERED = 16
-"""After so many calls in a row without any answer the cluster is gone, and not its resources."""
+"""After so many consecutive calls without an answer the cluster is unreachable, not its resources unreadable."""
 
 
 class PartialReads:
-    """Awaits calls and keeps a note of each that gave nothing."""
+    """Awaits calls and keeps a note for each that returned nothing."""
 
     def __init__(self) -> None:
         self._notes: list[Note] = []
@@ -33,12 +33,13 @@ class PartialReads:
         not_offered: tuple[type[FleetError], ...] = (),
         area: Area | None = None,
     ) -> Read | None:
-        """The answer; None and a note if the resource is gone or cannot be read.
+        """The answer; None, and a note, if the resource was deleted or cannot be read.
 
-        :param is_gone: tells after a passing failure whether the resource is gone, where the broker's answer does not.
-        :param not_offered: failures by which this cluster says that it does not run what was asked for.
-        :param area: what is hidden as a whole from a role that may not read this.
-        :raises Transient: the cluster no longer answers at all.
+        :param is_gone: checks after an `Unavailable` failure whether the resource was deleted, where the answer does
+            not tell.
+        :param not_offered: failures that mean that this cluster does not run the feature.
+        :param area: the area that is hidden from a role that may not read this resource.
+        :raises Unavailable: the cluster no longer answers.
         """
         try:
             answer = await call
@@ -46,7 +47,7 @@ class PartialReads:
             self.note(resource, Problem.NOT_OFFERED, str(error))
             return None
         except NotFound as error:
-            self.note(resource, Problem.VANISHED, str(error))
+            self.note(resource, Problem.DELETED, str(error))
             return None
         except FleetError as error:
             if area is not None and isinstance(error, NotAllowed):
@@ -54,27 +55,27 @@ class PartialReads:
                 return None
             self._count(error)
             gone = isinstance(error, Unavailable) and is_gone is not None and await is_gone()
-            self.note(resource, Problem.VANISHED if gone else Problem.UNREADABLE, str(error))
+            self.note(resource, Problem.DELETED if gone else Problem.UNREADABLE, str(error))
             return None
         self._unanswered = 0
         if answer is None:
-            self.note(resource, Problem.VANISHED, "It was gone when it was read.")
+            self.note(resource, Problem.DELETED, "It was deleted before it was read.")
         return answer
 
     def note(self, resource: str, problem: Problem, detail: str) -> None:
-        """Note that something is not in the snapshot."""
+        """Note that a resource is not in the snapshot, and why."""
         self._notes.append(Note(resource, problem.value, detail))
 
     def hide(self, area: Area, detail: str) -> None:
-        """Note once that our role may not see something as a whole."""
+        """Note once that our role may not read an area."""
         if area not in self._hidden:
             self._hidden.add(area)
             self.note(area.value, Problem.HIDDEN, detail)
 
     def take_notes(self) -> list[Note]:
-        """The notes since the last time this was called, by resource."""
+        """The notes since the last call of this method, sorted by resource."""
         taken, self._notes = self._notes, []
-        return sorted(taken, key=lambda one: (one.resource, one.detail))
+        return sorted(taken, key=lambda note: (note.resource, note.detail))
 
     def _count(self, error: FleetError) -> None:
         if not isinstance(error, Unavailable) or error.status is not None:
@@ -89,9 +90,9 @@ Result = TypeVar("Result")
 
 
 async def in_order(jobs: AsyncIterable[Callable[[], Awaitable[Result]]], at_once: int) -> AsyncGenerator[Result, None]:
-    """The jobs' results in the order of the jobs; at most `at_once` run or wait to be taken.
+    """The results of jobs in the order of the jobs; at most `at_once` jobs run or wait for the caller.
 
-    The first failure ends it: what still runs is cancelled. The same happens when the caller stops asking.
+    The first failure, or the caller's end of the iteration, cancels the running jobs.
     """
     running: deque[asyncio.Future[Result]] = deque()
     try:

@@ -1,4 +1,4 @@
-"""Which addresses in a cluster's data take a connection from here: the brokers may see another network."""
+"""Check which addresses in a cluster's data accept a connection from here; brokers may be in another network."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _SECONDS = 3.0
 
 
 def addresses(data: JsonObject) -> tuple[str, ...]:
-    """`scheme://host:port` of every address in a cluster's data; one URL may name several hosts."""
-    found = []
+    """`scheme://host:port` of every address in a cluster's data; a URL may have several hosts."""
+    urls = []
     for key in ADDRESSES:
         scheme, _, hosts = str(data.get(key) or "").partition("://")
-        found += [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
-    return tuple(sorted(set(found)))
+        urls += [f"{scheme}://{host.strip('/')}" for host in hosts.split(",") if host]
+    return tuple(sorted(set(urls)))
 
 
 async def unreachable(urls: Iterable[str]) -> dict[str, str]:
-    """Address → why no connection could be opened, for those where none could."""
-    asked = sorted(set(urls))
-    answers = await asyncio.gather(*(_try(url) for url in asked))
-    return {url: why for url, why in zip(asked, answers, strict=True) if why}
+    """Address → reason why it accepts no connection, for the unreachable ones."""
+    addresses = sorted(set(urls))
+    answers = await asyncio.gather(*(_try(url) for url in addresses))
+    return {url: why for url, why in zip(addresses, answers, strict=True) if why}
 
 
 async def _try(url: str) -> str:

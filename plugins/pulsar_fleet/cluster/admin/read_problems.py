@@ -1,4 +1,4 @@
-"""What could not be read of a cluster, and why: an unreadable fact is unknown (pure)."""
+"""Notes about resources of a cluster that were not read, and why: they are unknown, not absent (pure)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import StrEnum
 
 
 class Problem(StrEnum):
-    """Why something is not in a snapshot."""
+    """Why a resource is not in a snapshot."""
 
-    VANISHED = "vanished"
-    """It was listed, and gone when it was read: nothing is wrong."""
+    DELETED = "deleted"
+    """It was deleted between listing and reading: no problem."""
     UNREADABLE = "unreadable"
-    """It is there and could not be read: the snapshot is incomplete."""
+    """It exists and could not be read: the snapshot is incomplete."""
     NOT_OFFERED = "not offered"
-    """This cluster does not run what would hold it, so there is none: nothing is wrong."""
+    """The cluster does not run the feature, so there are no such resources: no problem."""
     HIDDEN = "hidden"
-    """Our role may not read it: whether anything is there is unknown, and nothing is concluded from it."""
+    """Our role may not read it: it may exist or not, and nothing is concluded from that."""
 
 
 class Area(StrEnum):
-    """What a role may or may not read and set as a whole; a `Note` about a hidden one has this as its resource."""
+    """Resources that a role may read or set only together; the `resource` of a `Note` about a hidden area."""
 
     TENANTS = "list of tenants"
     CLUSTERS = "cluster data"
@@ -33,7 +33,7 @@ class Area(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that is not in the snapshot, and why; `resource` is a name, or a kind such as `brokers`."""
+    """A resource that is not in the snapshot, and why; `resource` is a name, or a kind such as `brokers`."""
 
     resource: str
     problem: str

@@ -1,4 +1,4 @@
-"""The transport under the admin client: httpx on the connections of aiohttp, by `tests/bench/test_snapshot.py`."""
+"""The transport of the admin client: httpx on the connections of aiohttp, chosen by `tests/bench/test_snapshot.py`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 
 
 class Transport(AiohttpTransport):
-    """Sends requests as they are: no retries, no redirects, no cookies, no proxies from the environment.
+    """Sends requests without retries, redirects, cookies and proxies from the environment.
 
-    It is called without an `httpx.AsyncClient`, whose layers cost more CPU than a call and do nothing for us.
+    Used without an `httpx.AsyncClient`, whose layers cost more CPU time than a call and are not needed.
     """
 
     def __init__(self, connection: ClusterConnection) -> None:
@@ -25,12 +25,12 @@ class Transport(AiohttpTransport):
         self._connection = connection
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One request; the response is read to its end.
+        """Send one request and read the whole response.
 
-        The URL is sent as it is encoded. `AiohttpTransport` hands it over as text, in which aiohttp decodes `%3B`: to
-        a broker a path ends at `;`, and the deletion of topic `a;b` deleted topic `a`.
+        The encoded URL is sent unchanged. `AiohttpTransport` passes it as text, in which aiohttp decodes `%3B`; for a
+        broker a path ends at `;`, so that the deletion of topic `a;b` deleted topic `a`.
 
-        :raises httpx.TransportError: nothing was answered, or not in HTTP (`RemoteProtocolError`).
+        :raises httpx.TransportError: no answer, or an answer that is not HTTP (`RemoteProtocolError`).
         """
         if not isinstance(self.client, aiohttp.ClientSession):
             self.client = self.get_client()
@@ -47,13 +47,13 @@ class Transport(AiohttpTransport):
                     content = await answer.read()
             except aiohttp.ClientResponseError as error:
                 raise httpx.RemoteProtocolError(str(error), request=request) from error
-        # aiohttp has decoded the content, piece by piece as it came.
+        # aiohttp has decoded the content already.
         headers = [(name, value) for name, value in answer.raw_headers if name.lower() != b"content-encoding"]
         return httpx.Response(answer.status, headers=headers, content=content, request=request)
 
     def _open(self) -> aiohttp.ClientSession:
-        # A session belongs to the loop in which it is made. Waiting for one of our own connections is no failure, so
-        # there is no limit to the whole: thousands of calls may be started at once.
+        # A session belongs to the event loop in which it is created. There is no total timeout, since thousands of
+        # calls may be started at once, and waiting for a free connection is not a failure.
         seconds = self._connection.timeout_seconds
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connection.max_connections, ssl=self.ssl_context),
@@ -73,5 +73,5 @@ def _trust(connection: ClusterConnection) -> ssl.SSLContext:
 
 @functools.cache
 def _system_trust() -> ssl.SSLContext:
-    """For the rare redirect from http to https; loading it for each client would take 20 ms."""
+    """For the rare redirect from http to https; cached, since loading it takes 20 ms."""
     return ssl.create_default_context()

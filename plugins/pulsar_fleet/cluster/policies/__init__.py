@@ -1,1 +1,1 @@
-"""Which policies a cluster has, how each is read and set, and which value is in effect."""
+"""Policies of namespaces and topics: how to read, compare and set them, and which value is in effect."""

@@ -1,4 +1,4 @@
-"""The broker settings that count while a policy with several parts is not set: part of the value, key (pure)."""
+"""The broker settings in effect while a policy with several parts is not set: (part of the value, key) (pure)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BACKLOG_QUOTA: Parts = (
     ("limitTime", "backlogQuotaDefaultLimitSecond"),
     ("policy", "backlogQuotaDefaultRetentionPolicy"),
 )
-# Without a duration of its own the frequency of the check is the duration.
+# If the duration is not set, the broker uses the frequency of the check.
 INACTIVE_TOPICS: Parts = (
     ("inactiveTopicDeleteMode", "brokerDeleteInactiveTopicsMode"),
     ("maxInactiveDurationSeconds", "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds"),

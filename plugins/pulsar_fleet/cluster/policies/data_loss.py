@@ -1,4 +1,4 @@
-"""Policy changes after which a broker discards what it stores (pure)."""
+"""Policy changes after which a broker discards messages or topics (pure)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.json import Json
 
 
 def lowered(*keys: str) -> Callable[[Json, Json], bool]:
-    """Whether one of the limits `keys` became smaller; -1 means without limit, an unset policy keeps nothing."""
+    """A rule: whether one of the limits `keys` became smaller; -1 is no limit, an unset policy retains nothing."""
 
     def rule(before: Json, after: Json) -> bool:
         if not before:
@@ -20,12 +20,12 @@ def lowered(*keys: str) -> Callable[[Json, Json], bool]:
 
 
 def shortened(before: Json, after: Json) -> bool:
-    """Whether a time to live became shorter; 0 and unset mean for ever."""
+    """Whether a time to live became shorter; 0 and unset are no limit."""
     return bool(after) and after > 0 and (not before or after < before)
 
 
 def evicts_backlog(before: Json, after: Json) -> bool:
-    """Whether a quota that throws un-acknowledged messages away is new or became smaller."""
+    """Whether a quota that discards unacknowledged messages is new or became smaller."""
     for kind, quota in (after or {}).items():
         if quota.get("policy") != "consumer_backlog_eviction":
             continue
@@ -37,9 +37,9 @@ def evicts_backlog(before: Json, after: Json) -> bool:
 
 
 def deletes_inactive(before: Json, after: Json) -> bool:
-    """Whether topics without clients are deleted, or deleted sooner, from now on.
+    """Whether inactive topics are deleted from now on, or under another rule.
 
-    Unsetting counts: the broker's own default deletes them after a minute.
+    Unsetting counts, because the broker's default deletes them after a minute.
     """
     if after is not None and not after.get("deleteWhileInactive"):
         return False
@@ -47,7 +47,7 @@ def deletes_inactive(before: Json, after: Json) -> bool:
 
 
 def drops_name(before: Json, after: Json) -> bool:
-    """Whether a cluster is taken off a list: it gets nothing more, and what was on its way to it is discarded."""
+    """Whether a cluster is removed from a list: replication to it stops, and its replication backlog is discarded."""
     return bool(set(before or ()) - set(after or ()))
 
 

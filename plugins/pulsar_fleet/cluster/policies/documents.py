@@ -1,4 +1,4 @@
-"""Policies documents: translate them for another cluster, compare them fairly, check them (pure)."""
+"""Policies documents: translate them for another cluster, normalize them for comparison, validate them (pure)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, KEYED_BY_CLUSTER, Kind, Policy, unknown_fields
 
-# What the broker adds to offload policies; 4.0 does not know the number of read threads.
+# Fields that the broker adds to offload policies; 4.0 does not have the number of read threads.
 _OFFLOAD_ADDED = ("s3Driver", "gcsDriver", "fileSystemDriver")
 _OFFLOAD_DEFAULTS: Mapping[str, Json] = {"managedLedgerOffloadReadThreads": 2, "managedLedgerExtraConfigurations": {}}
 
-STAMP = ("lastUpdatedBy", "lastUpdatedTime")
-"""Properties in which PIP-136 keeps who wrote a namespace last, and when: about its policies, so none of them."""
+PROVENANCE_PROPERTIES = ("lastUpdatedBy", "lastUpdatedTime")
+"""Properties in which PIP-136 stores who last wrote a namespace, and when; they are provenance, not policies."""
 
 STRATEGIES = frozenset(
     {"UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"}
@@ -24,64 +24,64 @@ STRATEGIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A document in another cluster's terms.
+    """A document for another cluster.
 
-    :param left_out: cluster names that the other cluster does not know, so they are not in its lists.
+    :param omitted_clusters: names removed from its lists, because the other cluster does not know them.
     """
 
     document: JsonObject
-    left_out: tuple[str, ...]
+    omitted_clusters: tuple[str, ...]
 
 
 def translate(
-    document: Mapping[str, Json], source: str, target: str, known: Collection[str] | None = None
+    document: Mapping[str, Json], source: str, target: str, known_clusters: Collection[str] | None = None
 ) -> Translated:
-    """Say for `target` what the document of `source` says for `source`.
+    """Convert the document of cluster `source` to one for cluster `target`.
 
-    Cluster keys and lists are renamed, the target's own name is always in its lists, clusters that are not in `known`
-    (None: every one) are left out, and the broker's own state (`deleted`, `migrated`) is dropped. Unknown fields stay.
+    Renames cluster keys and lists, adds the target to its lists, removes clusters that are not in `known_clusters`
+    (None: keeps all), and drops the broker's own state (`deleted`, `migrated`). Keeps unknown fields.
     """
     result = {
         field: deepcopy(value)
         for field, value in document.items()
         if field not in BY_FIELD or BY_FIELD[field].kind is not Kind.INTERNAL
     }
-    left_out: set[str] = set()
+    omitted_clusters: set[str] = set()
     for field, value in result.items():
         if field in KEYED_BY_CLUSTER:
             result[field] = _rename_key(value or {}, source, target)
         elif field == "replication_clusters" or (field == "allowed_clusters" and value):
-            result[field], missing = translate_clusters(value or (), source, target, known)
-            left_out.update(missing)
-    return Translated(result, tuple(sorted(left_out)))
+            result[field], missing = translate_clusters(value or (), source, target, known_clusters)
+            omitted_clusters.update(missing)
+    return Translated(result, tuple(sorted(omitted_clusters)))
 
 
 def translate_clusters(
-    names: Iterable[str], source: str, target: str, known: Collection[str] | None = None
+    names: Iterable[str], source: str, target: str, known_clusters: Collection[str] | None = None
 ) -> tuple[list[str], tuple[str, ...]]:
-    """A cluster list for `target`, which is always in it, and the names that were left out.
+    """A cluster list for `target`, which always includes it, and the omitted names.
 
-    A list that already has both (they replicate to each other) keeps both; else the source's name becomes the target's.
+    A list that has both clusters (they replicate to each other) keeps both; else the target replaces the source.
     """
-    given = set(names)
-    renamed = given if target in given else given - {source}
-    kept = {name for name in renamed if known is None or name in known}
+    clusters = set(names)
+    renamed = clusters if target in clusters else clusters - {source}
+    kept = {name for name in renamed if known_clusters is None or name in known_clusters}
     return sorted(kept | {target}), tuple(sorted(renamed - kept - {target}))
 
 
 def comparable(document: Mapping[str, Json], own: str) -> dict[str, Json]:
-    """What counts when documents are compared: every field that is set, in one shape; `own` is the cluster's name.
+    """The fields of a document that are set, normalized for comparison; `own` is the cluster's name.
 
-    Fields that the catalogue does not know are kept as they are.
+    Fields that the catalogue does not have are kept.
     """
-    found = {policy.field: normal(policy, document, own) for policy in CATALOGUE if policy.comparable}
-    found |= {field: pruned(document[field]) for field in unknown_fields(document)}
-    return {field: value for field, value in found.items() if value is not None}
+    fields = {policy.field: normalized(policy, document, own) for policy in CATALOGUE if policy.comparable}
+    fields |= {field: without_nulls(document[field]) for field in unknown_fields(document)}
+    return {field: value for field, value in fields.items() if value is not None}
 
 
-def normal(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
-    """One field in its comparable shape; None when it is not set."""
-    value = pruned(document.get(policy.field))
+def normalized(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
+    """The comparable value of one field; None when it is not set."""
+    value = without_nulls(document.get(policy.field))
     if policy.kind is Kind.CLUSTER_MAP or policy.field in KEYED_BY_CLUSTER:
         value = (value or {}).get(own)
     elif policy.kind in (Kind.CLUSTER_LIST, Kind.NAMES):
@@ -89,7 +89,7 @@ def normal(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
     elif policy.kind is Kind.QUOTAS:
         value = quotas(value)
     elif policy.kind is Kind.PROPERTIES:
-        value = {key: one for key, one in (value or {}).items() if key not in STAMP}
+        value = {key: text for key, text in (value or {}).items() if key not in PROVENANCE_PROPERTIES}
     elif policy.kind is Kind.GRANTS:
         value = _grants(value)
     elif policy.kind is Kind.OFFLOAD:
@@ -101,21 +101,21 @@ def normal(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
 
 
 def quotas(value: Json) -> Json:
-    """Backlog quotas without `limit`, which repeats `limitSize`."""
-    return {kind: {key: one for key, one in quota.items() if key != "limit"} for kind, quota in (value or {}).items()}
+    """Backlog quotas without `limit`, which duplicates `limitSize`."""
+    return {kind: {key: part for key, part in quota.items() if key != "limit"} for kind, quota in (value or {}).items()}
 
 
 def offload(value: Json) -> Json:
-    """Offload policies without what the broker adds by itself."""
+    """Offload policies without the fields and defaults that the broker adds."""
     return {
-        key: one
-        for key, one in (value or {}).items()
-        if key not in _OFFLOAD_ADDED and not (key in _OFFLOAD_DEFAULTS and one == _OFFLOAD_DEFAULTS[key])
+        key: part
+        for key, part in (value or {}).items()
+        if key not in _OFFLOAD_ADDED and not (key in _OFFLOAD_DEFAULTS and part == _OFFLOAD_DEFAULTS[key])
     }
 
 
 def body_for_creation(document: Mapping[str, Json]) -> JsonObject:
-    """What `PUT /namespaces` takes of a translated document: all but what has an address of its own."""
+    """The body of `PUT /namespaces` from a translated document: without local settings and the broker's own state."""
     skipped = (Kind.LOCAL, Kind.INTERNAL)
     return {
         field: value
@@ -125,7 +125,7 @@ def body_for_creation(document: Mapping[str, Json]) -> JsonObject:
 
 
 def problems(document: Mapping[str, Json], own: str) -> tuple[str, ...]:
-    """What is wrong with a document that is about to create a namespace; the broker itself would take it."""
+    """The errors in a document that is about to create a namespace; the broker would accept them."""
     return tuple(_problems(document, own))
 
 
@@ -133,18 +133,18 @@ def _problems(document: Mapping[str, Json], own: str) -> Iterator[str]:
     for field in ("replication_clusters", "allowed_clusters"):
         names = document.get(field) or []
         if (names or field == "replication_clusters") and own not in names:
-            yield f"{field} {names!r} does not have {own!r}: its topics would be deleted"
+            yield f"{field} {names!r} does not include {own!r}: its topics would be deleted"
     strategy = document.get("schema_compatibility_strategy", "UNDEFINED")
     if strategy not in STRATEGIES:
-        yield f"schema_compatibility_strategy {strategy!r} is none of {', '.join(sorted(STRATEGIES))}"
+        yield f"schema_compatibility_strategy {strategy!r} is not one of {', '.join(sorted(STRATEGIES))}"
     for field, value in document.items():
         if field.startswith(("max_", "message_ttl", "subscription_expiration")) and (value or 0) < 0:
-            yield f"{field} is {value!r}, below 0"
+            yield f"{field} is {value!r}, must be at least 0"
     yield from _quota_problems(document.get("retention_policies"), document.get("backlog_quota_map") or {})
 
 
 def _quota_problems(retention: Json, quota_map: Mapping[str, Json]) -> Iterator[str]:
-    """Retention must exceed the backlog quota, as the broker's setters demand and its PUT does not check."""
+    """Retention must exceed the backlog quota: the broker's setters check it, its PUT does not."""
     if not retention:
         return
     size, minutes = retention.get("retentionSizeInMB", 0), retention.get("retentionTimeInMinutes", 0)
@@ -166,14 +166,14 @@ def _rename_key(entries: Mapping[str, Json], source: str, target: str) -> JsonOb
 
 
 def _grants(value: Json) -> Json:
-    """Rights by section, with the names in order; empty sections are left out."""
-    found = {}
+    """Rights by section, sorted, without empty sections."""
+    sections = {}
     for section, entries in (value or {}).items():
         shaped = {name: _sorted_grant(grant) for name, grant in (entries or {}).items()}
         shaped = {name: grant for name, grant in shaped.items() if grant}
         if shaped:
-            found[section] = shaped
-    return found
+            sections[section] = shaped
+    return sections
 
 
 def _sorted_grant(grant: Json) -> Json:
@@ -182,8 +182,8 @@ def _sorted_grant(grant: Json) -> Json:
     return sorted(grant or ())
 
 
-def pruned(value: Json) -> Json:
-    """The value without entries that are null, which the broker shows or hides depending on its version."""
+def without_nulls(value: Json) -> Json:
+    """The value without null entries, which some versions of the broker return and others omit."""
     if isinstance(value, dict):
-        return {key: pruned(one) for key, one in value.items() if one is not None}
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
     return value

@@ -1,8 +1,7 @@
-"""What counts for a topic, layer over layer, and where equal documents behave differently (pure).
+"""The effective value of a policy: equal documents behave differently under different broker defaults (pure).
 
-A broker takes the first layer that says something: the topic's local document, its global one, the namespace, the
-broker's own configuration (4.2.4's `PolicyHierarchyValue`). So two namespaces with equal documents behave differently
-under brokers with different defaults, and no comparison of documents shows it.
+A broker uses the first layer that sets the policy: the topic's local document, its global document, the namespace, the
+broker's configuration (4.2.4's `PolicyHierarchyValue`). A comparison of documents does not show different defaults.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
 
 
 class Layer(StrEnum):
-    """Who says what counts, in the order in which a broker asks."""
+    """Where the effective value comes from, in the order in which a broker looks it up."""
 
     TOPIC = "topic"
     TOPIC_GLOBAL = "topic, all clusters"
     NAMESPACE = "namespace"
     BROKER = "broker default"
-    NOBODY = "not set anywhere"
+    UNSET = "not set anywhere"
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
-    """A value with the layer that says it; of a policy with parts, the first layer that says one of them."""
+class EffectiveValue:
+    """A value and its layer; for a policy with parts, the first layer that sets one of them."""
 
     value: Json
     layer: Layer
@@ -44,27 +43,27 @@ def effective_value(
     shared: Mapping[str, Json],
     namespace: Mapping[str, Json],
     configuration: Mapping[str, Json],
-) -> Effective:
-    """What counts for a topic; the documents are comparable ones, `shared` is the global one."""
+) -> EffectiveValue:
+    """The effective value for a topic; the documents are comparable ones, `shared` is the global one."""
     layers = (
         (Layer.TOPIC, local.get(policy.field)),
         (Layer.TOPIC_GLOBAL, shared.get(policy.field)),
         (Layer.NAMESPACE, namespace.get(policy.namespace_field)),
         (Layer.BROKER, _default_of_topic(policy, configuration)),
     )
-    said = [(layer, value) for layer, value in layers if is_set(value)]
-    if not said:
-        return Effective(None, Layer.NOBODY)
-    layer, value = said[0]
+    set_values = [(layer, value) for layer, value in layers if is_set(value)]
+    if not set_values:
+        return EffectiveValue(None, Layer.UNSET)
+    layer, value = set_values[0]
     if policy.form in (Form.QUOTAS, Form.DELAYED):
-        # A broker asks the layers for each part of these by itself.
-        documents = (parts for _, parts in reversed(said) if isinstance(parts, dict))
-        value = {part: one for parts in documents for part, one in parts.items()} or value
-    return Effective(value, layer)
+        # A broker looks up each part of these policies separately.
+        documents = (parts for _, parts in reversed(set_values) if isinstance(parts, dict))
+        value = {part: part_value for parts in documents for part, part_value in parts.items()} or value
+    return EffectiveValue(value, layer)
 
 
 def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[str, Json]) -> Json:
-    """What counts for the topics of a namespace that sets `value`, while they have no policy of their own."""
+    """The effective value for topics without a policy of their own, in a namespace that sets `value`."""
     default = broker_default(policy, configuration)
     if policy.kind is Kind.QUOTAS:
         return {**(default or {}), **(value or {})} or None
@@ -72,14 +71,14 @@ def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[s
 
 
 def broker_default(policy: Policy, configuration: Mapping[str, Json]) -> Json:
-    """What counts while a namespace does not set the policy; None where the broker has no setting for that."""
+    """The value in effect while a namespace does not set the policy; None if no broker setting exists."""
     if isinstance(policy.broker_default, str):
         return parsed_setting(configuration.get(policy.broker_default))
     parts = {part: parsed_setting(configuration.get(key)) for part, key in policy.broker_default}
     parts = {part: value for part, value in parts.items() if value is not None}
     if policy.kind is Kind.QUOTAS and parts:
         gigabytes = parts.pop("limitSizeInGB", 0)
-        if gigabytes > 0:  # it wins over the limit in bytes
+        if gigabytes > 0:  # it overrides the limit in bytes
             parts["limitSize"] = int(gigabytes * (1 << 30))
         return {section: parts for section in policy.sections}
     return parts or None
@@ -92,7 +91,7 @@ def _default_of_topic(policy: TopicPolicy, configuration: Mapping[str, Json]) ->
 
 
 def is_set(value: Json) -> bool:
-    """Whether a broker stops at this layer; a rate without limits and a negative number let it ask the next."""
+    """Whether a layer sets a value; for a rate without limits or a negative number a broker uses the next layer."""
     if isinstance(value, dict) and _RATES[0] in value:
         return any(value.get(key, 0) > 0 for key in _RATES)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -101,7 +100,7 @@ def is_set(value: Json) -> bool:
 
 
 def parsed_setting(text: Json) -> Json:
-    """A setting as the value that a document would hold; lists in order, since brokers give them in any."""
+    """A broker setting as the value of a document; lists are sorted, since brokers return them in any order."""
     if not isinstance(text, str) or not text:
         return text or None
     if text.startswith("[") and text.endswith("]"):

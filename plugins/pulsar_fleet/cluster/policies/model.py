@@ -1,4 +1,4 @@
-"""What one row of the two catalogues of policies says (pure)."""
+"""The rows of the catalogues of namespace and topic policies (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Kind(StrEnum):
 
     VALUE = "value"
     NAMES = "names"
-    """A list whose order means nothing."""
+    """A list whose order has no meaning."""
     FLAG = "flag"
     """Set by a call without a body; `false` and absent mean the same."""
     OFFLOAD = "offload"
@@ -24,15 +24,15 @@ class Kind(StrEnum):
     GRANTS = "grants"
     """Rights of roles, one call per role."""
     PROPERTIES = "properties"
-    """A map that the setter merges into; each key that goes needs a call of its own."""
+    """A map into which the setter merges; each removed key needs a call of its own."""
     CLUSTER_LIST = "cluster list"
     """A list without the serving cluster's own name deletes that cluster's topics."""
     CLUSTER_MAP = "cluster map"
     """Keyed by cluster name; a setter writes the entry of the cluster that serves the call."""
     LOCAL = "local"
-    """Kept by this cluster outside the document, with an address of its own."""
+    """Stored by this cluster outside of the document, with a path of its own."""
     AT_CREATION = "at creation"
-    """Only taken when the namespace is created."""
+    """Can be set only when the namespace is created."""
     MIRROR = "mirror"
     """Written by the broker together with another field."""
     INTERNAL = "internal"
@@ -49,28 +49,28 @@ class Unset(StrEnum):
     IMPOSSIBLE = "cannot be unset"
 
 
-Loses = Callable[[Json, Json], bool]
+LosesData = Callable[[Json, Json], bool]
 Parts = tuple[tuple[str, str], ...]
-"""Pairs: a part of the value, and the configuration key that it comes from."""
+"""Pairs: a part of the value, and its configuration key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How one field of the document is set, unset, compared and judged.
+    """How one field of the policies document is set, unset and compared, and whether a change loses data.
 
-    :param path: below `/namespaces/{tenant}/{namespace}/`; empty where no setter exists.
+    :param path: below `/namespaces/{tenant}/{namespace}/`; empty if no setter exists.
     :param method: of the setter.
-    :param in_path: the value stands in the path instead of the body.
-    :param unset_path: where unsetting has another path.
-    :param default: what the document shows while the field is not set (absent, empty and null always mean that).
-    :param after: fields that have to be set before it, else the broker refuses it.
+    :param in_path: the value is in the path instead of the body.
+    :param unset_path: path to unset it, if different.
+    :param default: value in the document while the field is not set (absent, empty and null always mean not set).
+    :param after: fields that must be set before it, else the broker refuses it.
     :param loses: whether going from one value to another makes the broker discard stored messages or topics.
-    :param sections: parts of the value that are set by calls of their own.
-    :param secrets: parts of the value that must not be shown.
-    :param broker_default: the configuration key, or the key of each part, that counts while the field is not set.
-    :param needs: broker settings that switch the policy off as a whole, set or not.
-    :param own: kept by each cluster for itself, also where clusters share a configuration store.
-    :param since: first Pulsar version that knows it.
+    :param sections: parts of the value that are set by separate calls.
+    :param secrets: parts of the value that are secrets.
+    :param broker_default: configuration key, or the key of each part, in effect while the field is not set.
+    :param needs: broker settings that can disable the policy.
+    :param own: each cluster stores its own value, even where clusters share a configuration store.
+    :param since: first Pulsar version that has it.
     """
 
     field: str
@@ -82,7 +82,7 @@ class Policy:
     in_path: bool = False
     default: Json = None
     after: tuple[str, ...] = ()
-    loses: Loses | None = None
+    loses_data: LosesData | None = None
     sections: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     broker_default: str | Parts = ""
@@ -97,7 +97,7 @@ class Policy:
 
     @property
     def keyed_by_cluster(self) -> bool:
-        """Whether its keys are names of clusters, which another cluster needs renamed."""
+        """Whether its keys are names of clusters, which must be renamed for another cluster."""
         return self.kind is Kind.CLUSTER_MAP or self.field in ("clusterDispatchRate", "latency_stats_sample_rate")
 
 
@@ -120,9 +120,9 @@ class Form(StrEnum):
     """Three fields of the document, set together."""
     PER_SUBSCRIPTION = "per subscription"
     CLUSTER_LIST = "cluster list"
-    """A list that leaves a cluster out deletes the topic there, so only the local one is ever written."""
+    """A list without a cluster deletes the topic there, so only the local document is ever written."""
     IN_QUERY = "in query"
-    ELSEWHERE = "elsewhere"
+    NOT_COPIED = "not copied"
     """Owned by another procedure, or the document's own state; never copied."""
 
 
@@ -131,13 +131,13 @@ class TopicPolicy:
     """How one topic policy is set, unset and compared.
 
     :param path: below the topic; `isGlobal` in the query chooses the document.
-    :param fields: of the document, where the policy is kept in several.
-    :param can_unset: there is a call to unset it; else `false` has to stand for that.
+    :param fields: of the document, where the policy has several.
+    :param can_unset: a call to unset it exists; else it is set to `false`.
     :param local_only: the broker ignores `isGlobal` for it and writes the local document.
-    :param namespace_field: what counts while neither document of the topic sets it.
-    :param broker_default: what counts then, if the namespace has no such field.
+    :param namespace_field: namespace policy in effect while neither document of the topic sets it.
+    :param broker_default: configuration key in effect then, if there is no such namespace policy.
 
-    The others mean what they mean for a `Policy`.
+    The other fields are those of `Policy`.
     """
 
     field: str
@@ -148,15 +148,15 @@ class TopicPolicy:
     local_only: bool = False
     can_unset: bool = True
     after: tuple[str, ...] = ()
-    loses: Loses | None = None
+    loses_data: LosesData | None = None
     sections: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     namespace_field: str = ""
     broker_default: str = ""
     since: str = ""
 
-    def carried(self, scope: Scope) -> bool:
+    def is_copied(self, scope: Scope) -> bool:
         """Whether it is copied in this scope."""
-        if self.form is Form.ELSEWHERE:
+        if self.form is Form.NOT_COPIED:
             return False
         return scope is Scope.LOCAL or not (self.local_only or self.form is Form.CLUSTER_LIST)

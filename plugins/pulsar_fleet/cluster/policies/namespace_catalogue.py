@@ -1,9 +1,9 @@
 """The catalogue of namespace policies: one row per field of the broker's `Policies` document (pure).
 
-Comparing, planning, setting, unsetting, translating, redacting and the page docs/fidelity.md derive from the rows, so
-adding a policy is adding a row. Verbs, paths and what an unset field looks like were run against Pulsar 4.0.7 and
-4.2.4; what counts while a field is not set was read in 4.2.4's `AbstractTopic`; rows since 5.0 come from the classes
-of 5.0.0-M1, and no broker of it was run.
+Comparing, planning, setting, unsetting, translating, redacting and the page docs/fidelity.md use the rows, so that a
+new policy needs only a new row. Methods, paths and values of unset fields were observed with Pulsar 4.0.7 and 4.2.4;
+the broker defaults were read in 4.2.4's `AbstractTopic`; rows since 5.0 come from the classes of 5.0.0-M1, of which no
+broker was run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CATALOGUE: tuple[Policy, ...] = (
         path="allowedClusters",
         kind=Kind.CLUSTER_LIST,
         unset=Unset.IMPOSSIBLE,
-        loses=drops_name,
+        loses_data=drops_name,
     ),
     Policy(
         field="replication_clusters",
@@ -29,12 +29,12 @@ CATALOGUE: tuple[Policy, ...] = (
         kind=Kind.CLUSTER_LIST,
         unset=Unset.IMPOSSIBLE,
         after=("allowed_clusters",),
-        loses=drops_name,
+        loses_data=drops_name,
     ),
     Policy(
         field="retention_policies",
         path="retention",
-        loses=lowered("retentionTimeInMinutes", "retentionSizeInMB"),
+        loses_data=lowered("retentionTimeInMinutes", "retentionSizeInMB"),
         broker_default=defaults.RETENTION,
     ),
     Policy(
@@ -42,7 +42,7 @@ CATALOGUE: tuple[Policy, ...] = (
         path="backlogQuota",
         kind=Kind.QUOTAS,
         after=("retention_policies",),
-        loses=evicts_backlog,
+        loses_data=evicts_backlog,
         sections=("destination_storage", "message_age"),
         broker_default=defaults.BACKLOG_QUOTA,
         needs=("backlogQuotaCheckEnabled",),
@@ -50,19 +50,19 @@ CATALOGUE: tuple[Policy, ...] = (
     Policy(
         field="message_ttl_in_seconds",
         path="messageTTL",
-        loses=shortened,
+        loses_data=shortened,
         broker_default="ttlDurationDefaultInSeconds",
     ),
     Policy(
         field="subscription_expiration_time_minutes",
         path="subscriptionExpirationTime",
-        loses=shortened,
+        loses_data=shortened,
         broker_default="subscriptionExpirationTimeMinutes",
     ),
     Policy(
         field="inactive_topic_policies",
         path="inactiveTopicPolicies",
-        loses=deletes_inactive,
+        loses_data=deletes_inactive,
         broker_default=defaults.INACTIVE_TOPICS,
         needs=("brokerDeleteInactiveTopicsEnabled",),
     ),
@@ -172,7 +172,7 @@ CATALOGUE: tuple[Policy, ...] = (
         secrets=OFFLOAD_SECRETS,
         broker_default=defaults.OFFLOAD,
     ),
-    # Their setters write into `offload_policies` and never into these fields, so they cannot be made equal later.
+    # Their setters write to `offload_policies` and not to these fields, so they can be set only at creation.
     Policy(field="offload_threshold", kind=Kind.AT_CREATION, default=-1),
     Policy(field="offload_threshold_in_seconds", kind=Kind.AT_CREATION, default=-1),
     Policy(field="offload_deletion_lag_ms", kind=Kind.AT_CREATION, default=-1),
@@ -190,7 +190,7 @@ CATALOGUE: tuple[Policy, ...] = (
         method="PUT",
         unset=Unset.NULL,
     ),
-    # The broker fills in its own default when this is not set, so it never looks unset.
+    # The broker replaces an unset value by its default, so the document always has a value.
     Policy(
         field="is_allow_auto_update_schema",
         path="isAllowAutoUpdateSchema",
@@ -198,7 +198,7 @@ CATALOGUE: tuple[Policy, ...] = (
         broker_default="isAllowAutoUpdateSchemaEnabled",
     ),
     Policy(field="is_allow_auto_update_schema_with_replicator", kind=Kind.AT_CREATION, default=True, since="5.0"),
-    # `false` counts as set: the broker's own isSchemaValidationEnforced never comes to bear.
+    # `false` counts as set, so the broker's isSchemaValidationEnforced has no effect.
     Policy(field="schema_validation_enforced", path="schemaValidationEnforced", default=False, unset=Unset.DEFAULT),
     Policy(
         field="subscription_types_enabled",
@@ -232,7 +232,7 @@ CATALOGUE: tuple[Policy, ...] = (
     Policy(field="anti_affinity", path="antiAffinity", kind=Kind.LOCAL, own=True),
     Policy(field="latency_stats_sample_rate", kind=Kind.AT_CREATION),
     Policy(field="bundles", kind=Kind.AT_CREATION, own=True),
-    # A namespace could be born deleted, or with a false flag: the broker stores both as they come.
+    # Never copied: the broker stores both as sent, so a namespace would be created as deleted or migrated.
     Policy(field="deleted", kind=Kind.INTERNAL),
     Policy(field="migrated", kind=Kind.INTERNAL, own=True),
 )

@@ -1,4 +1,4 @@
-"""The calls that take a namespace policy from one value to another (pure)."""
+"""The calls that change a namespace policy from one value to another (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.policies.documents import body_for_creation
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS, Kind, Policy, Unset
 
 OFFLOAD_DRIVER = "managedLedgerOffloadDriver"
-# Offload policies without a driver are refused as a whole; these settings have setters of their own.
+# The broker refuses a document of offload policies without a driver; these settings have setters of their own.
 _OFFLOAD_SETTERS = {
     "managedLedgerOffloadThresholdInBytes": "offloadThreshold",
     "managedLedgerOffloadThresholdInSeconds": "offloadThresholdInSeconds",
@@ -21,7 +21,7 @@ _OFFLOAD_SETTERS = {
 
 
 def creation_calls(namespace: NamespaceName, document: JsonObject) -> tuple[Call, ...]:
-    """Create a namespace: one call with the whole document, then one per setting that lies outside of it."""
+    """Create a namespace: one call with the whole document, then one for each local setting."""
     created = with_body("PUT", f"/namespaces/{namespace.path}", body_for_creation(document))
     local = [
         with_body(policy.method, f"/namespaces/{namespace.path}/{policy.path}", document[policy.field])
@@ -32,7 +32,7 @@ def creation_calls(namespace: NamespaceName, document: JsonObject) -> tuple[Call
 
 
 def policy_calls(policy: Policy, namespace: NamespaceName, before: Json, after: Json) -> tuple[Call, ...]:
-    """From `before` to `after` (comparable values, None is unset), by the setters of this policy."""
+    """The calls from `before` to `after` (comparable values, None is unset), by the setters of this policy."""
     base = f"/namespaces/{namespace.path}"
     if policy.kind is Kind.QUOTAS:
         return tuple(quota_calls(f"{base}/{policy.path}", before or {}, after or {}))
@@ -94,16 +94,16 @@ def _property_calls(policy: Policy, base: str, before: JsonObject, after: JsonOb
 
 
 def _grant_calls(base: str, before: JsonObject, after: JsonObject) -> Iterator[Call]:
-    """Rights to grant, replace and revoke; a planner that takes nothing away gives what `before` has in `after` too."""
+    """Calls that grant, replace and revoke rights; a planner that revokes nothing keeps `before` in `after`."""
     for role, actions in _changed("namespace_auth", before, after):
         yield _grant(f"{base}/permissions/{quote(role, safe='')}", actions)
     for subscription, roles in _changed("subscription_auth_roles", before, after):
         yield from _subscription_grants(base, subscription, before, roles)
     for topic, grants in _changed("destination_auth", before, after):
-        held = before.get("destination_auth", {}).get(topic, {})
-        for role in sorted({*held, *(grants or {})}):
+        granted = before.get("destination_auth", {}).get(topic, {})
+        for role in sorted({*granted, *(grants or {})}):
             actions = (grants or {}).get(role)
-            if held.get(role) != actions:
+            if granted.get(role) != actions:
                 yield _grant(f"/{TopicName.parse(topic).path}/permissions/{quote(role, safe='')}", actions)
 
 
@@ -121,7 +121,7 @@ def _grant(path: str, actions: Json) -> Call:
 
 
 def _changed(section: str, before: JsonObject, after: JsonObject) -> Iterator[tuple[str, Json]]:
-    """Entries of a section that differ, with what they become; None is gone."""
+    """Entries of a section that differ, with their new value; None: removed."""
     old, new = before.get(section, {}), after.get(section, {})
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):

@@ -1,4 +1,4 @@
-"""Topic policies: compare their documents, translate them, and the calls that change them (pure)."""
+"""Topic policies: translate and normalize their documents, and the calls that change them (pure)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.policies.documents import offload, pruned, quotas, translate_clusters
+from pulsar_fleet.cluster.policies.documents import offload, quotas, translate_clusters, without_nulls
 from pulsar_fleet.cluster.policies.model import Form, Scope, TopicPolicy
 from pulsar_fleet.cluster.policies.setters import quota_calls
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
@@ -32,37 +32,37 @@ _IN_PARTS = frozenset(field for policy in TOPIC_CATALOGUE for field in policy.fi
 
 
 def unknown_topic_fields(document: Mapping[str, Json]) -> tuple[str, ...]:
-    """Fields that the catalogue does not have: a newer broker's; they are shown and never dropped."""
+    """Fields that the catalogue does not have, from a newer broker; they are reported and never dropped."""
     return tuple(sorted(set(document) - set(TOPIC_BY_FIELD) - _IN_PARTS))
 
 
 def translate_topic_policies(
-    document: Mapping[str, Json], source: str, target: str, known: Collection[str] | None = None
+    document: Mapping[str, Json], source: str, target: str, known_clusters: Collection[str] | None = None
 ) -> JsonObject:
-    """A topic's policies in `target`'s terms: its cluster list is renamed like a namespace's."""
+    """A topic's policies for cluster `target`: its cluster list is translated like a namespace's."""
     result = dict(document)
-    if result.get("replicationClusters"):
-        result["replicationClusters"], _ = translate_clusters(result["replicationClusters"], source, target, known)
+    if clusters := result.get("replicationClusters"):
+        result["replicationClusters"], _ = translate_clusters(clusters, source, target, known_clusters)
     return result
 
 
 def topic_comparable(document: Mapping[str, Json]) -> dict[str, Json]:
-    """The policies that are set, by field, in one shape; unknown fields are kept."""
-    found = {policy.field: _normal(policy, document) for policy in TOPIC_CATALOGUE}
-    found |= {field: document[field] for field in unknown_topic_fields(document)}
-    return {field: value for field, value in found.items() if value not in (None, [], {})}
+    """Field → comparable value of the policies that are set; unknown fields are kept."""
+    fields = {policy.field: _normal(policy, document) for policy in TOPIC_CATALOGUE}
+    fields |= {field: document[field] for field in unknown_topic_fields(document)}
+    return {field: value for field, value in fields.items() if value not in (None, [], {})}
 
 
 def topic_policy_calls(
     policy: TopicPolicy, topic: TopicName, scope: Scope, before: Json, after: Json
 ) -> tuple[Call, ...]:
-    """From `before` to `after` (comparable values, None is unset); `false` stands for what cannot be unset."""
+    """The calls from `before` to `after` (comparable values, None is unset); `false` if it cannot be unset."""
     path = f"/{topic.path}/{policy.path}"
     scoped = {"isGlobal": "true"} if scope is Scope.GLOBAL else {}
     if policy.form is Form.QUOTAS:
         calls = quota_calls(path, before or {}, after or {})
         return tuple(
-            Call(one.method, one.path, (*one.params, *scoped.items()), one.body, one.has_body) for one in calls
+            Call(call.method, call.path, (*call.params, *scoped.items()), call.body, call.has_body) for call in calls
         )
     if policy.form is Form.PER_SUBSCRIPTION:
         return _subscription_calls(policy, topic, scoped, before or {}, after or {})
@@ -78,7 +78,7 @@ def topic_policy_calls(
 def _subscription_calls(
     policy: TopicPolicy, topic: TopicName, scoped: Mapping[str, str], before: JsonObject, after: JsonObject
 ) -> tuple[Call, ...]:
-    """Dispatch rates of single subscriptions, one call for each that differs."""
+    """Dispatch rates of subscriptions: one call for each that differs."""
     calls = []
     for name in sorted({*before, *after}):
         path = f"/{topic.path}/{policy.path.format(subscription=quote(name, safe=''))}"
@@ -90,9 +90,9 @@ def _subscription_calls(
 
 
 def _normal(policy: TopicPolicy, document: Mapping[str, Json]) -> Json:
-    value = pruned(document.get(policy.field))
+    value = without_nulls(document.get(policy.field))
     match policy.form:
-        case Form.ELSEWHERE:
+        case Form.NOT_COPIED:
             return None
         case Form.DELAYED:
             return _delayed(policy, document)
@@ -105,10 +105,10 @@ def _normal(policy: TopicPolicy, document: Mapping[str, Json]) -> Json:
         case Form.FLAG:
             return value or None
         case Form.PER_SUBSCRIPTION:
-            return {name: one for name, one in (value or {}).items() if one}
+            return {name: policies for name, policies in (value or {}).items() if policies}
     return None if policy.field == "schemaCompatibilityStrategy" and value == "UNDEFINED" else value
 
 
 def _delayed(policy: TopicPolicy, document: Mapping[str, Json]) -> Json:
-    found = {part: document.get(field) for field, part in zip(policy.fields, _DELAYED_PARTS, strict=True)}
-    return {part: value for part, value in found.items() if value is not None}
+    parts = {part: document.get(field) for field, part in zip(policy.fields, _DELAYED_PARTS, strict=True)}
+    return {part: value for part, value in parts.items() if value is not None}

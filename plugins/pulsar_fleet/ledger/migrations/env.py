@@ -1,4 +1,4 @@
-"""Alembic's entry: run the migrations on the connection that the ledger hands over."""
+"""Alembic's entry point: run the migrations on the connection of the ledger."""
 
 from __future__ import annotations
 

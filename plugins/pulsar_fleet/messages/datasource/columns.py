@@ -1,4 +1,4 @@
-"""Messages as rows: every field that the pulsar client knows of them."""
+"""Messages as rows: every field that the pulsar client provides."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SQL = {
 
 
 def spark_schema(columns: pa.Schema) -> str:
-    """The columns in Spark's own words."""
+    """The columns as a Spark DDL string."""
     return ", ".join(f"`{column.name}` {_SQL[column.type]}" for column in columns)
 
 
@@ -46,7 +46,7 @@ MESSAGE_COLUMNS = pa.schema(
 
 
 def message_row(message: Any, topic: str) -> dict[str, Any]:
-    """One message by column; what was not set is null, and so is the value of a message without one."""
+    """The columns of one message; a field that is not set is null, and so is an absent value."""
     at, event_time = position_of(message), message.event_timestamp()
     return {
         "topic": topic,

@@ -1,4 +1,4 @@
-"""From options to ranges: which topics there are, and where their bounds lie now."""
+"""From options to ranges: the matching topics and their current bounds."""
 
 from __future__ import annotations
 
@@ -19,40 +19,42 @@ TOPICS_AT_ONCE = 16
 
 
 async def plan(connection: ClusterConnection, options: TopicOptions) -> list[list[Range]]:
-    """The ranges of each task, with the ends as they are now; loads the topics.
+    """The ranges of each task, up to the current ends. **Loads the topics.**
 
-    :raises FleetError: `NotFound` for a topic that is not there, and what else the broker says.
+    :raises FleetError: `NotFound` for a topic that does not exist, or another error by the broker's answer.
     """
     async with AdminClient(connection) as admin:
         topics = await _topics(admin, options)
-        room = asyncio.Semaphore(TOPICS_AT_ONCE)
+        slots = asyncio.Semaphore(TOPICS_AT_ONCE)
 
         async def bounded(topic: TopicName) -> TopicBounds:
-            async with room:
+            async with slots:
                 return await _bounds(admin, topic, options)
 
         bounds = await asyncio.gather(*(bounded(topic) for topic in topics))
     engine = EngineName.ENTRY if options.by_entry else EngineName.CLIENT
     size = options.entries_per_task
     ranges = [
-        each
-        for number, found in enumerate(bounds)
-        for each in cut(found, pair=number, publish_time=True, entries_per_range=size, engine=engine)
+        entry_range
+        for number, topic_bounds in enumerate(bounds)
+        for entry_range in cut(topic_bounds, pair=number, publish_time=True, entries_per_range=size, engine=engine)
     ]
     return group(ranges, entries_per_task=size)
 
 
 async def _topics(admin: AdminClient, options: TopicOptions) -> Sequence[TopicName]:
-    if options.within is None:
-        found = await asyncio.gather(*(admin.partition_metadata(topic) for topic in options.topics))
-        pairs = zip(options.topics, found, strict=True)
-        return list(dict.fromkeys(part for topic, each in pairs for part in topic.partitions(each.partitions)))
-    wanted = re.compile(options.pattern)
-    listed = [topic for topic in await admin.topics(options.within) if topic.persistent and not topic.is_system]
-    chosen = [topic for topic in listed if wanted.fullmatch(topic.parent.local)]
-    if not chosen:
-        raise NotFound(f"No topic of {options.within} matches {options.pattern!r}; it has {len(listed)} topics.")
-    return chosen
+    if options.namespace is None:
+        metadata = await asyncio.gather(*(admin.partition_metadata(topic) for topic in options.topics))
+        pairs = zip(options.topics, metadata, strict=True)
+        return list(
+            dict.fromkeys(part for topic, partitioned in pairs for part in topic.partitions(partitioned.partitions))
+        )
+    regex = re.compile(options.pattern)
+    listed = [topic for topic in await admin.topics(options.namespace) if topic.persistent and not topic.is_system]
+    matching = [topic for topic in listed if regex.fullmatch(topic.parent.local)]
+    if not matching:
+        raise NotFound(f"No topic of {options.namespace} matches {options.pattern!r}; it has {len(listed)} topics.")
+    return matching
 
 
 async def _bounds(admin: AdminClient, topic: TopicName, options: TopicOptions) -> TopicBounds:
@@ -61,13 +63,13 @@ async def _bounds(admin: AdminClient, topic: TopicName, options: TopicOptions) -
     if options.end is None:
         return replace(whole, begin=begin)
     end = await _before(admin, topic, whole, options.end, TIME_MARGIN_MS)
-    # A message id as the end is the last that is read.
+    # A message id as the end is included.
     end += isinstance(options.end, Position) and end < len(whole.ledgers) and whole.ledgers.at(end) == options.end
     return replace(whole, begin=min(begin, end), end=end)
 
 
 async def _before(admin: AdminClient, topic: TopicName, whole: TopicBounds, bound: Bound, margin: int) -> int:
-    """How many entries lie before it."""
+    """The number of entries before a bound."""
     if isinstance(bound, Position):
-        return whole.ledgers.behind(Position(bound.ledger, bound.entry - 1))
+        return whole.ledgers.index_after(Position(bound.ledger, bound.entry - 1))
     return await count_before(admin, topic, whole.ledgers, bound + margin)

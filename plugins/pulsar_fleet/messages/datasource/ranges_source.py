@@ -1,10 +1,10 @@
 """The Spark data source `pulsar-ranges`: digests or messages of frozen ranges of two clusters, a task for each group.
 
-Options: `clusters` (JSON: side to name, admin_url and service_url), `groups` (JSON: list of [side, list of ranges]),
-`out` (`buckets` or `rows`), `buckets` (their number), `only` (JSON, with `rows`: pair number to bucket numbers),
-`limits` (JSON: the fields of `Limits`), `checkpoints` (URI of the folder in which finished ranges are kept).
-Credentials come from the environment alone: Spark shows options in plans and logs. Both clusters are read by one scan,
-because Spark starts three interpreters to plan each.
+Options: `clusters` (JSON: side to name, admin_url and service_url), `groups` (JSON: array of [side, array of ranges]),
+`out` (`buckets` or `rows`), `buckets` (number of buckets), `only` (JSON, for `rows`: pair number to bucket numbers),
+`limits` (JSON: the fields of `Limits`), `checkpoints` (URI of the folder for finished ranges).
+Credentials come only from the environment, because Spark shows options in plans and logs. One scan reads both
+clusters, because Spark starts three interpreters to plan a scan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, flat_row
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
-    from pulsar_fleet.messages.scan import Engine
+    from pulsar_fleet.messages.engines.base import Engine
 
 ROW_COLUMNS = pa.schema(
     [
@@ -40,7 +40,7 @@ _ROWS_PER_BATCH = 4096
 
 
 class RangeGroup(InputPartition):
-    """What one task reads on one side; plain values, because Spark pickles it for another process."""
+    """The ranges that one task reads on one cluster; plain values, because Spark pickles it for another process."""
 
     def __init__(self, side: str, ranges: list[Any]) -> None:
         super().__init__(side)
@@ -49,7 +49,7 @@ class RangeGroup(InputPartition):
 
 
 class RangesSource(DataSource):
-    """What a comparison reads; `reading.source` is for everything else."""
+    """The data source of a verification; `datasource.source` is the public one."""
 
     @classmethod
     def name(cls) -> str:
@@ -57,11 +57,13 @@ class RangesSource(DataSource):
         return "pulsar-ranges"
 
     def schema(self) -> str:
-        """Columns by the option `out`."""
+        """The columns, by the option `out`."""
         return spark_schema(ROW_COLUMNS if self.options.get("out") == "rows" else DIGEST_COLUMNS)
 
     def reader(self, schema: StructType) -> RangesReader:
-        """Spark calls it by the keyword `schema`; the columns are ours alone to choose."""
+        """The reader; Spark passes `schema` by keyword, which is ignored because the option `out` decides the
+        columns.
+        """
         del schema
         return RangesReader(dict(self.options))
 
@@ -73,18 +75,18 @@ class RangesReader(DataSourceReader):
         self.options = {key.lower(): value for key, value in options.items()}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per group of ranges; Spark insists on a list."""
+        """One partition for each group of ranges; Spark requires a list."""
         return [RangeGroup(side, ranges) for side, ranges in json.loads(self.options["groups"])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches; digests of a range come only when all of it was read, so a retry never counts twice."""
+        """Arrow batches; digests of a range come only after all of it was read, so a retry never counts twice."""
         from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
 
         assert isinstance(partition, RangeGroup)
         side = Side(partition.side)
         address = json.loads(self.options["clusters"])[side]
         engine = self._limited(worker_engines(connection_from_environment(side, **address)))
-        ranges = [Range.from_json(found) for found in partition.ranges]
+        ranges = [Range.from_json(document) for document in partition.ranges]
         rows, columns = (
             (self._messages(engine, side, ranges), ROW_COLUMNS)
             if self.options.get("out") == "rows"
@@ -99,17 +101,17 @@ class RangesReader(DataSourceReader):
         return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
 
     def _sums(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.messages.checkpoints import Checkpoints, sum_up_group
+        from pulsar_fleet.messages.checkpoints import Checkpoints, sum_up_ranges
 
-        kept = self.options.get("checkpoints")
-        checkpoints = Checkpoints.at(kept) if kept else None
-        for row in sum_up_group(engine, side, ranges, int(self.options["buckets"]), checkpoints):
+        uri = self.options.get("checkpoints")
+        checkpoints = Checkpoints.at(uri) if uri else None
+        for row in sum_up_ranges(engine, side, ranges, int(self.options["buckets"]), checkpoints):
             yield flat_row(row, side)
 
     def _messages(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.messages.scan import list_messages
 
         only = {int(pair): frozenset(numbers) for pair, numbers in json.loads(self.options["only"]).items()}
-        for wanted in ranges:
-            for message in list_messages(engine, wanted, only[wanted.pair], int(self.options["buckets"])):
+        for entry_range in ranges:
+            for message in list_messages(engine, entry_range, only[entry_range.pair], int(self.options["buckets"])):
                 yield {**asdict(message), "side": side}

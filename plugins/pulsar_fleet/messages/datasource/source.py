@@ -3,8 +3,8 @@
     spark.dataSource.register(PulsarSource)
     spark.read.format("pulsar").option("topics", "persistent://acme/orders/events")…
 
-Options: see `topic_options` and docs/data_source.md. Credentials come from the environment alone: Spark shows options
-in plans and logs. No subscription is left behind.
+Options: see `options` and docs/data_source.md. Credentials come only from the environment, because Spark shows options
+in plans and logs. No subscription remains on the broker.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pyspark.sql.types import StructType
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.messages.credentials import connection_from_environment
 from pulsar_fleet.messages.datasource.columns import MESSAGE_COLUMNS, message_row, spark_schema
-from pulsar_fleet.messages.datasource.options import Out, TopicOptions
+from pulsar_fleet.messages.datasource.options import Output, TopicOptions
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.cluster.connection import ClusterConnection
-    from pulsar_fleet.messages.scan import Engine
+    from pulsar_fleet.messages.engines.base import Engine
 
 DIGEST_COLUMNS = pa.schema(
     [
@@ -40,7 +40,7 @@ _ROWS_PER_BATCH = 1024
 
 
 class TopicRanges(InputPartition):
-    """What one task reads; plain values, because Spark pickles it for another process."""
+    """The ranges that one task reads; plain values, because Spark pickles it for another process."""
 
     def __init__(self, ranges: list[Any]) -> None:
         super().__init__(None)
@@ -48,7 +48,7 @@ class TopicRanges(InputPartition):
 
 
 class PulsarSource(DataSource):
-    """`spark.read.format("pulsar")`; options that cannot be meant are refused before anything is read."""
+    """`spark.read.format("pulsar")`; invalid options are refused before anything is read."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,11 +56,15 @@ class PulsarSource(DataSource):
         return "pulsar"
 
     def schema(self) -> str:
-        """Columns by the option `out`."""
-        return spark_schema(DIGEST_COLUMNS if TopicOptions.parse(self.options).out is Out.DIGESTS else MESSAGE_COLUMNS)
+        """The columns, by the option `out`."""
+        return spark_schema(
+            DIGEST_COLUMNS if TopicOptions.parse(self.options).out is Output.DIGESTS else MESSAGE_COLUMNS
+        )
 
     def reader(self, schema: StructType) -> PulsarReader:
-        """Spark calls it by the keyword `schema`; the columns are ours alone to choose."""
+        """The reader; Spark passes `schema` by keyword, which is ignored because the option `out` decides the
+        columns.
+        """
         del schema
         return PulsarReader(dict(self.options))
 
@@ -72,32 +76,32 @@ class PulsarReader(DataSourceReader):
         self._options = TopicOptions.parse(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each task's ranges; asks the admin API, and freezes the ends."""
+        """One partition for the ranges of each task; asks the admin API for the bounds, and freezes them."""
         from pulsar_fleet.messages.datasource.partitions import plan
 
         groups = asyncio.run(plan(self._connection(), self._options))
-        # Spark plans no scan without a partition.
-        return [TopicRanges([each.to_json() for each in group]) for group in groups] or [TopicRanges([])]
+        # Spark cannot plan a scan without a partition.
+        return [TopicRanges([entry_range.to_json() for entry_range in group]) for group in groups] or [TopicRanges([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches; digests of a range come only when all of it was read, so a retry never counts twice.
+        """Arrow batches; digests of a range come only after all of it was read, so a retry never counts twice.
 
-        :raises FleetError: by what the broker said; then Spark tries the task again, and gives up after four times.
+        :raises FleetError: by the broker's answer; Spark runs the task up to four times.
         """
         from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
 
         assert isinstance(partition, TopicRanges)
         engine = self._limited(worker_engines(self._connection()))
-        ranges = [Range.from_json(found) for found in partition.ranges]
-        digests = self._options.out is Out.DIGESTS
+        ranges = [Range.from_json(document) for document in partition.ranges]
+        digests = self._options.out is Output.DIGESTS
         rows = self._digests(engine, ranges) if digests else self._messages(engine, ranges)
         while chunk := list(islice(rows, _ROWS_PER_BATCH)):
             yield pa.RecordBatch.from_pylist(chunk, schema=DIGEST_COLUMNS if digests else MESSAGE_COLUMNS)
 
     def _connection(self) -> ClusterConnection:
-        chosen = self._options
+        options = self._options
         return connection_from_environment(
-            chosen.credentials, name="pulsar", admin_url=chosen.admin_url, service_url=chosen.service_url
+            options.credentials, name="pulsar", admin_url=options.admin_url, service_url=options.service_url
         )
 
     def _limited(self, engine: Engine) -> Engine:
@@ -106,22 +110,26 @@ class PulsarReader(DataSourceReader):
         return Limits(window=self._options.window, bytes_per_second=self._options.max_bytes_per_second).on(engine)
 
     def _messages(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        for wanted in ranges:
-            # From where its first message may have begun: what was handed on cannot be taken back for a message in
-            # chunks that turns out to have begun before.
-            for messages in engine.read(wanted.reaching_back() if wanted.lookback else wanted):
+        for entry_range in ranges:
+            # Read from the lookback on: rows that were returned cannot be taken back if a chunked message turns out to
+            # begin before the range.
+            for messages in engine.read(entry_range.from_lookback() if entry_range.lookback else entry_range):
                 for message in messages:
-                    yield message_row(message, wanted.topic)
+                    yield message_row(message, entry_range.topic)
 
     def _digests(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.messages.digest_table import flat_row
         from pulsar_fleet.messages.scan import sum_up
 
-        for wanted in ranges:
-            for row in sum_up(engine, wanted, self._options.buckets):
+        for entry_range in ranges:
+            for row in sum_up(engine, entry_range, self._options.buckets):
                 if row.problem:
                     raise Unavailable(
-                        f"{wanted.topic} cannot be read from {wanted.first} to {wanted.last}: {row.problem}"
+                        f"{entry_range.topic} cannot be read from {entry_range.first} to {entry_range.last}: "
+                        f"{row.problem}"
                     )
-                found = flat_row(row, "")
-                yield {"topic": wanted.topic, **{name: found[name] for name in DIGEST_COLUMNS.names if name != "topic"}}
+                columns = flat_row(row, "")
+                yield {
+                    "topic": entry_range.topic,
+                    **{name: columns[name] for name in DIGEST_COLUMNS.names if name != "topic"},
+                }

@@ -1,14 +1,32 @@
-"""What is closed at the end of a `with`."""
+"""The interface of an engine, and the `with` statement for engines that hold connections."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
+
+from pulsar_fleet.messages.ranges import Range
 
 
-class Closing(ABC):
-    """Something with connections."""
+class Engine(Protocol):
+    """Reads stored messages or entries."""
+
+    def expect(self, ranges: Sequence[Range]) -> None:
+        """Take a hint that these ranges are read next, in this order; repeated hints are allowed."""
+        ...
+
+    def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
+        """All messages of the range in order, in lists; for a range of `EngineName.ENTRY` all entries.
+
+        A message is a `StoredMessage` with an id and a producer's name, an entry is a `StoredEntry`.
+        """
+        ...
+
+
+class ConnectedEngine(ABC):
+    """An engine that holds connections and closes them at the end of a `with` statement."""
 
     def __enter__(self) -> Self:
         return self
@@ -20,4 +38,4 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close them; a second call does nothing."""
+        """Close the connections; a second call does nothing."""

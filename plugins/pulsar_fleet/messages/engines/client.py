@@ -1,9 +1,9 @@
 """Engine `client`: stored messages through pulsar-client's Reader, message by message.
 
-A Reader has no durable subscription: nothing is left on the broker, also when the process dies. On a topic that was
+A Reader has no durable subscription: nothing remains on the broker, also when the process dies. On a topic that was
 migrated (flag set, terminated, still loaded) it reads to the end on this cluster, and is redirected to the other one
 only after it has acknowledged the last message (observed on 4.2.4). If such a topic is unloaded, its readers are sent
-to the other cluster without an error: who verifies must check afterwards that the topic stayed loaded.
+to the other cluster without an error, so a verification must check afterwards that the topic stayed loaded.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.message_client import (
     OPERATION_TIMEOUT_SECONDS,
-    Orphans,
+    OrphanedChunks,
     is_logged,
     open_client,
     orphaned_chunks,
 )
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.engines.base import Closing
-from pulsar_fleet.messages.engines.chunks import BegunBefore, ends_in_a_chunk
+from pulsar_fleet.messages.engines.base import ConnectedEngine
+from pulsar_fleet.messages.engines.chunks import ChunkBeforeRange, ends_with_chunk
 from pulsar_fleet.messages.engines.entry import EntryEngine
-from pulsar_fleet.messages.engines.reader_pool import Readers
+from pulsar_fleet.messages.engines.reader_pool import ReaderPool
 from pulsar_fleet.messages.message_ids import is_last, position_of
-from pulsar_fleet.messages.ranges import EngineName, Range, unread_entries
+from pulsar_fleet.messages.ranges import EngineName, Range, entries_after
 
-LOOK_EVERY = 64
-"""Asking a message where it lies costs a tenth of reading it, so it is asked once for so many at most."""
+MESSAGES_PER_CHECK = 64
+"""Getting a message's position costs a tenth of reading it, so it is checked once for this many messages at most."""
 
 FIRST_WAIT_MS = 50
-SETTLE_SECONDS = 0.3
-QUIET_SECONDS = 2.0
+CLOSE_DELAY_SECONDS = 0.3
+IDLE_SECONDS = 2.0
 STALL_SECONDS = 30.0
-QUEUE = 1000
-LEAST_QUEUE = 100
+RECEIVER_QUEUE = 1000
+LEAST_RECEIVER_QUEUE = 100
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[FleetError], str], ...] = (
     (pulsar.TopicNotFound, NotFound, "does not exist"),
     (pulsar.AuthorizationError, PermissionDenied, "may not be read by this role: grant it consume"),
     (pulsar.AuthenticationError, PermissionDenied, "cannot be read, because the token is not accepted"),
-    (pulsar.Timeout, Unavailable, "was not answered in time (to this client a refused token looks the same)"),
+    (pulsar.Timeout, Unavailable, "timed out (this client reports a refused token as a timeout too)"),
 )
 
 
-class ClientEngine(Closing):
+class ClientEngine(ConnectedEngine):
     """Reads ranges of one cluster; one connection for all its topics, opened at the first read.
 
-    Not for several threads at once. Close it, or let the process end.
+    Not thread-safe. Close it, or let the process end.
     """
 
     def __init__(
         self,
         connection: ClusterConnection,
         *,
-        queue: int = QUEUE,
+        queue: int = RECEIVER_QUEUE,
         stall_seconds: float = STALL_SECONDS,
         operation_timeout_seconds: int = OPERATION_TIMEOUT_SECONDS,
     ) -> None:
@@ -73,7 +73,7 @@ class ClientEngine(Closing):
         self._client: pulsar.Client | None = None
         self._sees_chunks = True
         self._opening = Lock()
-        self._readers = Readers(self._open_reader)
+        self._readers = ReaderPool(self._open_reader)
 
     def close(self) -> None:
         """Close the connection; a second call does nothing, a later read opens it again."""
@@ -84,77 +84,79 @@ class ClientEngine(Closing):
                 client.close()
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """Open the readers of the ranges that are read next, meanwhile."""
+        """Open the readers of the ranges that are read next, in the background."""
         self._readers.expect(ranges)
 
-    def read(self, wanted: Range) -> Iterator[list[Any]]:
-        """Every message that lies within the range, in order, in lists of up to 64.
+    def read(self, entry_range: Range) -> Iterator[list[Any]]:
+        """Every message of the range, in order, in lists of up to 64.
 
-        A message in chunks lies where its last chunk lies. An encrypted batch comes as one message, as it is stored.
+        The position of a chunked message is that of its last chunk. An encrypted batch is one message, as it is stored.
 
-        :raises FleetError: `NotFound`, `PermissionDenied` or `Unavailable` by what the broker said; `Conflict` for a
-            message that
-            cannot be of this range, because then the reader was sent to another cluster; `BegunBefore` for a chunk
-            whose message began before the reading.
+        :raises FleetError: `NotFound`, `PermissionDenied` or `Unavailable` by the broker's answer; `Conflict` for a
+            message outside of the range, because then the reader was sent to another cluster; `ChunkBeforeRange` for a
+            chunked message that begins before the first entry that was read.
         """
-        with self._speaking_plainly(wanted.topic), orphaned_chunks() as orphans:
+        with self._fleet_errors(entry_range.topic), orphaned_chunks() as orphans:
             self._connected()
-            if wanted.lookback and not self._sees_chunks:
-                wanted = wanted.reaching_back()
-            reader = self._readers.take(wanted)
+            if entry_range.lookback and not self._sees_chunks:
+                entry_range = entry_range.from_lookback()
+            reader = self._readers.take(entry_range)
             try:
-                for batch in self._batches(reader, wanted, orphans):
-                    yield batch if wanted.start is None else _inside(wanted, batch)
-                if not wanted.tolerant and orphans.between(wanted.first, wanted.last):
-                    raise BegunBefore(wanted, self.connection.name)
+                for batch in self._batches(reader, entry_range, orphans):
+                    yield batch if entry_range.start is None else _inside(entry_range, batch)
+                if not entry_range.tolerant and orphans.between(entry_range.first, entry_range.last):
+                    raise ChunkBeforeRange(entry_range, self.connection.name)
             finally:
-                if wanted.final:
-                    # Closing sends the acknowledgment at once; until then the broker must have seen the end.
-                    time.sleep(SETTLE_SECONDS)
-                self._readers.give_back(reader, now=wanted.final)
+                if entry_range.final:
+                    # Closing sends the acknowledgment at once; before that the broker must have reported the end.
+                    time.sleep(CLOSE_DELAY_SECONDS)
+                self._readers.release(reader, now=entry_range.final)
 
-    def _open_reader(self, wanted: Range) -> pulsar.Reader:
-        begins = wanted.start or wanted.first
+    def _open_reader(self, entry_range: Range) -> pulsar.Reader:
+        begins = entry_range.start or entry_range.first
         return self._connected().create_reader(
-            wanted.topic,
+            entry_range.topic,
             pulsar.MessageId(-1, begins.ledger, begins.entry, -1),
-            # What is asked for and lies behind the range was sent in vain, and a sample has many small ranges.
-            receiver_queue_size=min(self._queue, max(LEAST_QUEUE, wanted.entries)),
+            # Prefetched messages after the range are wasted, and a sample has many small ranges.
+            receiver_queue_size=min(self._queue, max(LEAST_RECEIVER_QUEUE, entry_range.entries)),
             start_message_id_inclusive=True,
-            is_read_compacted=wanted.compacted,
+            is_read_compacted=entry_range.compacted,
             crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME,
         )
 
-    def _batches(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans) -> Iterator[list[Any]]:
-        count = min(LOOK_EVERY, wanted.entries)
-        begins = wanted.start or wanted.first
+    def _batches(self, reader: pulsar.Reader, entry_range: Range, orphans: OrphanedChunks) -> Iterator[list[Any]]:
+        count = min(MESSAGES_PER_CHECK, entry_range.entries)
+        begins = entry_range.start or entry_range.first
         before = Position(begins.ledger, begins.entry - 1)
         while True:
-            batch = self._take(reader, wanted, orphans, before, count)
+            batch = self._take(reader, entry_range, orphans, before, count)
             ended = len(batch) < count
-            while batch and position_of(batch[-1]) > wanted.last:
+            while batch and position_of(batch[-1]) > entry_range.last:
                 batch.pop()
                 ended = True
             if batch:
-                before = self._in_order(wanted, before, batch)
+                before = self._in_order(entry_range, before, batch)
                 yield batch
-            if ended or is_last(batch[-1], wanted):
+            if ended or is_last(batch[-1], entry_range):
                 return
-            count = min(LOOK_EVERY, max(1, unread_entries(wanted, before)))
+            count = min(MESSAGES_PER_CHECK, max(1, entries_after(entry_range, before)))
 
-    def _in_order(self, wanted: Range, before: Position, batch: list[Any]) -> Position:
+    def _in_order(self, entry_range: Range, before: Position, batch: list[Any]) -> Position:
         first, last = position_of(batch[0]), position_of(batch[-1])
-        if not max(before, wanted.start or wanted.first) <= first <= last:
+        if not max(before, entry_range.start or entry_range.first) <= first <= last:
             raise Conflict(
-                f"Reading {wanted.topic} from {self.connection.name} gave a message at {first} after {before}, which "
-                f"is not between {wanted.first} and {wanted.last}: the reader was sent to another cluster. "
+                f"A reader of {entry_range.topic} on {self.connection.name} got a message at {first} after {before}, "
+                f"which "
+                f"is not between {entry_range.first} and {entry_range.last}: the reader was sent to another cluster. "
                 "Verify again while the topic stays loaded.",
                 cluster=self.connection.name,
             )
         return last
 
-    def _take(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, before: Position, count: int) -> list[Any]:
-        """`count` messages, fewer only when the topic holds no more."""
+    def _take(
+        self, reader: pulsar.Reader, entry_range: Range, orphans: OrphanedChunks, before: Position, count: int
+    ) -> list[Any]:
+        """`count` messages; fewer only if the topic has no more."""
         receive = reader._reader.read_next  # the wrapper around it costs a third of the rate (measured)
         batch: list[Any] = []
         while len(batch) < count:
@@ -162,43 +164,44 @@ class ClientEngine(Closing):
                 batch.append(receive(FIRST_WAIT_MS))
             except pulsar.Timeout:
                 after = position_of(batch[-1]) if batch else before
-                message = self._wait(reader, wanted, orphans, after)
+                message = self._wait(reader, entry_range, orphans, after)
                 if message is None:
                     break
                 batch.append(message)
         return batch
 
-    def _wait(self, reader: pulsar.Reader, wanted: Range, orphans: Orphans, after: Position) -> Any | None:
-        """The next message, None at the end: the last entries may be markers, which are never delivered."""
-        begun = time.monotonic()
-        asked = False
-        while time.monotonic() < begun + self._stall_seconds:
-            if not reader.has_message_available() and not self._holds_more(wanted, after):
+    def _wait(self, reader: pulsar.Reader, entry_range: Range, orphans: OrphanedChunks, after: Position) -> Any | None:
+        """The next message; None at the end, because the last entries may be markers, which are never delivered."""
+        started = time.monotonic()
+        chunk_checked = False
+        while time.monotonic() < started + self._stall_seconds:
+            if not reader.has_message_available() and not self._holds_more(entry_range, after):
                 return None
-            thrown_away = orphans.between(wanted.last, wanted.last)
+            discarded = orphans.between(entry_range.last, entry_range.last)
             with suppress(pulsar.Timeout):
-                return reader._reader.read_next(1000 if asked else FIRST_WAIT_MS)
-            if thrown_away:
+                return reader._reader.read_next(1000 if chunk_checked else FIRST_WAIT_MS)
+            if discarded:
                 return None
-            if not asked and time.monotonic() > begun + QUIET_SECONDS:
-                asked = True
-                if ends_in_a_chunk(self.connection, wanted):
+            if not chunk_checked and time.monotonic() > started + IDLE_SECONDS:
+                chunk_checked = True
+                if ends_with_chunk(self.connection, entry_range):
                     return None
         raise Unavailable(
-            f"{self.connection.name} says that {wanted.topic} has more messages, but delivered none for "
+            f"{self.connection.name} reports more messages of {entry_range.topic}, but delivered none for "
             f"{self._stall_seconds:.0f} s.",
             cluster=self.connection.name,
         )
 
-    def _holds_more(self, wanted: Range, after: Position) -> bool:
-        """Whether an entry of the range still has to come.
+    def _holds_more(self, entry_range: Range, after: Position) -> bool:
+        """Whether the range has an entry after a position.
 
-        A 4.2.4 broker calls a topic empty that was migrated before anything was written to its open ledger (observed).
+        A 4.2.4 broker reports a topic as empty if it was migrated before anything was written to its open ledger
+        (observed).
         """
-        if after >= wanted.last or wanted.compacted:
+        if after >= entry_range.last or entry_range.compacted:
             return False
         begins = Position(after.ledger, after.entry + 1)
-        rest = replace(wanted, first=begins, start=None, lookback=None, engine=EngineName.ENTRY)
+        rest = replace(entry_range, first=begins, start=None, lookback=None, engine=EngineName.ENTRY)
         with EntryEngine(self.connection) as entries:
             return any(entries.read(rest))
 
@@ -210,23 +213,27 @@ class ClientEngine(Closing):
             return self._client
 
     @contextmanager
-    def _speaking_plainly(self, topic: str) -> Iterator[None]:
+    def _fleet_errors(self, topic: str) -> Iterator[None]:
         try:
             yield
         except pulsar.PulsarException as error:
-            raised, reason = _meaning(error)
+            raised, reason = _error_type(error)
             raise raised(
                 f"{topic} {reason} on {self.connection.name} ({self.connection.service_url}): {error}.",
                 cluster=self.connection.name,
             ) from error
 
 
-def _meaning(error: pulsar.PulsarException) -> tuple[type[FleetError], str]:
+def _error_type(error: pulsar.PulsarException) -> tuple[type[FleetError], str]:
     for kind, raised, reason in _BY_EXCEPTION:
         if isinstance(error, kind):
             return raised, reason
     return Unavailable, "could not be read"
 
 
-def _inside(wanted: Range, batch: list[Any]) -> list[Any]:
-    return batch if position_of(batch[0]) >= wanted.first else [m for m in batch if position_of(m) >= wanted.first]
+def _inside(entry_range: Range, batch: list[Any]) -> list[Any]:
+    return (
+        batch
+        if position_of(batch[0]) >= entry_range.first
+        else [m for m in batch if position_of(m) >= entry_range.first]
+    )

@@ -1,4 +1,4 @@
-"""Both engines of one cluster behind one `read`: each range names the one that reads it."""
+"""Both engines of one cluster with one `read`: each range names the engine that reads it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.messages.engines.base import Closing
+from pulsar_fleet.messages.engines.base import ConnectedEngine
 from pulsar_fleet.messages.engines.client import ClientEngine
 from pulsar_fleet.messages.engines.entry import EntryEngine
 from pulsar_fleet.messages.ranges import EngineName, Range
 
 
-class Engines(Closing):
+class Engines(ConnectedEngine):
     """Reads ranges of one cluster; an engine connects when the first range names it.
 
-    Not for several threads at once. Close it, or let the process end.
+    Not thread-safe. Close it, or let the process end.
     """
 
     def __init__(self, connection: ClusterConnection) -> None:
@@ -29,19 +29,21 @@ class Engines(Closing):
         self._entry.close()
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """Make ready for the ranges that are read next, where their engine can."""
-        self._client.expect([each for each in ranges if each.engine is EngineName.CLIENT])
+        """Prepare for the ranges that are read next, if their engine supports it."""
+        self._client.expect([entry_range for entry_range in ranges if entry_range.engine is EngineName.CLIENT])
 
-    def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
-        """What lies within the range, as its engine gives it."""
-        return self._entry.read(wanted) if wanted.engine is EngineName.ENTRY else self._client.read(wanted)
+    def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
+        """The content of the range, as its engine reads it."""
+        return (
+            self._entry.read(entry_range) if entry_range.engine is EngineName.ENTRY else self._client.read(entry_range)
+        )
 
 
 _engines: dict[tuple[int, ClusterConnection], Engines] = {}
 
 
 def worker_engines(connection: ClusterConnection) -> Engines:
-    """The engines of this process for a cluster; a second call gives the same.
+    """The engines of this process for a cluster; a second call returns the same ones.
 
     One set per worker process: Spark forks its workers, and a client's threads do not survive a fork.
     """

@@ -1,8 +1,8 @@
 """Engine `entry`: stored entries as the broker sends them, digested as a whole, without unpacking batches.
 
 Only for copies that keep entries whole, as geo-replication does. Nothing is acknowledged: a non-durable subscription
-needs none, and a broker that sees no acknowledgment never takes a migrated topic for read (see `ranges.cut`). When the
-connection breaks or the topic moves to another broker, reading goes on behind the last entry.
+needs no acknowledgment, and without one a broker does not redirect the reader of a migrated topic (see `ranges.cut`).
+If the connection breaks or the topic moves to another broker, reading continues after the last entry.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from collections.abc import Iterator, Sequence
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.engines.base import Closing
-from pulsar_fleet.messages.engines.stored_entry import StoredEntry
+from pulsar_fleet.messages.engines.base import ConnectedEngine
 from pulsar_fleet.messages.protocol.lookup import Brokers
-from pulsar_fleet.messages.protocol.subscription import Subscription, Waits
+from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
+from pulsar_fleet.messages.protocol.subscription import Subscription, Timeouts
 from pulsar_fleet.messages.ranges import Range
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.05
+IDLE_SECONDS = 0.05
 STALL_SECONDS = 30.0
-PATIENCE_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 TIMEOUT_SECONDS = 30.0
 _PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)
 
 
-class EntryEngine(Closing):
+class EntryEngine(ConnectedEngine):
     """Reads ranges of one cluster over connections of its own, opened at the first read.
 
-    Not for several threads at once. Close it, or let the process end.
+    Not thread-safe. Close it, or let the process end.
 
-    :param quiesce_seconds: silence after which the broker is asked whether anything follows.
-    :param stall_seconds: how long a broker may deliver nothing although it says that there is more.
-    :param patience_seconds: how long it is tried to go on after a failure that may pass.
+    :param idle_seconds: time without a message after which the engine asks the broker whether more messages follow.
+    :param stall_seconds: how long a broker may deliver nothing although it reports more messages.
+    :param retry_seconds: how long the engine retries after a transient failure.
     """
 
     def __init__(
         self,
         connection: ClusterConnection,
         *,
-        quiesce_seconds: float = QUIET_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
         stall_seconds: float = STALL_SECONDS,
-        patience_seconds: float = PATIENCE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.connection = connection
-        self._waits = Waits(quiesce_seconds, stall_seconds)
-        self._patience_seconds = patience_seconds
+        self._waits = Timeouts(idle_seconds, stall_seconds)
+        self._patience_seconds = retry_seconds
         self._timeout_seconds = timeout_seconds
         self._brokers: Brokers | None = None
 
@@ -61,39 +61,39 @@ class EntryEngine(Closing):
             brokers.close()
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """Nothing: the next range is read on the same connection."""
+        """Do nothing: the next range is read on the same connection."""
 
-    def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
-        """Every entry that lies within the range, in order and each once, in lists of up to 64 and about 1 MiB.
+    def read(self, entry_range: Range) -> Iterator[list[StoredEntry]]:
+        """Every entry of the range, in order and once, in lists of up to 64 entries and about 1 MiB.
 
-        :raises FleetError: `NotFound`, `PermissionDenied` or `Conflict` by what the broker said; `Unavailable` when
-            no entry could be read for `patience_seconds`.
+        :raises FleetError: `NotFound`, `PermissionDenied` or `Conflict` by the broker's answer; `Unavailable` if no
+            entry could be read for `retry_seconds`.
         """
-        after = Position(wanted.first.ledger, wanted.first.entry - 1)
-        tried, deadline = 0, time.monotonic() + self._patience_seconds
+        after = Position(entry_range.first.ledger, entry_range.first.entry - 1)
+        attempts, deadline = 0, time.monotonic() + self._patience_seconds
         while True:
             try:
-                for entries in self._entries(wanted, after):
+                for entries in self._entries(entry_range, after):
                     after = Position(entries[-1].ledger, entries[-1].entry)
                     yield entries
-                    tried, deadline = 0, time.monotonic() + self._patience_seconds
+                    attempts, deadline = 0, time.monotonic() + self._patience_seconds
             except Unavailable as error:
                 self.close()
-                pause = _PAUSES[min(tried, len(_PAUSES) - 1)]
+                pause = _PAUSES[min(attempts, len(_PAUSES) - 1)]
                 if time.monotonic() + pause > deadline:
                     raise
-                log.info("%s: reading on after %s: %s", wanted.topic, after, error)
-                tried += 1
+                log.info("%s: reading continues after %s: %s", entry_range.topic, after, error)
+                attempts += 1
                 time.sleep(pause)
             else:
                 return
 
-    def _entries(self, wanted: Range, after: Position) -> Iterator[list[StoredEntry]]:
-        """Read with one subscription, from behind `after` on."""
+    def _entries(self, entry_range: Range, after: Position) -> Iterator[list[StoredEntry]]:
+        """The entries after `after`, read with one subscription."""
         if self._brokers is None:
             self._brokers = Brokers(self.connection, timeout_seconds=self._timeout_seconds)
-        broker = self._brokers.serving(wanted.topic)
-        subscription = Subscription(broker, wanted, after, self.connection.name, self._waits)
+        broker = self._brokers.serving(entry_range.topic)
+        subscription = Subscription(broker, entry_range, after, self.connection.name, self._waits)
         try:
             yield from subscription.entries()
         except BaseException:
@@ -102,4 +102,4 @@ class EntryEngine(Closing):
         try:
             subscription.close()
         except FleetError:
-            self.close()  # all was read; it cannot be asked for less than to forget us
+            self.close()  # everything was read; closing the connection ends the subscription too

@@ -1,4 +1,4 @@
-"""Readers of the pulsar client that are opened ahead and closed behind: each costs round trips, not work."""
+"""A pool that opens and closes readers of the pulsar client in the background: both cost round trips, not CPU."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pulsar
 
 from pulsar_fleet.messages.ranges import Range
 
-AT_ONCE = 8
-LARGEST = 1_000
-"""Entries of a range that is opened ahead: what its reader asks for at once is held in memory."""
+MOST_THREADS = 8
+LARGEST_RANGE = 1_000
+"""The most entries of a range whose reader is opened ahead, because its prefetched messages use memory."""
 
 
-class Readers:
-    """Opens and closes readers, with threads where that helps. One thread may call it.
+class ReaderPool:
+    """Opens and closes readers, in threads if that is faster. Only one thread may call it.
 
     :param open_reader: opens the reader of a range; called from several threads.
     """
@@ -27,30 +27,31 @@ class Readers:
         self._ahead: dict[Range, Future[pulsar.Reader]] = {}
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """Begin to open the readers of these, which will be taken next; those that must be opened apart are left.
+        """Start to open the readers of the next ranges, except of those that need a reader of their own.
 
-        Nothing that looks for chunks of a message before its range, since what a reader throws away is told to whoever
-        reads at that time; and not the last entry of a terminated topic (see `ranges.cut`).
+        A range with a lookback is not opened ahead, because a discarded chunk is reported to the read that runs at that
+        time; nor is the last entry of a terminated topic (see `ranges.cut`).
         """
-        for wanted in ranges:
-            apart = wanted.final or wanted.compacted or not wanted.tolerant or wanted.entries > LARGEST
-            if not apart and wanted not in self._ahead:
-                self._ahead[wanted] = self._pool().submit(self._open, wanted)
+        for entry_range in ranges:
+            small = entry_range.entries <= LARGEST_RANGE
+            opens_ahead = small and entry_range.tolerant and not (entry_range.final or entry_range.compacted)
+            if opens_ahead and entry_range not in self._ahead:
+                self._ahead[entry_range] = self._pool().submit(self._open, entry_range)
 
-    def take(self, wanted: Range) -> pulsar.Reader:
-        """The reader of a range; give it back."""
-        ahead = self._ahead.pop(wanted, None)
-        return ahead.result() if ahead else self._open(wanted)
+    def take(self, entry_range: Range) -> pulsar.Reader:
+        """The reader of a range; the caller must release it."""
+        ahead = self._ahead.pop(entry_range, None)
+        return ahead.result() if ahead else self._open(entry_range)
 
-    def give_back(self, reader: pulsar.Reader, *, now: bool) -> None:
-        """Close it, behind the caller's back unless `now`."""
+    def release(self, reader: pulsar.Reader, *, now: bool) -> None:
+        """Close a reader, in the background unless `now`."""
         if now or self._threads is None:
             _close(reader)
         else:
             self._threads.submit(_close, reader)
 
     def close(self) -> None:
-        """Close what nobody took; a second call does nothing."""
+        """Close the readers that were not taken; a second call does nothing."""
         for ahead in self._ahead.values():
             with suppress(pulsar.PulsarException):
                 _close(ahead.result())
@@ -60,12 +61,12 @@ class Readers:
             self._threads = None
 
     def _pool(self) -> ThreadPoolExecutor:
-        # Made late: Spark forks its workers, and threads do not survive a fork.
-        self._threads = self._threads or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="pulsar-readers")
+        # Created at the first use: Spark forks its workers, and threads do not survive a fork.
+        self._threads = self._threads or ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="pulsar-readers")
         return self._threads
 
 
 def _close(reader: pulsar.Reader) -> None:
-    # A reader that was redirected after its last message cannot be closed in order.
+    # Closing a reader that was redirected after its last message fails.
     with suppress(pulsar.PulsarException):
         reader.close()

@@ -1,4 +1,4 @@
-"""What is left out of a reading and how fast it may be, for any engine: a window of time, bytes per second."""
+"""Limits of reading for any engine: a time window and bytes per second."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.ranges import EngineName, Range
-from pulsar_fleet.messages.scan import Engine
 
 BURST_SECONDS = 0.25
 MESSAGE_BYTES = 64
-"""What a message costs on the wire beside its payload, roughly."""
+"""The approximate bytes of a message on the wire in addition to its payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which messages of the ranges count, and how fast they are read.
+    """Which messages of the ranges are read, and how fast.
 
-    :param window: publish times, milliseconds since 1970, as (from, to): only messages in [from, to) count.
-    :param bytes_per_second: for one reader; None without a limit.
+    :param window: publish times, milliseconds since 1970, as (from, to): only messages in [from, to) are read.
+    :param bytes_per_second: for one reader; None means no limit.
     """
 
     window: tuple[int, int] | None = None
     bytes_per_second: float | None = None
 
     def on(self, engine: Engine) -> Engine:
-        """The engine under these limits; itself without any."""
+        """The engine with these limits."""
         if self.bytes_per_second:
             engine = Throttled(engine, Throttle(self.bytes_per_second))
         return Windowed(engine, *self.window) if self.window else engine
 
 
 class Throttle:
-    """A token bucket: lets `bytes_per_second` through, and a quarter of a second's worth at once."""
+    """A token bucket of `bytes_per_second`, with bursts of a quarter of a second."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Throttle:
         self._at = clock()
 
     def spend(self, size: int) -> None:
-        """Account for `size` bytes that were read; waits until the next ones may be."""
+        """Take `size` bytes that were read from the bucket; wait until the next read is allowed."""
         now = self._clock()
         self._room = min(self._rate * BURST_SECONDS, self._room + (now - self._at) * self._rate) - size
         self._at = now
@@ -59,21 +59,21 @@ class Throttle:
 
 
 class Throttled:
-    """An engine that waits; the one behind it stops asking the broker when what it holds ready is not taken."""
+    """A throttled engine; the inner engine stops requesting messages from the broker when its queue is full."""
 
     def __init__(self, engine: Engine, throttle: Throttle) -> None:
         self._engine = engine
         self._throttle = throttle
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """Nothing is read ahead: it would not be throttled."""
+        """Do nothing: prefetched messages would not be throttled."""
 
-    def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
-        """As the engine, but no faster than the throttle lets it."""
-        size = _entry_bytes if wanted.engine is EngineName.ENTRY else _message_bytes
-        for found in self._engine.read(wanted):
-            yield found
-            self._throttle.spend(sum(size(each) for each in found))
+    def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
+        """Read like the engine, no faster than the throttle allows."""
+        size = _entry_bytes if entry_range.engine is EngineName.ENTRY else _message_bytes
+        for items in self._engine.read(entry_range):
+            yield items
+            self._throttle.spend(sum(size(item) for item in items))
 
 
 def _entry_bytes(entry: Any) -> int:
@@ -85,7 +85,7 @@ def _message_bytes(message: Any) -> int:
 
 
 class Windowed:
-    """An engine of messages that leaves out what was published before or after a window."""
+    """An engine of messages that omits messages published outside of a time window."""
 
     def __init__(self, engine: Engine, begin: int, end: int) -> None:
         self._engine = engine
@@ -93,10 +93,10 @@ class Windowed:
         self._end = end
 
     def expect(self, ranges: Sequence[Range]) -> None:
-        """As the engine."""
+        """Pass the hint to the engine."""
         self._engine.expect(ranges)
 
-    def read(self, wanted: Range) -> Iterator[Sequence[Any]]:
-        """As the engine, without the messages outside of the window."""
-        for messages in self._engine.read(wanted):
-            yield [each for each in messages if self._begin <= each.publish_timestamp() < self._end]
+    def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
+        """Read like the engine, without the messages outside of the window."""
+        for messages in self._engine.read(entry_range):
+            yield [message for message in messages if self._begin <= message.publish_timestamp() < self._end]

@@ -1,6 +1,6 @@
-"""One connection to one broker: TCP or TLS, who we are, frames in and commands out.
+"""One connection to one broker: TCP or TLS, authentication, frames in and commands out.
 
-Not for several threads at once. Between two frames it may lie idle: a broker closes it after a minute of silence.
+Not thread-safe. A broker closes a connection after it was idle for a minute.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PermissionDenied, Unavailable
-from pulsar_fleet.messages.engines.stored_entry import Bytes
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused, tls_context
 from pulsar_fleet.messages.protocol.frames import Command, Kind
+from pulsar_fleet.messages.protocol.stored_entry import Bytes
 
 BUFFER_BYTES = 1 << 20
 LEAST_ROOM_BYTES = 1 << 18
@@ -32,10 +32,10 @@ class ConnectionLost(Unavailable):
 
 
 class Frame(NamedTuple):
-    """Where a frame lies in the connection's buffer, which holds it until the next one is asked for.
+    """The offsets of a frame in the connection's buffer, valid until the next frame is requested.
 
     :param kind: number of its command.
-    :param begin: where its command begins; `end` where it ends, and `last` where the frame does.
+    :param begin: offset of its command; `end` is the end of the command, `last` the end of the frame.
     """
 
     kind: int
@@ -45,25 +45,26 @@ class Frame(NamedTuple):
 
 
 class WireConnection:
-    """Connects and introduces itself; an error says what to do.
+    """Connects and authenticates; an error says what to do.
 
-    :param broker_url: the broker behind a proxy that is meant, None when it is connected to itself.
+    :param cluster: the cluster whose credentials and TLS files are used.
+    :param broker_url: the broker to which a proxy forwards; None for a direct connection.
     :param timeout_seconds: for connecting, and for each answer.
-    :raises FleetError: `ConnectionLost`; `PermissionDenied` for a certificate that is not trusted, or when we are not
-        known; `InvalidRequest` for credentials that cannot be read.
+    :raises FleetError: `ConnectionLost`; `PermissionDenied` for a certificate that is not trusted or a failed
+        authentication; `InvalidRequest` for credentials that cannot be read.
     """
 
     def __init__(
         self,
         address: BrokerAddress,
-        who: ClusterConnection,
+        cluster: ClusterConnection,
         *,
         broker_url: str | None = None,
         timeout_seconds: float = 30.0,
     ) -> None:
         self.address = address
         self.broker_url = broker_url
-        self._who = who
+        self._cluster = cluster
         self._timeout_seconds = timeout_seconds
         self._ids = count(1)
         self.buffer = bytearray(BUFFER_BYTES)
@@ -76,13 +77,13 @@ class WireConnection:
         except ssl.SSLCertVerificationError as error:
             raise PermissionDenied(
                 f"The certificate of {address} is not trusted: {error.verify_message}. Name its authority in the "
-                f"extra tls_trust_file of {who.name!r}, and a host that the certificate is for.",
-                cluster=who.name,
+                f"extra tls_trust_file of {cluster.name!r}, and a host that the certificate is for.",
+                cluster=cluster.name,
             ) from error
         except OSError as error:
             raise self._lost(f"cannot be connected to: {error}") from error
         try:
-            self._let_the_kernel_wait()
+            self._use_kernel_timeouts()
             self._introduce(broker_url)
         except BaseException:
             self.close()
@@ -94,7 +95,7 @@ class WireConnection:
             self._socket.close()
 
     def next_id(self) -> int:
-        """A number for a request or a consumer that this connection has not seen."""
+        """A new number for a request or a consumer of this connection."""
         return next(self._ids)
 
     def send(self, frame: bytes) -> None:
@@ -104,23 +105,23 @@ class WireConnection:
                 self._wait_at_most(self._timeout_seconds)
             self._socket.sendall(frame)
         except OSError as error:
-            raise self._lost(f"took no more: {error}") from error
+            raise self._lost(f"accepts no more data: {error}") from error
 
     def next_frame(self, wait_seconds: float) -> Frame | None:
-        """The next frame that is not of the connection itself; None when nothing came for so long."""
+        """The next frame that is not a ping, pong or authentication challenge; None if none comes in time."""
         while True:
             begin, needed = self._begin, 8
             if self._end - begin >= 8:
                 size, command = _SIZES(self.buffer, begin)
                 if command + 4 > size or size > LARGEST_FRAME_BYTES:
-                    raise self._lost("sent what is not Pulsar's protocol; a TLS port needs pulsar+ssl://")
+                    raise self._lost("does not speak Pulsar's protocol; a TLS port needs pulsar+ssl://")
                 needed = size + 4
                 if self._end - begin >= needed:
                     self._begin = begin + needed
-                    found = Frame(self.buffer[begin + 9], begin + 8, begin + 8 + command, begin + needed)
-                    if found.kind not in _OF_THE_CONNECTION:
-                        return found
-                    self._serve(found)
+                    frame = Frame(self.buffer[begin + 9], begin + 8, begin + 8 + command, begin + needed)
+                    if frame.kind not in _OF_THE_CONNECTION:
+                        return frame
+                    self._serve(frame)
                     continue
             if begin + needed > len(self.buffer):
                 self._make_room(needed)
@@ -128,27 +129,27 @@ class WireConnection:
                 return None
 
     def command(self, frame: Frame) -> Command:
-        """Decode the command of a frame that was just given out."""
+        """Decode the command of the current frame."""
         return wire.read_command(bytes(self.buffer[frame.begin : frame.end]))
 
     def content(self, frame: Frame) -> Bytes:
-        """What follows a frame's command, a stored entry; it lies in the buffer, so take it before the next frame."""
+        """The stored entry after a frame's command, a view of the buffer that is valid until the next frame."""
         return self._bytes[frame.end : frame.last]
 
     def ask(self, request: int, frame: bytes, *, about: str) -> Command:
-        """Send a request and wait for its answer; messages that come meanwhile are dropped.
+        """Send a request and wait for its answer; messages that arrive meanwhile are dropped.
 
         :param about: the topic, for an error.
-        :raises FleetError: what the broker's refusal means.
+        :raises FleetError: the type depends on the broker's error code.
         """
         self.send(frame)
         while True:
-            found = self.next_frame(self._timeout_seconds)
-            if found is None:
+            received = self.next_frame(self._timeout_seconds)
+            if received is None:
                 raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            if found.kind == Kind.MESSAGE:
+            if received.kind == Kind.MESSAGE:
                 continue
-            answer = self.command(found)
+            answer = self.command(received)
             if answer.kind == Kind.ERROR and answer.number(1) == request:
                 raise self.refusal(answer.number(2), answer.text(3), about)
             if answer.kind == Kind.TOPIC_MIGRATED:
@@ -157,14 +158,15 @@ class WireConnection:
                 return answer
 
     def refusal(self, code: int, message: str, about: str) -> FleetError:
-        """The error for a broker's code; what is not known may pass."""
-        return refused(code, message, about, cluster=self._who.name, address=str(self.address))
+        """The error for a broker's code; an unknown code is `Unavailable`."""
+        return refused(code, message, about, cluster=self._cluster.name, address=str(self.address))
 
     def moved(self, topic: str) -> Conflict:
-        """The error for a topic that answers elsewhere; it is never followed there, because another one is meant."""
+        """The error for a migrated topic; the redirect is never followed, because this cluster's topic is meant."""
         return Conflict(
-            f"{topic} was moved to another cluster, and {self._who.name} no longer has it loaded: it cannot be read.",
-            cluster=self._who.name,
+            f"{topic} was moved to another cluster, and {self._cluster.name} no longer has it loaded: it cannot be "
+            f"read.",
+            cluster=self._cluster.name,
         )
 
     def _open(self) -> socket.socket:
@@ -173,13 +175,15 @@ class WireConnection:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if not self.address.tls:
                 return plain
-            return tls_context(self._who).wrap_socket(plain, server_hostname=self.address.host)
+            return tls_context(self._cluster).wrap_socket(plain, server_hostname=self.address.host)
         except BaseException:
             plain.close()
             raise
 
-    def _let_the_kernel_wait(self) -> None:
-        """Python's own timeouts cost two more system calls a read; under TLS it would read again after the kernel's."""
+    def _use_kernel_timeouts(self) -> None:
+        """Python's timeouts cost two more system calls for each read; with TLS, Python would retry after a kernel
+        timeout.
+        """
         if not self.address.tls:
             self._socket.settimeout(None)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _timeval(self._timeout_seconds))
@@ -192,24 +196,24 @@ class WireConnection:
         self._wait_seconds = seconds
 
     def _introduce(self, broker_url: str | None) -> None:
-        method, credentials = credentials_of(self._who)
+        method, credentials = credentials_of(self._cluster)
         self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
         while True:
-            found = self.next_frame(self._timeout_seconds)
-            if found is None:
+            received = self.next_frame(self._timeout_seconds)
+            if received is None:
                 raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            answer = self.command(found)
+            answer = self.command(received)
             if answer.kind == Kind.CONNECTED:
                 return
             if answer.kind == Kind.ERROR:
                 raise self.refusal(answer.number(2), answer.text(3), "The service")
 
-    def _serve(self, found: Frame) -> None:
-        """Answer what the broker asks of the connection itself."""
-        if found.kind == Kind.PING:
+    def _serve(self, frame: Frame) -> None:
+        """Answer a ping or an authentication challenge."""
+        if frame.kind == Kind.PING:
             self.send(wire.PONG)
-        elif found.kind == Kind.AUTH_CHALLENGE:
-            method, credentials = credentials_of(self._who)
+        elif frame.kind == Kind.AUTH_CHALLENGE:
+            method, credentials = credentials_of(self._cluster)
             self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
 
     def _receive(self, wait_seconds: float) -> bool:
@@ -220,7 +224,7 @@ class WireConnection:
         try:
             self._wait_at_most(wait_seconds)
             received = self._socket.recv_into(self._view[self._end :])
-        except (TimeoutError, BlockingIOError):  # the latter is how the kernel says it
+        except (TimeoutError, BlockingIOError):  # a kernel timeout is a BlockingIOError
             return False
         except OSError as error:
             raise self._lost(f"broke the connection: {error}") from error
@@ -230,7 +234,7 @@ class WireConnection:
         return True
 
     def _make_room(self, size: int) -> None:
-        """Let a frame of `size` bytes fit behind what was given out, moving what is there to the front."""
+        """Make room for a frame of `size` bytes by moving the unread bytes to the front."""
         rest = self.buffer[self._begin : self._end]
         if size > len(self.buffer):
             self.buffer = bytearray(size + BUFFER_BYTES)
@@ -240,7 +244,7 @@ class WireConnection:
         self._begin, self._end = 0, len(rest)
 
     def _lost(self, what: str) -> ConnectionLost:
-        return ConnectionLost(f"The broker {self.address} of {self._who.name} {what}.", cluster=self._who.name)
+        return ConnectionLost(f"The broker {self.address} of {self._cluster.name} {what}.", cluster=self._cluster.name)
 
 
 def _timeval(seconds: float) -> bytes:
@@ -249,4 +253,4 @@ def _timeval(seconds: float) -> bytes:
 
 _OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})
 _REQUEST_FIELD: dict[int, int] = {Kind.SUCCESS: 1, Kind.LOOKUP_RESPONSE: 4, Kind.GET_LAST_MESSAGE_ID_RESPONSE: 2}
-"""In which field an answer says to which request it belongs."""
+"""The field of an answer that holds its request id."""

@@ -1,4 +1,4 @@
-"""Addresses of brokers, as service URLs and look-ups give them (pure)."""
+"""Addresses of brokers from service URLs and lookups, and the credentials, TLS and errors of connections to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where one broker answers."""
+    """The address of one broker."""
 
     host: str
     port: int
@@ -48,27 +48,27 @@ class BrokerAddress:
 
 
 def service_addresses(url: str) -> list[BrokerAddress]:
-    """The addresses of a service URL, which may name several: `pulsar://one:6650,two:6650`."""
+    """The addresses of a service URL, which may have several hosts: `pulsar://blue-1:6650,blue-2:6650`."""
     scheme, _, hosts = url.partition("://")
     return [BrokerAddress.parse(f"{scheme}://{host}") for host in hosts.rstrip("/").split(",")]
 
 
-def credentials_of(who: ClusterConnection) -> tuple[str | None, bytes | None]:
-    """Method and credentials to show, read at each use; a certificate is shown by TLS itself. **Holds secrets.**"""
-    if who.tls_certificate_file:
+def credentials_of(cluster: ClusterConnection) -> tuple[str | None, bytes | None]:
+    """Authentication method and data, read at each use; TLS itself presents a certificate. **Holds secrets.**"""
+    if cluster.tls_certificate_file:
         return "tls", None
-    token = who.read_token()
+    token = cluster.read_token()
     return ("token", token.encode()) if token else (None, None)
 
 
-def tls_context(who: ClusterConnection) -> ssl.SSLContext:
-    """What TLS checks and shows: the host's name always; files that cannot be used are `InvalidRequest`."""
+def tls_context(cluster: ClusterConnection) -> ssl.SSLContext:
+    """The TLS context, which always checks the host name; `InvalidRequest` for files that cannot be used."""
     try:
-        context = ssl.create_default_context(cafile=who.tls_trust_file)
-        if who.tls_certificate_file:
-            context.load_cert_chain(who.tls_certificate_file, who.tls_key_file)
+        context = ssl.create_default_context(cafile=cluster.tls_trust_file)
+        if cluster.tls_certificate_file:
+            context.load_cert_chain(cluster.tls_certificate_file, cluster.tls_key_file)
     except OSError as error:
-        raise InvalidRequest(f"The TLS files of {who.name!r} cannot be used: {error}.") from error
+        raise InvalidRequest(f"The TLS files of {cluster.name!r} cannot be used: {error}.") from error
     return context
 
 
@@ -79,12 +79,12 @@ _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
     ),
     ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
     ServerError.TOPIC_NOT_FOUND: (NotFound, "does not exist"),
-    ServerError.TOPIC_TERMINATED: (Conflict, "is closed or was moved"),
+    ServerError.TOPIC_TERMINATED: (Conflict, "is terminated or was migrated"),
 }
 
 
 def refused(code: int, message: str, about: str, *, cluster: str, address: str) -> FleetError:
-    """The error for a broker's code and message; what is not known may pass."""
+    """The error for a broker's code and message; an unknown code is `Unavailable`."""
     raised, reason = _BY_CODE.get(code, (Unavailable, "could not be read"))
-    said = " ".join(message.split())[:300]
-    return raised(f"{about} {reason} on {cluster} ({address}): {said}.", cluster=cluster)
+    detail = " ".join(message.split())[:300]
+    return raised(f"{about} {reason} on {cluster} ({address}): {detail}.", cluster=cluster)

@@ -1,6 +1,6 @@
-"""Frames of Pulsar's binary protocol: those few commands that reading a topic needs, as bytes (pure).
+"""Frames of Pulsar's binary protocol: the few commands that reading a topic needs, as bytes (pure).
 
-A frame is its size, the size of its command, the command (a protobuf), and for a message the stored entry behind it.
+A frame is its size, the size of its command, the command (a protobuf), and for a message the stored entry after it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 class ServerError(IntEnum):
-    """What a broker's refusal says, where it matters who must act."""
+    """The broker's error codes that have an error class of their own."""
 
     AUTHENTICATION = 3
     AUTHORIZATION = 4
@@ -56,9 +56,9 @@ Value = int | bytes
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as it arrived; of a repeated field the last value.
+    """A received command; of a repeated field the last value.
 
-    :param kind: one of `Kind`, or a number that we do not know.
+    :param kind: one of `Kind`, or an unknown number.
     """
 
     kind: int
@@ -66,18 +66,18 @@ class Command:
 
     def number(self, field: int, default: int = 0) -> int:
         """The number in a field."""
-        found = self.fields.get(field, default)
-        return found if isinstance(found, int) else default
+        value = self.fields.get(field, default)
+        return value if isinstance(value, int) else default
 
     def text(self, field: int) -> str:
-        """The text in a field, empty without it."""
-        found = self.fields.get(field, b"")
-        return found.decode(errors="replace") if isinstance(found, bytes) else ""
+        """The text in a field; empty if the field is absent."""
+        value = self.fields.get(field, b"")
+        return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
     def position(self, field: int) -> Position:
         """The message id in a field."""
-        found = self.fields.get(field, b"")
-        inner = dict(read_fields(found, 0, len(found))) if isinstance(found, bytes) else {}
+        value = self.fields.get(field, b"")
+        inner = dict(read_fields(value, 0, len(value))) if isinstance(value, bytes) else {}
         ledger, entry = inner.get(1, _WORD), inner.get(2, _WORD)
         return Position(_signed(ledger), _signed(entry))
 
@@ -116,7 +116,7 @@ def frame(kind: Kind, *fields: bytes) -> bytes:
 
 
 def read_varint(data: bytes | bytearray, index: int) -> tuple[int, int]:
-    """The number at `index`, and where it ends."""
+    """The number at `index`, and the index after it."""
     value = shift = 0
     while True:
         byte = data[index]
@@ -140,7 +140,7 @@ def read_fields(data: bytes, index: int, end: int) -> Iterator[tuple[int, Value]
         elif tag & 7 in _FIXED_OR_BYTES:
             size, index = read_varint(data, index) if tag & 7 == 2 else (_FIXED_OR_BYTES[tag & 7], index)
             if index + size > end:
-                raise ValueError(f"field {tag >> 3} ends behind its message")
+                raise ValueError(f"field {tag >> 3} ends after its message")
             yield tag >> 3, bytes(data[index : index + size])
             index += size
         else:
@@ -151,7 +151,7 @@ _FIXED_OR_BYTES = {1: 8, 2: 0, 5: 4}
 
 
 def read_command(data: bytes) -> Command:
-    """Decode a command without its frame; one without fields of its own has none."""
+    """Decode a command without its frame; a command may have no fields."""
     outer = dict(read_fields(data, 0, len(data)))
     kind = outer.get(1, 0)
     assert isinstance(kind, int)
@@ -162,7 +162,7 @@ def read_command(data: bytes) -> Command:
 def read_message(data: bytearray, index: int) -> tuple[int, int, int]:
     """Consumer, ledger and entry of the message command at `index`.
 
-    Brokers write fields in the order of their numbers, and all before the ledger takes two bytes a field.
+    Brokers write fields in the order of their numbers, and every field before the ledger takes two bytes.
     `read_command` does the same for any order, ten times slower.
     """
     consumer, index = read_varint(data, index + 5)
@@ -172,17 +172,17 @@ def read_message(data: bytearray, index: int) -> tuple[int, int, int]:
 
 
 def connect(*, method: str | None, credentials: bytes | None, broker_url: str | None) -> bytes:
-    """Say who we are; through a proxy also which broker is meant."""
-    who = (text(5, method) if method else b"") + (text(3, credentials) if credentials else b"")
-    through = text(6, broker_url) if broker_url else b""
-    refreshes = text(10, number(1, 1))
-    return frame(Kind.CONNECT, text(1, CLIENT), who, number(4, PROTOCOL_VERSION), through, refreshes)
+    """The handshake: credentials, and the broker to which a proxy forwards."""
+    auth = (text(5, method) if method else b"") + (text(3, credentials) if credentials else b"")
+    proxied = text(6, broker_url) if broker_url else b""
+    auth_refresh = text(10, number(1, 1))
+    return frame(Kind.CONNECT, text(1, CLIENT), auth, number(4, PROTOCOL_VERSION), proxied, auth_refresh)
 
 
 def auth_response(*, method: str, credentials: bytes) -> bytes:
-    """Show new credentials when the broker asks because the old ones expire."""
-    shown = text(1, method) + text(2, credentials)
-    return frame(Kind.AUTH_RESPONSE, text(1, CLIENT), text(2, shown), number(3, PROTOCOL_VERSION))
+    """The answer to an authentication challenge, which a broker sends when credentials expire."""
+    auth = text(1, method) + text(2, credentials)
+    return frame(Kind.AUTH_RESPONSE, text(1, CLIENT), text(2, auth), number(3, PROTOCOL_VERSION))
 
 
 def lookup(request: int, topic: str, *, authoritative: bool) -> bytes:
@@ -191,15 +191,15 @@ def lookup(request: int, topic: str, *, authoritative: bool) -> bytes:
 
 
 def subscribe(request: int, consumer: int, topic: str, subscription: str, first: Position) -> bytes:
-    """A non-durable, exclusive subscription that begins with the entry `first`, and never creates the topic."""
-    # With a batch index the broker includes the entry that is named; without, it begins behind it.
+    """A non-durable, exclusive subscription that begins with the entry `first` and never creates the topic."""
+    # With a batch index the broker includes the start entry; without it, the broker begins after that entry.
     start = number(1, first.ledger) + number(2, first.entry) + number(4, 0)
-    who = text(1, topic) + text(2, subscription) + number(3, 0) + number(4, consumer) + number(5, request)
-    return frame(Kind.SUBSCRIBE, who, number(8, 0), text(9, start), number(15, 0))
+    ids = text(1, topic) + text(2, subscription) + number(3, 0) + number(4, consumer) + number(5, request)
+    return frame(Kind.SUBSCRIBE, ids, number(8, 0), text(9, start), number(15, 0))
 
 
 def flow(consumer: int, messages: int) -> bytes:
-    """Allow the broker to send so many messages more."""
+    """Allow the broker to send this many more messages."""
     return frame(Kind.FLOW, number(1, consumer), number(2, messages))
 
 
@@ -209,7 +209,7 @@ def close_consumer(request: int, consumer: int) -> bytes:
 
 
 def consumer_stats(request: int, consumer: int) -> bytes:
-    """Ask how a subscription stands."""
+    """Ask for the statistics of a subscription."""
     return frame(Kind.CONSUMER_STATS, number(1, request), number(4, consumer))
 
 

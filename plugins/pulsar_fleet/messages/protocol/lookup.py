@@ -1,4 +1,4 @@
-"""Which broker serves a topic: lookups with redirects, and a connection to each broker that is met."""
+"""Lookups of the broker that serves a topic, and a connection to each of these brokers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _REDIRECT, _CONNECT, _FAILED = 0, 1, 2
 
 
 class Brokers:
-    """Connections to the brokers of one cluster, opened when they are first needed.
-
-    Not for several threads at once.
-    """
+    """Connections to the brokers of one cluster, opened when they are first needed. Not thread-safe."""
 
     def __init__(self, connection: ClusterConnection, *, timeout_seconds: float) -> None:
         self._connection = connection
@@ -27,41 +24,41 @@ class Brokers:
         self._open: dict[tuple[BrokerAddress, str | None], WireConnection] = {}
 
     def close(self) -> None:
-        """Close all connections; a later look-up opens them again."""
-        for each in self._open.values():
-            each.close()
+        """Close all connections; a later lookup opens them again."""
+        for connection in self._open.values():
+            connection.close()
         self._open.clear()
 
     def serving(self, topic: str) -> WireConnection:
         """A connection to the broker that serves `topic`.
 
-        :raises FleetError: as the broker said; `Unavailable` for redirects without end.
+        :raises FleetError: by the broker's answer; `Unavailable` after too many redirects.
         """
-        asked, authoritative = self._any_broker(), False
+        broker, authoritative = self._any_broker(), False
         for _ in range(MOST_REDIRECTS):
-            request = asked.next_id()
+            request = broker.next_id()
             frame = wire.lookup(request, topic, authoritative=authoritative)
-            answer = asked.ask(request, frame, about=topic)
+            answer = broker.ask(request, frame, about=topic)
             if answer.number(3, _FAILED) == _FAILED:
-                raise asked.refusal(answer.number(6), answer.text(7), topic)
-            named = self._named(answer)
+                raise broker.refusal(answer.number(6), answer.text(7), topic)
+            url = self._broker_url(answer)
             through_service = bool(answer.number(8))
-            asked, authoritative = self._to(named, through_service=through_service), bool(answer.number(5))
+            broker, authoritative = self._to(url, through_service=through_service), bool(answer.number(5))
             if answer.number(3) == _CONNECT:
-                return asked
+                return broker
         raise Unavailable(
-            f"{self._connection.name} sent the look-up of {topic} from broker to broker {MOST_REDIRECTS} times.",
+            f"{self._connection.name} redirected the lookup of {topic} {MOST_REDIRECTS} times without an answer.",
             cluster=self._connection.name,
         )
 
-    def _named(self, answer: wire.Command) -> str:
+    def _broker_url(self, answer: wire.Command) -> str:
         secure = self._service[0].tls
         url = answer.text(2 if secure else 1)
         if not url:
-            offered = "pulsar://" if secure else "pulsar+ssl://"
+            scheme = "pulsar://" if secure else "pulsar+ssl://"
             raise InvalidRequest(
-                f"A broker of {self._connection.name} answers at {answer.text(1 if secure else 2)!r} only: "
-                f"give the connection a service URL that begins with {offered}."
+                f"A broker of {self._connection.name} has only the address {answer.text(1 if secure else 2)!r}: "
+                f"give the connection a service URL that begins with {scheme}."
             )
         return url
 
@@ -71,20 +68,20 @@ class Brokers:
             return self._any_broker(url)
         return self._connected(address, None)
 
-    def _any_broker(self, meant: str | None = None) -> WireConnection:
+    def _any_broker(self, target_url: str | None = None) -> WireConnection:
         """The first address of the service URL that answers."""
-        lost: ConnectionLost | None = None
+        failure: ConnectionLost | None = None
         for address in self._service:
             try:
-                return self._connected(address, meant and urlsplit(meant).netloc)
+                return self._connected(address, target_url and urlsplit(target_url).netloc)
             except ConnectionLost as error:
-                lost = error
-        assert lost is not None
-        raise lost
+                failure = error
+        assert failure is not None
+        raise failure
 
-    def _connected(self, address: BrokerAddress, meant: str | None) -> WireConnection:
-        if (address, meant) not in self._open:
-            self._open[address, meant] = WireConnection(
-                address, self._connection, broker_url=meant, timeout_seconds=self._timeout_seconds
+    def _connected(self, address: BrokerAddress, broker_url: str | None) -> WireConnection:
+        if (address, broker_url) not in self._open:
+            self._open[address, broker_url] = WireConnection(
+                address, self._connection, broker_url=broker_url, timeout_seconds=self._timeout_seconds
             )
-        return self._open[address, meant]
+        return self._open[address, broker_url]

@@ -1,4 +1,4 @@
-"""Wait until what writers had under way is stored: publishes in flight when a topic is closed fence it for ever."""
+"""Wait until throttled producers' publishes are stored: a publish in flight at the termination fences the topic."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pulsar_fleet.migration.stats.read import required_internal_stats
 
 log = logging.getLogger(__name__)
 
-SETTLED_SECONDS = 15.0
+QUIESCE_TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.2
 _LOG_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """What one partition takes in.
+class PendingWrites:
+    """The writes of one partition at one time.
 
     :param added: entries stored since it was loaded.
     :param pending: entries on their way to the bookies.
-    :param at: when that was seen, seconds of any clock.
+    :param at: seconds of any clock.
     """
 
     added: int
@@ -33,49 +33,48 @@ class Intake:
     at: float
 
     @classmethod
-    def of(cls, internal_stats: JsonObject, at: float) -> Intake:
+    def of(cls, internal_stats: JsonObject, at: float) -> PendingWrites:
         """Read `internalStats`."""
         return cls(int(internal_stats["entriesAddedCounter"]), int(internal_stats["pendingAddEntriesCount"]), at)
 
 
-def is_settled(before: Intake, now: Intake) -> bool:
-    """Nothing is on its way, and no more came between two looks than writers that are held to 1 message/s may send.
+def is_quiesced(before: PendingWrites, now: PendingWrites) -> bool:
+    """Nothing is pending, and no more was added between two reads than producers throttled to 1 message/s send.
 
-    The count alone is 0 now and then while writers write, and what a broker has read from a connection before the
-    throttle reached it arrives all at once.
+    The pending count alone is 0 now and then while producers publish, and what a broker has read from a connection
+    before the throttle reached it arrives all at once.
     """
     return now.pending == 0 and now.added - before.added <= 1 + now.at - before.at
 
 
-async def wait_settled(
-    admin: AdminClient, partitions: Sequence[TopicName], seconds: float = SETTLED_SECONDS
-) -> Mapping[TopicName, Intake]:
-    """Wait until each of these partitions was seen settled; returns those that were not within `seconds`.
+async def wait_quiesced(
+    admin: AdminClient, partitions: Sequence[TopicName], seconds: float = QUIESCE_TIMEOUT_SECONDS
+) -> Mapping[TopicName, PendingWrites]:
+    """Wait until each of these partitions was quiesced once; returns those that were not within `seconds`.
 
-    Writers must be held. Calls: two for each topic, and one more for each look at those that are not settled.
+    Producers must be throttled. Calls: two for each topic, and one more for each read of those not quiesced.
     """
     loop = asyncio.get_running_loop()
     logged = began = loop.time()
-    waiting = await _look(admin, partitions)
+    waiting = await _read(admin, partitions)
     while waiting and loop.time() < began + seconds:
         await asyncio.sleep(_POLL_SECONDS)
-        now = await _look(admin, tuple(waiting))
-        waiting = {topic: one for topic, one in now.items() if not is_settled(waiting[topic], one)}
+        now = await _read(admin, tuple(waiting))
+        waiting = {topic: writes for topic, writes in now.items() if not is_quiesced(waiting[topic], writes)}
         if waiting and loop.time() > logged + _LOG_SECONDS:
             logged = loop.time()
-            log.info("still under way after %.0f s: %s", logged - began, text_of(waiting))
+            log.info("publishes still in flight after %.0f s: %s", logged - began, pending_text(waiting))
     return waiting
 
 
-def text_of(unsettled: Mapping[TopicName, Intake]) -> str:
-    """`2 partitions take entries, 7 of them pending, most at persistent://…`."""
-    worst = max(unsettled, key=lambda topic: unsettled[topic].pending)
-    pending = sum(one.pending for one in unsettled.values())
-    return f"{len(unsettled):,} partitions take entries, {pending:,} of them pending, most at {worst}"
+def pending_text(waiting: Mapping[TopicName, PendingWrites]) -> str:
+    """`2 partitions store entries, 7 of them pending, most on persistent://…`."""
+    worst = max(waiting, key=lambda topic: waiting[topic].pending)
+    pending = sum(writes.pending for writes in waiting.values())
+    return f"{len(waiting):,} partitions store entries, {pending:,} of them pending, most on {worst}"
 
 
-async def _look(admin: AdminClient, partitions: Sequence[TopicName]) -> dict[TopicName, Intake]:
-    loop = asyncio.get_running_loop()
-    at = loop.time()
-    found = await required_internal_stats(admin, partitions)
-    return {topic: Intake.of(stats, at) for topic, stats in found.items()}
+async def _read(admin: AdminClient, partitions: Sequence[TopicName]) -> dict[TopicName, PendingWrites]:
+    at = asyncio.get_running_loop().time()
+    documents = await required_internal_stats(admin, partitions)
+    return {topic: PendingWrites.of(stats, at) for topic, stats in documents.items()}

@@ -1,4 +1,4 @@
-"""The address that blue hands to its clients: stored in full, read back, flagged only when it is right."""
+"""The addresses to which blue redirects its clients: stored in full, read back before the flag is set."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.stats.clients import Roster
+from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.read import required_stats
 
-KINDS = {
+ADDRESS_SCHEMES = {
     "serviceUrl": "http",
     "serviceUrlTls": "https",
     "brokerServiceUrl": "pulsar",
     "brokerServiceUrlTls": "pulsar+ssl",
 }
-"""Each address of a redirect, and the kind of client that needs it."""
+"""Key of each address of a redirect → its URL scheme."""
 
 
-def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
-    """Whether what a cluster redirects to are these addresses.
+def has_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
+    """Whether a cluster redirects to these addresses.
 
     :param stored: as `redirect.stored_redirect` returns it.
     """
@@ -39,26 +39,26 @@ def names_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
 class Redirect:
     """A `ClusterUrl` with all four addresses.
 
-    :param placeholders: keys that hold an address on which nobody listens, because green has no service of that kind.
+    :param placeholders: keys whose address has no listener, because green has no service of that kind.
     """
 
     document: JsonObject
     placeholders: tuple[str, ...]
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
-        """The redirect that was proven before anything changed."""
-        return cls(dict(found["document"]), tuple(found["placeholders"]))
+    def from_json(cls, document: JsonObject) -> Self:
+        """The redirect that was probed before anything changed."""
+        return cls(dict(document["document"]), tuple(document["placeholders"]))
 
 
 def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = None) -> Redirect:
     """All four addresses of green.
 
-    A kind that the connection does not name is taken from what green's brokers give for themselves. One that they do
-    not offer is filled with the other one's host and the usual port: Java 3.0 and 3.1 clients fail on a redirect
+    An address that the connection does not have is taken from the addresses that green's brokers offer. Where they
+    offer none, it gets the other address's host and the default port: Java 3.0 and 3.1 clients fail on a redirect
     without a TLS address even when they do not use TLS (observed).
 
-    :param offered: address of a broker of green by key, for the kinds that it offers.
+    :param offered: key → address of a broker of green, for the services that it offers.
     """
     admin, service = urlsplit(green.admin_url), urlsplit(green.require_service_url())
     secure_admin, secure_service = admin.scheme == "https", service.scheme == "pulsar+ssl"
@@ -72,12 +72,12 @@ def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = No
         "serviceUrl" if secure_admin else "serviceUrlTls",
         "brokerServiceUrl" if secure_service else "brokerServiceUrlTls",
     )
-    known = {key: offered[key] for key in placeholders if offered and key in offered}
-    return Redirect({**document, **known}, tuple(key for key in placeholders if key not in known))
+    replaced = {key: offered[key] for key in placeholders if offered and key in offered}
+    return Redirect({**document, **replaced}, tuple(key for key in placeholders if key not in replaced))
 
 
 async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:
-    """What the cluster redirects to, None if nothing was ever stored (the broker answers 404 then)."""
+    """Where the cluster redirects to; None if nothing was ever stored (the broker answers 404 then)."""
     try:
         return dict(await admin.get(f"/clusters/{cluster}/migrate"))
     except NotFound:
@@ -85,15 +85,15 @@ async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None
 
 
 async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
-    """Whether blue's clients are sent exactly there."""
-    return names_addresses(await stored_redirect(blue, cluster), redirect.document)
+    """Whether blue redirects its clients to exactly these addresses."""
+    return has_addresses(await stored_redirect(blue, cluster), redirect.document)
 
 
 async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
-    """Make `redirect` the address for blue's clients, without flagging the cluster; True if it had to be written.
+    """Store the redirect for blue's clients, without flagging the cluster; True if it had to be written.
 
-    The broker takes any cluster name and any address with 200, so the answer is read back. `PreconditionFailed` if it
-    differs.
+    The broker accepts any cluster name and any address with 200, so the redirect is read back. `PreconditionFailed`
+    if it differs.
     """
     if await is_stored(blue, cluster, redirect):
         return False
@@ -101,7 +101,7 @@ async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) ->
     if not await is_stored(blue, cluster, redirect):
         raise PreconditionFailed(
             f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
-            f"Look at GET /admin/v2/clusters/{cluster}/migrate.",
+            f"Check GET /admin/v2/clusters/{cluster}/migrate.",
             cluster=cluster,
         )
     return True
@@ -110,8 +110,8 @@ async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) ->
 async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: bool) -> None:
     """Flag a namespace as migrated, or clear the flag, and read it back.
 
-    The broker answers 204 for a namespace that does not exist, and one created later is born closed: so it is
-    looked up first. `NotFound` then; `PreconditionFailed` if the flag did not stick.
+    The broker answers 204 for a namespace that does not exist, and its topics are terminated when it is created later,
+    so the namespace is read first. `NotFound` if it does not exist; `PreconditionFailed` if the flag was not kept.
     """
     policies = await blue.namespace(namespace)
     if policies is None:
@@ -125,31 +125,30 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
 
 
 async def require_green(green: AdminClient, move: Move) -> None:
-    """`PreconditionFailed` unless green answers, has every topic of the namespace, and does not redirect anybody
-    itself.
+    """`PreconditionFailed` unless green has every topic of the namespace and does not redirect its clients itself.
 
-    A cluster that does not answer is `Unavailable`. Nothing has been changed for this namespace then.
+    `Unavailable` for a cluster that does not answer. Nothing has been changed for this namespace then.
     """
     policies = await green.namespace(move.namespace)
     partitioned, topics = await asyncio.gather(green.partitioned_topics(move.namespace), green.topics(move.namespace))
-    there = {*partitioned, *topics}
-    missing = [topic for topic in move.topics if topic not in there]
+    existing = {*partitioned, *topics}
+    missing = [topic for topic in move.topics if topic not in existing]
     if policies is None or missing:
-        what = "the namespace" if policies is None else f"{len(missing)} topics, {missing[0]} among them,"
+        lacking = "the namespace" if policies is None else f"{len(missing)} topics, for example {missing[0]},"
         raise PreconditionFailed(
-            f"{green.connection.name} lacks {what} of {move.namespace}: blue would send its clients to nothing. "
+            f"{green.connection.name} lacks {lacking} of {move.namespace}: redirected clients would fail. "
             "Nothing was flagged. Clear the task prepare_green of this run, then this one.",
             cluster=green.connection.name,
         )
     if policies.get("migrated"):
         raise PreconditionFailed(
-            f"{move.namespace} is flagged as migrated on {green.connection.name}: clients would be sent back and "
-            "forth. Nothing was flagged on blue. Clear that flag, then run again.",
+            f"{move.namespace} is flagged as migrated on {green.connection.name}: both clusters would "
+            "redirect their clients to each other. Nothing was flagged on blue. Clear that flag, then run again.",
             cluster=green.connection.name,
         )
 
 
-async def count_clients(blue: AdminClient, move: Move) -> Roster:
-    """Who is connected to each partition; this loads them all, which nothing can do once the flag is set."""
-    found = await required_stats(blue, move.partitions, precise=False)
-    return {topic: stats.clients for topic, stats in found.items()}
+async def read_clients(blue: AdminClient, move: Move) -> ConnectedClients:
+    """The connected clients of each partition; this loads them all, which is impossible once the flag is set."""
+    stats = await required_stats(blue, move.partitions, precise=False)
+    return {topic: partition.clients for topic, partition in stats.items()}

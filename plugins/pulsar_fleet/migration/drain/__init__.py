@@ -1,1 +1,1 @@
-"""How the backlog of blue is watched until it is empty, and incidents are remedied."""
+"""How the backlog of blue is monitored until it is empty, and incidents are remediated."""

@@ -1,4 +1,4 @@
-"""When a drain will have ended, how sure that is, and afterwards how wrong it was (pure)."""
+"""When a drain will end, with a margin, and afterwards the error of the forecasts (pure)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Self
 from pulsar_fleet.cluster.json import JsonObject
 
 WINDOW_SECONDS = 300.0
-"""Older samples say nothing about the rate of now."""
-KEPT = 200
+"""Older samples do not show the current rate."""
+MAX_SAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was left at a time: seconds since 1970, entries."""
+    """The remaining entries at a time, seconds since 1970."""
 
     at: float
-    left: int
+    entries: int
 
     def to_json(self) -> list[float]:
         """As a JSON array."""
-        return [round(self.at, 3), self.left]
+        return [round(self.at, 3), self.entries]
 
     @classmethod
-    def from_json(cls, found: Sequence[float]) -> Self:
+    def from_json(cls, document: Sequence[float]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(float(found[0]), int(found[1]))
+        return cls(float(document[0]), int(document[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The end as it looked at one time.
+    """The expected end, forecast at one time.
 
-    :param rate: entries per second by which the backlog shrinks, net of what is added.
-    :param seconds: from `at` until nothing is left.
-    :param margin: seconds by which it may be earlier or later, two standard errors of the rate.
+    :param rate: entries per second by which the backlog shrinks, net of new entries.
+    :param seconds: from `at` until the backlog is empty.
+    :param margin: seconds by which the end may be earlier or later, two standard errors of the rate.
     """
 
     at: float
@@ -55,17 +55,17 @@ class Forecast:
         return {key: round(value, 3) for key, value in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{key: float(value) for key, value in found.items()})
+        return cls(**{key: float(value) for key, value in document.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastError:
-    """How far forecasts were from the real end, in seconds; positive: it took longer than said.
+    """The difference of forecasts from the real end, in seconds; positive: the drain took longer than forecast.
 
     :param first: of the first forecast; `last`: of the last; `middle`: of the one made nearest to half-time.
-    :param within: share of the forecasts whose margin held the real end, 0–1.
+    :param within: share of the forecasts whose margin contained the real end, 0–1.
     """
 
     first: float
@@ -79,54 +79,54 @@ class ForecastError:
 
 
 def forecast(samples: Sequence[Sample]) -> Forecast | None:
-    """The end by the slope of the recent samples; None while fewer than three, or while nothing shrinks."""
+    """The end by the slope of the recent samples; None with fewer than three, or while the backlog does not shrink."""
     if len(samples) < 3:
         return None
     now = samples[-1]
     recent = [sample for sample in samples if now.at - sample.at <= WINDOW_SECONDS]
     slope, error = _slope(recent)
-    if slope >= 0 or not now.left:
+    if slope >= 0 or not now.entries:
         return None
-    seconds = now.left / -slope
+    seconds = now.entries / -slope
     slowest = max(-slope - 2 * error, -slope / 10)
-    return Forecast(at=now.at, rate=-slope, seconds=seconds, margin=now.left / slowest - seconds)
+    return Forecast(at=now.at, rate=-slope, seconds=seconds, margin=now.entries / slowest - seconds)
 
 
 def forecast_error(forecasts: Sequence[Forecast], ended: float) -> ForecastError | None:
-    """Compare what was forecast with the real end (seconds since 1970); None when nothing was forecast."""
+    """Compare the forecasts with the real end (seconds since 1970); None without a forecast."""
     if not forecasts:
         return None
     half_time = (forecasts[0].at + ended) / 2
-    middle = min(forecasts, key=lambda one: abs(one.at - half_time))
-    held = sum(abs(ended - one.end) <= one.margin for one in forecasts)
+    middle = min(forecasts, key=lambda forecast: abs(forecast.at - half_time))
+    within = sum(abs(ended - forecast.end) <= forecast.margin for forecast in forecasts)
     return ForecastError(
         first=ended - forecasts[0].end,
         middle=ended - middle.end,
         last=ended - forecasts[-1].end,
-        within=held / len(forecasts),
+        within=within / len(forecasts),
     )
 
 
 def keep(samples: Sequence[Sample], new: Sample) -> tuple[Sample, ...]:
-    """The samples with one more; of too many every second old one goes, the first and the newest ones stay."""
+    """The samples with a new one; of too many every second old one is dropped, the first and the newest are kept."""
     kept = (*samples, new)
-    if len(kept) <= KEPT:
+    if len(kept) <= MAX_SAMPLES:
         return kept
     half = len(kept) // 2
     return (kept[0], *kept[2:half:2], *kept[half:])
 
 
 def _slope(samples: Sequence[Sample]) -> tuple[float, float]:
-    """Least squares: entries per second, and the standard error of it."""
+    """Least squares: entries per second, and its standard error."""
     count = len(samples)
     if count < 3:
         return 0.0, 0.0
     # Counted from the first sample: squares of seconds since 1970 would leave no digits for the rate.
     times = [sample.at - samples[0].at for sample in samples]
-    middle, level = sum(times) / count, sum(sample.left for sample in samples) / count
+    middle, level = sum(times) / count, sum(sample.entries for sample in samples) / count
     spread = sum((time - middle) ** 2 for time in times)
     if not spread:
         return 0.0, 0.0
-    slope = sum((t - middle) * (s.left - level) for t, s in zip(times, samples, strict=True)) / spread
-    off = sum((s.left - level - slope * (t - middle)) ** 2 for t, s in zip(times, samples, strict=True))
-    return slope, sqrt(off / (count - 2) / spread)
+    slope = sum((t - middle) * (s.entries - level) for t, s in zip(times, samples, strict=True)) / spread
+    residual = sum((s.entries - level - slope * (t - middle)) ** 2 for t, s in zip(times, samples, strict=True))
+    return slope, sqrt(residual / (count - 2) / spread)

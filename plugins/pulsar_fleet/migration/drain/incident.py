@@ -1,4 +1,4 @@
-"""What can go wrong after a switch, as values: the kinds, what is done about each, and what they are told by (pure)."""
+"""Incidents of a drain as values: the kinds, the remedy of each, and the facts they are detected from (pure)."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from enum import StrEnum
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.stats.clients import Roster
-from pulsar_fleet.migration.stats.partition_state import Side
+from pulsar_fleet.migration.stats.clients import ConnectedClients
+from pulsar_fleet.migration.stats.partition_state import PartitionStates
 
 
-class Kind(StrEnum):
+class IncidentKind(StrEnum):
     """Its id in reports and in the ledger."""
 
     FENCED = "topic-fenced"
-    VANISHED = "client-vanished"
-    NOBODY_READS = "nobody-reads"
+    CLIENT_MISSING = "client-missing"
+    NO_CONSUMERS = "no-consumers"
     UNLOADED = "topic-unloaded"
     BROKER_RESTARTED = "broker-restarted"
-    OWNER_CHANGED = "bundle-moved"
-    UNCOUNTED = "statistics-incomplete"
-    NOT_HANDED_OVER = "not-handed-over"
+    BUNDLE_MOVED = "bundle-moved"
+    STATISTICS_INCOMPLETE = "statistics-incomplete"
+    NOT_TERMINATED = "not-terminated"
     FLAG_RESET = "flag-reset"
     REDIRECT_LOST = "redirect-lost"
     GREEN_MISSING = "green-missing"
-    GRANTS_MISSING = "grants-missing"
-    BROKER_SILENT = "broker-silent"
-    BROKER_GONE = "broker-gone"
+    PERMISSIONS_MISSING = "permissions-missing"
+    BROKER_UNREACHABLE = "broker-unreachable"
+    BROKER_OUTAGE = "broker-outage"
 
 
-class Treatment(StrEnum):
+class Remedy(StrEnum):
     """What can be done about an incident."""
 
-    UNLOAD = "unload the topic: its producers are let go and follow the redirect"
-    RECOVER = "clear the flag for a moment, load every topic, set the flag again"
-    REFLAG = "set the flag again"
+    UNLOAD = "unload the topic: its producers are released and follow the redirect"
+    RELOAD = "clear the flag for a moment, load every topic, set the flag again"
+    SET_FLAG = "set the flag again"
     STORE_REDIRECT = "store the redirect again"
-    GRANT = "give the same rights on green as on blue"
-    ASK_EACH = "ask each partition by itself"
+    GRANT = "grant the same permissions on green as on blue"
+    READ_PARTITIONS = "read the statistics of each partition"
     WAIT = "wait"
-    PERSON = "a person"
+    OPERATOR = "an operator must act"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that keeps a namespace from arriving.
+    """Something that keeps a namespace from draining.
 
-    :param subject: the topic, broker or role that it is about.
-    :param topics: the partitions that it holds up.
-    :param sentence: for a person: what is seen, and what to do where only a person can.
+    :param subject: the topic, broker or role.
+    :param topics: the partitions that it delays.
+    :param sentence: for operators: the observation, and what to do where only an operator can.
     """
 
-    kind: Kind
+    kind: IncidentKind
     namespace: str
     subject: str
     sentence: str
-    treatment: Treatment
+    remedy: Remedy
     topics: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
-        """The same incident has the same id at every look."""
+        """The same incident has the same id at every poll."""
         return f"{self.kind}:{self.subject}"
 
     @property
     def is_automatic(self) -> bool:
-        """Whether something is changed for it without a person."""
-        return self.treatment not in (Treatment.ASK_EACH, Treatment.WAIT, Treatment.PERSON)
+        """Whether its remedy changes a cluster without an operator."""
+        return self.remedy not in (Remedy.READ_PARTITIONS, Remedy.WAIT, Remedy.OPERATOR)
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
@@ -78,38 +78,38 @@ class Incident:
             "namespace": self.namespace,
             "subject": self.subject,
             "sentence": self.sentence,
-            "treatment": self.treatment.value,
+            "remedy": self.remedy.value,
             "topics": list(self.topics),
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """One namespace after its switch, as far as it is known; what was not asked is None or empty.
+class DrainFacts:
+    """One namespace after its cutover, as observed; what was not read is None or empty.
 
-    :param waited: seconds since the switch.
-    :param before: who was connected to blue before the switch.
-    :param places: partition → (broker, bundle) where blue served it right after the switch.
-    :param flagged: whether blue's namespace still has the flag; `redirected`: whether the stored address is ours.
+    :param seconds: since the cutover, or since the last remedy.
+    :param before: the clients connected to blue before the cutover.
+    :param owners: partition → (broker, bundle) that served it on blue right after the cutover.
+    :param flagged: whether blue's namespace has the flag; `redirected`: whether the stored address is the run's.
     :param green_exists: whether green's namespace exists.
-    :param closed: partitions into which a fresh producer, tried just now, does not come.
-    :param ungranted: roles with rights on blue that they lack on green.
-    :param silent: broker, as `cluster host:port` → seconds since it last answered.
+    :param fenced: partitions that a new producer could not enter just now.
+    :param roles_without_permission: roles with permissions on blue that they lack on green.
+    :param unreachable: broker, as `cluster host:port` → seconds of its outage.
     :param live: blue's brokers that answer.
-    :param restarted: blue's brokers that were silent since the switch and answer again.
+    :param restarted: blue's brokers that were unreachable since the cutover and answer again.
     """
 
     namespace: NamespaceName
-    waited: float
-    before: Roster
-    blue: Side
-    green: Side
-    places: Mapping[TopicName, tuple[str, str]] = field(default_factory=dict)
+    seconds: float
+    before: ConnectedClients
+    blue: PartitionStates
+    green: PartitionStates
+    owners: Mapping[TopicName, tuple[str, str]] = field(default_factory=dict)
     flagged: bool | None = None
     redirected: bool | None = None
     green_exists: bool | None = None
-    closed: Collection[TopicName] = frozenset()
-    ungranted: tuple[str, ...] = ()
-    silent: Mapping[str, float] = field(default_factory=dict)
+    fenced: Collection[TopicName] = frozenset()
+    roles_without_permission: tuple[str, ...] = ()
+    unreachable: Mapping[str, float] = field(default_factory=dict)
     live: Collection[str] = frozenset()
     restarted: Collection[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Rights that roles have on blue and lack on green: their applications hang after the switch (pure)."""
+"""Permissions that roles have on blue and lack on green: their applications hang after the cutover (pure)."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A right to give on green: `role` for people, and the call that gives it."""
+    """A permission to grant on green: `role` for operators, and the call that grants it."""
 
     role: str
     call: Call
 
 
-def lacking(namespace: NamespaceName, blue: JsonObject, green: JsonObject) -> tuple[Grant, ...]:
-    """What has to be granted on green so that each role may there what it may on blue; nothing is ever taken away."""
-    mine, other = blue.get("auth_policies") or {}, green.get("auth_policies") or {}
+def missing_grants(namespace: NamespaceName, blue: JsonObject, green: JsonObject) -> tuple[Grant, ...]:
+    """What to grant on green so that each role has the permissions of blue; no permission is ever revoked."""
+    source, target = blue.get("auth_policies") or {}, green.get("auth_policies") or {}
     return (
-        *_of_roles(f"/namespaces/{namespace.path}", mine.get("namespace_auth"), other.get("namespace_auth")),
-        *_of_topics(mine.get("destination_auth") or {}, other.get("destination_auth") or {}),
+        *_of_roles(f"/namespaces/{namespace.path}", source.get("namespace_auth"), target.get("namespace_auth")),
+        *_of_topics(source.get("destination_auth") or {}, target.get("destination_auth") or {}),
         *_of_subscriptions(
-            namespace, mine.get("subscription_auth_roles") or {}, other.get("subscription_auth_roles") or {}
+            namespace, source.get("subscription_auth_roles") or {}, target.get("subscription_auth_roles") or {}
         ),
     )
 
 
-def _of_roles(path: str, mine: JsonObject | None, other: JsonObject | None) -> Iterator[Grant]:
-    for role, actions in sorted((mine or {}).items()):
-        there = set((other or {}).get(role) or ())
-        if not set(actions) <= there:
-            where = f"{path}/permissions/{quote(role, safe='')}"
-            yield Grant(role, with_body("POST", where, sorted(there | set(actions))))
+def _of_roles(path: str, source: JsonObject | None, target: JsonObject | None) -> Iterator[Grant]:
+    for role, actions in sorted((source or {}).items()):
+        granted = set((target or {}).get(role) or ())
+        if not set(actions) <= granted:
+            call_path = f"{path}/permissions/{quote(role, safe='')}"
+            yield Grant(role, with_body("POST", call_path, sorted(granted | set(actions))))
 
 
-def _of_topics(mine: JsonObject, other: JsonObject) -> Iterator[Grant]:
-    for topic, roles in sorted(mine.items()):
-        yield from _of_roles(f"/{TopicName.parse(topic).path}", roles, other.get(topic))
+def _of_topics(source: JsonObject, target: JsonObject) -> Iterator[Grant]:
+    for topic, roles in sorted(source.items()):
+        yield from _of_roles(f"/{TopicName.parse(topic).path}", roles, target.get(topic))
 
 
-def _of_subscriptions(namespace: NamespaceName, mine: JsonObject, other: JsonObject) -> Iterator[Grant]:
-    for subscription, roles in sorted(mine.items()):
-        there = set(other.get(subscription) or ())
-        if not set(roles) <= there:
+def _of_subscriptions(namespace: NamespaceName, source: JsonObject, target: JsonObject) -> Iterator[Grant]:
+    for subscription, roles in sorted(source.items()):
+        granted = set(target.get(subscription) or ())
+        if not set(roles) <= granted:
             path = f"/namespaces/{namespace.path}/permissions/subscription/{quote(subscription, safe='')}"
-            yield Grant(", ".join(sorted(set(roles) - there)), with_body("POST", path, sorted(there | set(roles))))
+            yield Grant(", ".join(sorted(set(roles) - granted)), with_body("POST", path, sorted(granted | set(roles))))

@@ -1,4 +1,4 @@
-"""Ask both sides how the partitions of moved namespaces are, by brokers' lists and one by one; errors become facts."""
+"""Read the partitions of moved namespaces, from brokers' lists and individually; errors become states."""
 
 from __future__ import annotations
 
@@ -19,87 +19,88 @@ from pulsar_fleet.migration.stats.read import stats_of
 
 log = logging.getLogger(__name__)
 
+MAX_PROBES = 5
+"""Topics probed at a time: each takes a client's time-out."""
+_PROBE_SECONDS = 8
+
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """What the brokers of a cluster list as loaded.
+class LoadedPartitions:
+    """The partitions that the brokers of a cluster list as loaded.
 
-    :param answered: brokers that did, as `host:port`; `silent` those that did not.
+    :param answered: brokers that answered, as `host:port`; `unreachable` those that did not.
     """
 
     states: Mapping[TopicName, PartitionState] = field(default_factory=dict)
     answered: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
 
 
-async def list_loaded(admin: AdminClient, wanted: Mapping[NamespaceName, frozenset[TopicName]], at: float) -> Listed:
-    """One call per broker, whatever the number of topics; the brokers renew their lists once a minute."""
-    entry = urlsplit(admin.connection.admin_url).netloc
+async def list_loaded(
+    admin: AdminClient, partitions: Mapping[NamespaceName, frozenset[TopicName]], at: float
+) -> LoadedPartitions:
+    """One call for each broker, whatever the number of topics; brokers renew their lists once a minute."""
+    address = urlsplit(admin.connection.admin_url).netloc
     try:
         brokers = await admin.brokers()
     except Unavailable:
-        return Listed(silent=(entry,))
+        return LoadedPartitions(unreachable=(address,))
     states: dict[TopicName, PartitionState] = {}
-    answered, silent = [entry], []
-    # One after the other: a list may be tens of MB.
+    answered, unreachable = [address], []
+    # One broker at a time: a list may be tens of MB.
     for broker in brokers:
         try:
-            states |= read_loaded(broker, await admin.loaded_topics(broker), wanted, at)
+            states |= read_loaded(broker, await admin.loaded_topics(broker), partitions, at)
             answered.append(broker)
         except Unavailable:
-            silent.append(broker)
-    return Listed(states, tuple(answered), tuple(silent))
+            unreachable.append(broker)
+    return LoadedPartitions(states, tuple(answered), tuple(unreachable))
 
 
-async def ask(
+async def read_partitions(
     admin: AdminClient, topics: Collection[TopicName], at: float, *, together: bool
 ) -> dict[TopicName, PartitionState]:
-    """Ask each partition: a call for each topic, one more for each partition that does not answer with the others.
+    """One call for each topic, one more for each partition that does not answer with the others.
 
     :param together: see `stats_of`.
     """
-    found = await stats_of(admin, topics, together=together)
-    return {topic: _state(topic, stats, at) for topic, stats in found.items()}
+    results = await stats_of(admin, topics, together=together)
+    return {topic: _state(topic, result, at) for topic, result in results.items()}
 
 
-def _state(topic: TopicName, found: TopicStats | FleetError, at: float) -> PartitionState:
-    match found:
+def _state(topic: TopicName, result: TopicStats | FleetError, at: float) -> PartitionState:
+    match result:
         case Conflict():
             absence = Absence.UNLOADED
         case NotFound():
             absence = Absence.GONE
         case Unavailable():
-            absence = Absence.SILENT
+            absence = Absence.UNREACHABLE
         case FleetError():
-            log.warning("%s: %s", topic, found)
-            absence = Absence.UNSEEN
+            log.warning("%s: %s", topic, result)
+            absence = Absence.UNLISTED
         case _:
-            return PartitionState.of(found, at=at, close=True)
+            return PartitionState.of(result, at=at, close=True)
     return PartitionState(at=at, close=True, absence=absence)
 
 
-PROBED = 5
-"""Topics probed at a time: each takes a client's time-out."""
-_SECONDS = 8
+async def probe_fenced(blue: ClusterConnection, topics: Collection[TopicName]) -> frozenset[TopicName]:
+    """Those of the first few topics that a new producer cannot enter within 8 s; nothing is written."""
+    probed = list(topics)[:MAX_PROBES]
+    results = await asyncio.gather(*(asyncio.to_thread(_is_fenced, blue, topic) for topic in probed))
+    return frozenset(topic for topic, fenced in zip(probed, results, strict=True) if fenced)
 
 
-async def closed_topics(blue: ClusterConnection, topics: Collection[TopicName]) -> frozenset[TopicName]:
-    """Those of the first few topics into which a producer does not come within 8 s; nothing is written."""
-    asked = list(topics)[:PROBED]
-    found = await asyncio.gather(*(asyncio.to_thread(_is_closed, blue, topic) for topic in asked))
-    return frozenset(topic for topic, closed in zip(asked, found, strict=True) if closed)
-
-
-def _is_closed(blue: ClusterConnection, topic: TopicName) -> bool:
+def _is_fenced(blue: ClusterConnection, topic: TopicName) -> bool:
     import pulsar
 
-    client = open_client(blue, _SECONDS)
+    client = open_client(blue, _PROBE_SECONDS)
     try:
         client.create_producer(str(topic)).close()
     except (pulsar.Timeout, pulsar.ServiceUnitNotReady):
         return True
     except pulsar.PulsarException:
-        # Refused for another reason, such as its schema: somebody answered, so the topic is not fenced.
+        # Refused for another reason, such as its schema: the broker answered, so the topic is not fenced.
         return False
     finally:
         client.close()

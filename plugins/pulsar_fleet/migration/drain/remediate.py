@@ -1,4 +1,4 @@
-"""Treat incidents: each remedy looks again before it acts, does one thing, and says what was before and after."""
+"""Remediate incidents: each remedy reads the cluster before it acts, does one thing, and reports before and after."""
 
 from __future__ import annotations
 
@@ -14,62 +14,74 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.redirect import Redirect, set_flag, store_redirect, stored_redirect
-from pulsar_fleet.migration.cutover.termination import check_periods, load_all, open_partitions, wait_terminated
-from pulsar_fleet.migration.drain.incident import Incident, Kind, Treatment
-from pulsar_fleet.migration.drain.permissions import lacking
+from pulsar_fleet.migration.cutover.termination import (
+    check_periods,
+    load_all,
+    unterminated_partitions,
+    wait_terminated,
+)
+from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
+from pulsar_fleet.migration.drain.permissions import missing_grants
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.prepare.overrides import lift, quiet
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import restore_publish_rates, throttle_producers
 
-TRIES = 2
-GAP_SECONDS = 30.0
-NAMESPACE_TRIES = 12
-"""Remedies of any kind: a namespace that needs more of them is not healing."""
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 2
+ATTEMPT_INTERVAL_SECONDS = 30.0
+MAX_NAMESPACE_ATTEMPTS = 12
+"""Remedies of any kind: a namespace that needs more of them does not recover."""
+PREFIX = "remedy:"
 
 
 @dataclass(frozen=True, slots=True)
-class Treated:
-    """A remedy that was tried: of which incident, in which namespace, when (seconds since 1970)."""
+class Attempt:
+    """A remedy that was attempted: of which incident, in which namespace, when (seconds since 1970)."""
 
     incident: str
     namespace: str
     at: float
 
 
-def may_treat(incident: Incident, treated: Sequence[Treated], now: float) -> bool:
-    """Whether the remedy may be tried (again) now, by itself."""
-    return incident.is_automatic and not is_exhausted(incident, treated) and not _too_soon(incident, treated, now)
+def may_attempt(incident: Incident, attempts: Sequence[Attempt], now: float) -> bool:
+    """Whether the remedy may be attempted (again) now, without an operator."""
+    return incident.is_automatic and not is_exhausted(incident, attempts) and not _is_too_soon(incident, attempts, now)
 
 
-def is_exhausted(incident: Incident, treated: Sequence[Treated]) -> bool:
-    """Whether only a person can go on: it was tried often enough."""
-    same = sum(one.incident == incident.id for one in treated)
-    there = sum(one.namespace == incident.namespace for one in treated)
-    return incident.is_automatic and (same >= TRIES or there >= NAMESPACE_TRIES)
+def is_exhausted(incident: Incident, attempts: Sequence[Attempt]) -> bool:
+    """Whether the remedy was attempted too often, so that only an operator can go on."""
+    same = sum(attempt.incident == incident.id for attempt in attempts)
+    in_namespace = sum(attempt.namespace == incident.namespace for attempt in attempts)
+    return incident.is_automatic and (same >= MAX_ATTEMPTS or in_namespace >= MAX_NAMESPACE_ATTEMPTS)
 
 
-def _too_soon(incident: Incident, treated: Sequence[Treated], now: float) -> bool:
-    return any(one.incident == incident.id and now - one.at < GAP_SECONDS for one in treated)
+def _is_too_soon(incident: Incident, attempts: Sequence[Attempt], now: float) -> bool:
+    return any(attempt.incident == incident.id and now - attempt.at < ATTEMPT_INTERVAL_SECONDS for attempt in attempts)
 
 
-log = logging.getLogger(__name__)
-
-PREFIX = "remedy:"
+def attempts_of(run: Run) -> tuple[Attempt, ...]:
+    """The remedies that this run has attempted, from the ledger: also those of a process that died."""
+    return tuple(
+        Attempt(change.change_id.removeprefix(PREFIX), change.resource, change.at.timestamp())
+        for change in run.ledger.changes(run.id)
+        if change.change_id.startswith(PREFIX)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ward:
-    """What the remedies of one namespace work on."""
+class RemedyContext:
+    """What the remedies of one namespace need."""
 
     blue: AdminClient
     green: AdminClient
     move: Move
     redirect: Redirect
-    before: Frozen
+    before: OriginalSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RemedyResult:
     """What a remedy changed, in words and as values."""
 
     text: str
@@ -77,140 +89,123 @@ class Done:
     after: Json
 
 
-async def treat(incident: Incident, ward: Ward, run: Run) -> Done | None:
-    """Treat an incident and record it; None when that failed, which is recorded too. Nothing is raised for that."""
+async def remediate(incident: Incident, context: RemedyContext, run: Run) -> RemedyResult | None:
+    """Remediate an incident and record it; a failure is recorded too, and returns None instead of raising."""
+    result, outcome = None, "failed"
     try:
-        done = await _REMEDIES[incident.treatment](incident, ward)
+        result = recorded = await _REMEDIES[incident.remedy](incident, context)
+        outcome = "applied"
+        log.info("%s %s", incident.sentence, result.text)
     except FleetError as error:
         log.warning("%s: %s", incident.id, error)
-        _record(run, ward, incident, Done(str(error), None, None), outcome="failed")
-        return None
-    log.info("%s %s", incident.sentence, done.text)
-    _record(run, ward, incident, done, outcome="applied")
-    return done
+        recorded = RemedyResult(str(error), None, None)
+    cluster, namespace = context.blue.connection.name, str(context.move.namespace)
+    _record(run, cluster, namespace, incident.id, incident.remedy.value, recorded, outcome)
+    return result
 
 
-def record_moved(run: Run, blue: str, namespace: str, bundles: Sequence[str]) -> None:
-    """Keep that a switch had to give bundles to another broker, as the remedy that it is."""
-    text = f"{', '.join(bundles)} did not look at the flag; moved to a broker that does, with the flag off meanwhile."
-    change = NewChange(
-        change_id=f"{PREFIX}{Kind.NOT_HANDED_OVER}:{namespace}",
-        cluster=blue,
-        resource=namespace,
-        action="move bundles",
-        hazard="reversible",
-        before=list(bundles),
-        after=None,
-        outcome="applied",
-        detail=text,
-    )
-    run.ledger.record(run.id, made=(change,))
+def record_moved_bundles(run: Run, blue: str, namespace: str, bundles: Sequence[str]) -> None:
+    """Record as a remedy that a cutover had to move bundles to another broker."""
+    text = f"{', '.join(bundles)}: their brokers did not check the flag; moved to one that does, with the flag off."
+    result = RemedyResult(text, list(bundles), None)
+    _record(run, blue, namespace, f"{IncidentKind.NOT_TERMINATED}:{namespace}", "move bundles", result, "applied")
 
 
-def treated(run: Run) -> tuple[Treated, ...]:
-    """The remedies that this run has tried, from the ledger: also those of a process that died."""
-    return tuple(
-        Treated(change.change_id.removeprefix(PREFIX), change.resource, change.at.timestamp())
-        for change in run.ledger.changes(run.id)
-        if change.change_id.startswith(PREFIX)
-    )
-
-
-async def _unload(incident: Incident, ward: Ward) -> Done:
+async def _unload(incident: Incident, context: RemedyContext) -> RemedyResult:
     topic = TopicName.parse(incident.subject)
-    stats = TopicStats.of(topic, await ward.blue.stats(topic))
-    left = {name: subscription.backlog for name, subscription in stats.subscriptions.items() if subscription.backlog}
-    if left:
-        raise PreconditionFailed(f"{topic} was not unloaded: {left} unread entries would be stranded by it.")
-    await ward.blue.put(f"/{topic.path}/unload")
-    return Done("Nothing was unread on it, so it was unloaded; its producers can leave for green.", left, {})
+    stats = TopicStats.of(topic, await context.blue.stats(topic))
+    backlog = {name: subscription.backlog for name, subscription in stats.subscriptions.items() if subscription.backlog}
+    if backlog:
+        raise PreconditionFailed(f"{topic} was not unloaded: that would strand {backlog} unread entries.")
+    await context.blue.put(f"/{topic.path}/unload")
+    return RemedyResult("It had no backlog, so it was unloaded; its producers can go to green.", backlog, {})
 
 
-async def _recover(incident: Incident, ward: Ward) -> Done:
-    """Clear the flag for the moment that it takes to load every partition, and set it again.
+async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
+    """Clear the flag while every partition is loaded, and set it again.
 
-    Under the flag a loaded topic serves what is left on it. A partition that was never closed takes messages as soon as
-    the flag is off, so writers are quieted until it is closed.
+    Under the flag a loaded topic serves its backlog. A partition that was never terminated accepts messages while the
+    flag is off, so producers are throttled until it is terminated.
     """
-    open_ = await open_partitions(ward.blue, ward.move)
-    fenced = [TopicName.parse(text) for text in incident.topics] if incident.kind is Kind.FENCED else []
-    name = ward.move.namespace
+    unterminated = await unterminated_partitions(context.blue, context.move)
+    fenced = [TopicName.parse(topic) for topic in incident.topics] if incident.kind is IncidentKind.FENCED else []
+    name = context.move.namespace
     try:
-        if open_:
-            await quiet(ward.blue, name, ward.before)
-        await _reload(ward, fenced)
-        periods = await check_periods(ward.blue) if open_ else {}
-        waiting = await wait_terminated(ward.blue, ward.move, 2 * max(periods.values()) + 5) if open_ else ()
+        if unterminated:
+            await throttle_producers(context.blue, name, context.before)
+        await _load_without_flag(context, fenced)
+        periods = await check_periods(context.blue) if unterminated else {}
+        waiting = (
+            await wait_terminated(context.blue, context.move, 2 * max(periods.values()) + 5) if unterminated else ()
+        )
     finally:
-        if open_:
-            await lift(ward.blue, name, ward.before)
-    return Done(
-        "The flag was cleared for a moment, everything was loaded, and the flag set again: what is left on blue can be "
-        "read there.",
+        if unterminated:
+            await restore_publish_rates(context.blue, name, context.before)
+    return RemedyResult(
+        "The flag was cleared for a moment, every topic was loaded, and the flag was set again: the backlog on blue "
+        "can be read there.",
         {"unserved": list(incident.topics)},
-        {"closed": len(open_) - len(waiting), "open": len(waiting)},
+        {"terminated": len(unterminated) - len(waiting), "open": len(waiting)},
     )
 
 
-async def _reload(ward: Ward, fenced: list[TopicName]) -> None:
+async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) -> None:
     try:
-        await set_flag(ward.blue, ward.move.namespace, migrated=False)
+        await set_flag(context.blue, context.move.namespace, migrated=False)
         for topic in fenced:
-            await ward.blue.put(f"/{topic.path}/unload")
-        await load_all(ward.blue, list(ward.move.partitions))
+            await context.blue.put(f"/{topic.path}/unload")
+        await load_all(context.blue, list(context.move.partitions))
     finally:
-        # Without the flag whoever starts anew hangs, so it is set again also when not everything could be loaded.
-        await set_flag(ward.blue, ward.move.namespace, migrated=True)
+        # Without the flag clients that start through blue hang, so it is set again also after a failed load.
+        await set_flag(context.blue, context.move.namespace, migrated=True)
 
 
-async def _reflag(_incident: Incident, ward: Ward) -> Done:
-    stored = await store_redirect(ward.blue, await ward.blue.cluster_name(), ward.redirect)
-    await load_all(ward.blue, list(ward.move.partitions))
-    await set_flag(ward.blue, ward.move.namespace, migrated=True)
-    return Done("The flag is set again.", {"migrated": False}, {"migrated": True, "stored": stored})
+async def _set_flag(_incident: Incident, context: RemedyContext) -> RemedyResult:
+    stored = await store_redirect(context.blue, await context.blue.cluster_name(), context.redirect)
+    await load_all(context.blue, list(context.move.partitions))
+    await set_flag(context.blue, context.move.namespace, migrated=True)
+    return RemedyResult("The flag is set again.", {"migrated": False}, {"migrated": True, "stored": stored})
 
 
-async def _store(_incident: Incident, ward: Ward) -> Done:
-    cluster = await ward.blue.cluster_name()
-    before = await stored_redirect(ward.blue, cluster)
-    await store_redirect(ward.blue, cluster, ward.redirect)
-    return Done("The address is stored again.", before, ward.redirect.document)
+async def _store_redirect(_incident: Incident, context: RemedyContext) -> RemedyResult:
+    cluster = await context.blue.cluster_name()
+    before = await stored_redirect(context.blue, cluster)
+    await store_redirect(context.blue, cluster, context.redirect)
+    return RemedyResult("The address is stored again.", before, context.redirect.document)
 
 
-async def _grant(_incident: Incident, ward: Ward) -> Done:
-    name = ward.move.namespace
-    blue, green = await ward.blue.namespace(name) or {}, await ward.green.namespace(name) or {}
-    grants = lacking(name, blue, green)
+async def _grant(_incident: Incident, context: RemedyContext) -> RemedyResult:
+    name = context.move.namespace
+    blue, green = await context.blue.namespace(name) or {}, await context.green.namespace(name) or {}
+    grants = missing_grants(name, blue, green)
     for grant in grants:
-        await ward.green.send(grant.call)
+        await context.green.send(grant.call)
     roles = ", ".join(sorted({grant.role for grant in grants}))
     calls = [grant.call.text() for grant in grants]
-    return Done(f"{roles} may do on green what they may on blue.", green.get("auth_policies"), calls)
+    return RemedyResult(f"{roles} have the permissions of blue on green.", green.get("auth_policies"), calls)
 
 
-def _record(run: Run, ward: Ward, incident: Incident, done: Done, *, outcome: str) -> None:
-    _write(run, ward, f"{PREFIX}{incident.id}", incident.treatment.value, done, outcome=outcome)
-
-
-def _write(run: Run, ward: Ward, change_id: str, action: str, done: Done, *, outcome: str) -> None:
+def _record(
+    run: Run, cluster: str, namespace: str, incident: str, action: str, result: RemedyResult, outcome: str
+) -> None:
     change = NewChange(
-        change_id=change_id,
-        cluster=ward.blue.connection.name,
-        resource=str(ward.move.namespace),
+        change_id=f"{PREFIX}{incident}",
+        cluster=cluster,
+        resource=namespace,
         action=action,
         hazard="reversible",
-        before=done.before,
-        after=done.after,
+        before=result.before,
+        after=result.after,
         outcome=outcome,
-        detail=done.text,
+        detail=result.text,
     )
-    run.ledger.record(run.id, made=(change,))
+    run.ledger.record(run.id, new_changes=(change,))
 
 
-_REMEDIES: Mapping[Treatment, Callable[[Incident, Ward], Awaitable[Done]]] = {
-    Treatment.UNLOAD: _unload,
-    Treatment.RECOVER: _recover,
-    Treatment.REFLAG: _reflag,
-    Treatment.STORE_REDIRECT: _store,
-    Treatment.GRANT: _grant,
+_REMEDIES: Mapping[Remedy, Callable[[Incident, RemedyContext], Awaitable[RemedyResult]]] = {
+    Remedy.UNLOAD: _unload,
+    Remedy.RELOAD: _reload,
+    Remedy.SET_FLAG: _set_flag,
+    Remedy.STORE_REDIRECT: _store_redirect,
+    Remedy.GRANT: _grant,
 }

@@ -1,4 +1,4 @@
-"""Watch the switched namespaces of a run and treat what goes wrong; what is known is kept with the run's records."""
+"""Monitor the namespaces of a run after their cutover and remediate incidents; the state is stored with the run."""
 
 from __future__ import annotations
 
@@ -6,147 +6,134 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import STATE
-from pulsar_fleet.migration.clusters import Sides, redirect_of
-from pulsar_fleet.migration.drain.incident import Incident, Kind, Treatment
-from pulsar_fleet.migration.drain.monitor import Look, Watch
-from pulsar_fleet.migration.drain.remediate import Ward, is_exhausted, may_treat, treat, treated
-from pulsar_fleet.migration.drain.state import WatchState
+from pulsar_fleet.migration.artefacts import DRAIN_STATE
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
+from pulsar_fleet.migration.drain.monitor import DrainMonitor, DrainStatus
+from pulsar_fleet.migration.drain.remediate import RemedyContext, attempts_of, is_exhausted, may_attempt, remediate
+from pulsar_fleet.migration.drain.state import DrainState
 from pulsar_fleet.migration.model import Moves, Phase
-from pulsar_fleet.migration.prepare.freeze import known_before
-from pulsar_fleet.migration.prepare.original_settings import Frozen
-from pulsar_fleet.migration.subscriptions.checkpoint import known_rosters, with_roster
+from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.subscriptions.checkpoint import stored_clients, with_clients
 
-_PATIENCE_SECONDS = 4.0
-"""A broker that does not answer for longer is a fact to report, not to wait for."""
+_POLL_RETRY_SECONDS = 4.0
+"""A broker that does not answer for longer is reported as unreachable, not waited for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attended:
-    """What a look saw and what was done about it.
+async def poll_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
+    """Poll once and store the state; nothing is changed on the clusters."""
+    async with _monitor(sides, run, moves, probing=False) as monitor:
+        return await _poll(monitor, run)
 
-    :param waiting: incidents for which there is a remedy that may be tried now.
+
+async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
+    """Poll once, and remediate what may be remediated.
+
+    A remedy during which the process died is detected, and attempted, again by the next call.
     """
-
-    look: Look
-    waiting: tuple[Incident, ...]
-
-    @property
-    def is_done(self) -> bool:
-        """Nothing is left to wait for."""
-        return self.look.is_done
-
-    @property
-    def needs_hand(self) -> bool:
-        """Whether `attend` has something to do that `look` must not: end, treat, or try a topic."""
-        return self.is_done or bool(self.waiting) or self.look.suspicious
-
-    def line(self) -> str:
-        """One line for the log."""
-        return self.look.line()
-
-
-async def look(sides: Sides, run: Run, moves: Moves) -> Attended:
-    """Look once and keep what was seen; nothing is changed on the clusters."""
-    async with _watching(sides, run, moves, probing=False) as watch:
-        return await _look(watch, run)
-
-
-async def attend(sides: Sides, run: Run, moves: Moves) -> Attended:
-    """Look once, and treat what may be treated. A remedy that a process died in is seen, and tried again, next time."""
-    async with _watching(sides, run, moves, probing=True) as watch:
-        found = await _look(watch, run)
+    async with _monitor(sides, run, moves, probing=True) as monitor:
+        status = await _poll(monitor, run)
         recovered: set[str] = set()
-        for incident in found.waiting:
-            # One recovery loads all of a namespace, whichever of its bundles is told; a fenced topic needs its own.
-            recovers = incident.treatment is Treatment.RECOVER
-            if recovers and incident.namespace in recovered and incident.kind is not Kind.FENCED:
+        for incident in status.remediable:
+            # One recovery loads all of a namespace, whichever of its bundles is named; a fenced topic needs its own.
+            recovers = incident.remedy is Remedy.RELOAD
+            if recovers and incident.namespace in recovered and incident.kind is not IncidentKind.FENCED:
                 continue
-            # A remedy must not be given up as early as a look.
+            # A remedy retries for longer than a poll does.
             async with sides.open() as (blue, green):
-                done = await _treat(watch, replace(watch, blue=blue, green=green), incident, run)
-            if done and recovers:
+                remediated = await _remediate(monitor, blue, green, incident, run)
+            if remediated and recovers:
                 recovered.add(incident.namespace)
-        if found.is_done:
-            _record_end(watch, run)
-        return found
+        if status.is_done:
+            _record_end(monitor, run)
+        return status
 
 
-async def attend_until_done(sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float) -> Attended:
-    """Attend until everything has arrived; for whoever has no scheduler to wait with.
+async def monitor_until_drained(
+    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float
+) -> DrainStatus:
+    """Monitor until every namespace is drained; for callers without a scheduler.
 
-    :raises Refused: it has not after `seconds`; the message says what is missing.
+    :raises PreconditionFailed: a namespace is not drained after `seconds`; the message says what is missing.
     """
     end = time.monotonic() + seconds
-    while not (found := await attend(sides, run, moves)).is_done:
+    while not (status := await monitor_drain(sides, run, moves)).is_done:
         if time.monotonic() > end:
-            raise PreconditionFailed(f"After {seconds:.0f} s not everything has arrived: {found.line()}")
+            raise PreconditionFailed(f"The drain has not ended after {seconds:.0f} s: {status.line()}")
         await asyncio.sleep(poll_seconds)
-    return found
+    return status
 
 
 @asynccontextmanager
-async def _watching(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> AsyncIterator[Watch]:
-    reference = run.artefacts.find(run.id, STATE)
-    state = WatchState.from_json(run.artefacts.read_json(reference)) if reference else WatchState()
-    rosters = known_rosters(run, moves)
+async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> AsyncIterator[DrainMonitor]:
+    reference = run.artefacts.find(run.id, DRAIN_STATE)
+    state = DrainState.from_json(run.artefacts.read_json(reference)) if reference else DrainState()
+    connected = stored_clients(run, moves)
     async with (
-        AdminClient(sides.blue, retry_seconds=_PATIENCE_SECONDS) as blue,
-        AdminClient(sides.green, retry_seconds=_PATIENCE_SECONDS) as green,
+        AdminClient(sides.blue, retry_seconds=_POLL_RETRY_SECONDS) as blue,
+        AdminClient(sides.green, retry_seconds=_POLL_RETRY_SECONDS) as green,
     ):
         try:
-            yield Watch(
+            yield DrainMonitor(
                 blue=blue,
                 green=green,
-                moves=[with_roster(move, rosters) for move in moves.moves],
-                rosters=rosters,
+                moves=[with_clients(move, connected) for move in moves.moves],
+                connected=connected,
                 redirect=redirect_of(sides, run),
                 state=state,
                 probing=probing,
             )
         finally:
-            run.artefacts.write_json(run.id, STATE, state.to_json())
+            run.artefacts.write_json(run.id, DRAIN_STATE, state.to_json())
 
 
-async def _look(watch: Watch, run: Run) -> Attended:
+async def _poll(monitor: DrainMonitor, run: Run) -> DrainStatus:
     now = time.time()
-    found = await watch.look(now)
-    tried = treated(run)
-    for incident in found.incidents:
-        if is_exhausted(incident, tried):
-            known = watch.state.namespaces[incident.namespace].incidents[incident.id]
-            known["sentence"] = (
-                f"{incident.sentence} Its remedy was tried and did not help; by hand: {incident.treatment}."
+    status = await monitor.poll(now)
+    attempts = attempts_of(run)
+    for incident in status.incidents:
+        if is_exhausted(incident, attempts):
+            record = monitor.state.namespaces[incident.namespace].incidents[incident.id]
+            record["sentence"] = (
+                f"{incident.sentence} Its remedy was attempted and did not help; by hand: {incident.remedy}."
             )
-    return Attended(look=found, waiting=tuple(one for one in found.incidents if may_treat(one, tried, now)))
+    remediable = tuple(incident for incident in status.incidents if may_attempt(incident, attempts, now))
+    return replace(status, remediable=remediable)
 
 
-async def _treat(watch: Watch, patient: Watch, incident: Incident, run: Run) -> bool:
-    move = next(move for move in watch.moves if str(move.namespace) == incident.namespace)
-    ward = Ward(blue=patient.blue, green=patient.green, move=move, redirect=watch.redirect, before=_before(run))
-    done = await treat(incident, ward, run)
-    one = watch.state.namespaces[incident.namespace]
-    one.incidents[incident.id]["treated"] = done.text if done else "The remedy failed; the ledger says why."
-    if done is not None:
-        one.blue.begin_again(move.partitions, time.time())
-        one.green.begin_again((), time.time())
-        one.closed.clear()
-    return done is not None
+async def _remediate(
+    monitor: DrainMonitor, blue: AdminClient, green: AdminClient, incident: Incident, run: Run
+) -> bool:
+    move = next(move for move in monitor.moves if str(move.namespace) == incident.namespace)
+    context = RemedyContext(blue=blue, green=green, move=move, redirect=monitor.redirect, before=_before(run))
+    result = await remediate(incident, context, run)
+    namespace = monitor.state.namespaces[incident.namespace]
+    namespace.incidents[incident.id]["remediated"] = (
+        result.text if result else "The remedy failed; the ledger has the reason."
+    )
+    if result is not None:
+        namespace.blue.restart(move.partitions, time.time())
+        namespace.green.restart((), time.time())
+        namespace.fenced.clear()
+    return result is not None
 
 
-def _record_end(watch: Watch, run: Run) -> None:
-    for name, one in watch.state.namespaces.items():
-        error = one.error.to_json() if one.error else None
-        run.ledger.enter_phase(run.id, name, Phase.DRAINED, {"forecast_error": error, "incidents": len(one.incidents)})
+def _record_end(monitor: DrainMonitor, run: Run) -> None:
+    for name, namespace in monitor.state.namespaces.items():
+        error = namespace.error.to_json() if namespace.error else None
+        details = {"forecast_error": error, "incidents": len(namespace.incidents)}
+        run.ledger.enter_phase(run.id, name, Phase.DRAINED, details)
 
 
-def _before(run: Run) -> Frozen:
-    before = known_before(run)
+def _before(run: Run) -> OriginalSettings:
+    before = find_original_settings(run)
     if before is None:
-        raise PreconditionFailed(f"Run {run.id!r} has not held blue still: there is nothing to watch.")
+        raise PreconditionFailed(f"Run {run.id!r} has not frozen blue: there is nothing to monitor.")
     return before

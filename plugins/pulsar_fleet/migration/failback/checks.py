@@ -1,7 +1,7 @@
-"""Interlocks of the way back: what must hold before anything of a migration is turned round (pure).
+"""Checks of a failback: what must hold before a namespace goes back from green to blue (pure).
 
-`blue` is the cluster that namespaces return to, `green` the one that they are on. All of them are evaluated, so that
-one run tells everything; the gates of a migration from green to blue come on top.
+`blue` is the cluster that namespaces go back to, `green` the one that they are on. Every check is evaluated, so that
+one run reports all findings; the gates of a migration from green to blue come on top.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.cleanup import PROVEN
+from pulsar_fleet.migration.cleanup import VERIFIED_VERDICTS
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
+class LeftoverTopic:
     """A topic that the migration left on blue.
 
-    :param closed: every partition is terminated: it can never be written to again, only removed and made anew.
-    :param subscriptions: those that are still there: a drained one is removed by the broker.
-    :param entries: stored ones, over all partitions.
+    :param terminated: every partition is: it never accepts messages again, it can only be removed and recreated.
+    :param subscriptions: those that still exist: the broker removes a drained one.
+    :param entries: stored entries, over all partitions.
     """
 
     topic: TopicName
     partitions: int
-    closed: bool
+    terminated: bool
     subscriptions: tuple[str, ...]
     clients: tuple[str, ...]
     entries: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Returning:
-    """One namespace on its way back.
+class FailbackNamespace:
+    """One namespace of a failback.
 
     :param blue: policies there; None if it does not exist. `green` likewise.
     :param topics: on green → partition count.
-    :param verdict: of the newest proof of its migration.
-    :param rivals: runs that have not ended and touch it.
-    :param copied: partitions on green whose oldest entry came from another cluster by replication.
-    :param reopened: an earlier try of this run has opened blue for it: what is there is ours.
+    :param verdict: of the newest verification of its migration.
+    :param other_runs: runs that have not ended and change it.
+    :param replicated: partitions on green whose oldest entry was replicated from another cluster.
+    :param reopened: an earlier attempt of this run has reopened blue for it, and created what is there.
     """
 
     namespace: NamespaceName
@@ -51,160 +51,160 @@ class Returning:
     green: JsonObject | None
     strategy: Strategy
     topics: Mapping[TopicName, int]
-    stale: tuple[Stale, ...]
+    leftovers: tuple[LeftoverTopic, ...]
     verdict: str | None
-    rivals: tuple[str, ...] = ()
-    copied: tuple[TopicName, ...] = ()
+    other_runs: tuple[str, ...] = ()
+    replicated: tuple[TopicName, ...] = ()
     reopened: bool = False
 
 
-Interlock = Callable[[Returning], Iterator[Finding]]
+Check = Callable[[FailbackNamespace], Iterator[Finding]]
 
 
 def check(
-    returning: tuple[Returning, ...], unhealthy: Mapping[str, str], *, allow_removal: bool
+    namespaces: tuple[FailbackNamespace, ...], unhealthy: Mapping[str, str], *, allow_removal: bool
 ) -> tuple[Finding, ...]:
-    """Every finding of every interlock.
+    """Every finding of every check.
 
-    :param unhealthy: brokers of blue that are not well → what they said.
-    :param allow_removal: the operator lets the closed topics on blue be removed.
+    :param unhealthy: brokers of blue that fail their health check → their answer.
+    :param allow_removal: the operator allows the removal of the terminated topics on blue.
     """
-    found = [
+    findings = [
         blocker(
             "blue-broker-unhealthy",
             f"broker {broker}",
-            said,
-            "Clients would be sent to a broker that cannot serve them.",
-            "heal or restart it, then run again.",
+            answer,
+            "Clients would be redirected to a broker that cannot serve them.",
+            "repair or restart it, then run again.",
         )
-        for broker, said in unhealthy.items()
+        for broker, answer in unhealthy.items()
     ]
-    for one in returning:
-        found += [finding for interlock in INTERLOCKS for finding in interlock(one)]
-        found += [] if allow_removal else list(_removal(one))
-    return tuple(found)
+    for namespace in namespaces:
+        findings += [finding for rule in CHECKS for finding in rule(namespace)]
+        findings += [] if allow_removal else list(_removal(namespace))
+    return tuple(findings)
 
 
-def it_was_migrated(one: Returning) -> Iterator[Finding]:
-    """Blue has it and has handed it over: a topic that is open there may have writers of its own.
+def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """Blue has the namespace and has terminated its topics: one that is not may have producers of its own.
 
-    That green has it is told by the gates.
+    The gates check that green has it.
     """
-    if one.blue is None:
+    if namespace.blue is None:
         yield blocker(
             "namespace-missing",
-            str(one.namespace),
-            "not on blue",
-            "There is nowhere to return it to.",
+            str(namespace.namespace),
+            "does not exist on blue",
+            "It cannot go back to a cluster that does not have it.",
             "correct 'namespaces' in the run's configuration.",
         )
-    for stale in one.stale:
-        if not stale.closed and not one.reopened:
+    for leftover in namespace.leftovers:
+        if not leftover.terminated and not namespace.reopened:
             yield blocker(
                 "open-on-blue",
-                str(stale.topic),
-                "it is not closed on blue",
-                "It was never handed over, or is in use on blue again: its messages would mix with those that return.",
-                "if nothing needs it, delete it on blue; else verify_clusters tells how the two differ.",
+                str(leftover.topic),
+                "it is not terminated on blue",
+                "It was never cut over, or is in use on blue again: its messages would mix with those from green.",
+                "if it is not needed, delete it on blue; otherwise verify_clusters shows how the two differ.",
             )
 
 
-def nothing_drains(one: Returning) -> Iterator[Finding]:
-    """A subscription that is left on a closed topic has something to read there, or was not cleaned up."""
-    for stale in one.stale:
-        if stale.subscriptions and not one.reopened:
+def check_drained(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """A subscription on a terminated topic has a backlog there, or was not cleaned up."""
+    for leftover in namespace.leftovers:
+        if leftover.subscriptions and not namespace.reopened:
             yield blocker(
                 "still-draining",
-                str(stale.topic),
-                f"{len(stale.subscriptions)} subscriptions on blue, {stale.subscriptions[0]!r} among them",
-                "What they have not read is on blue alone, and would be removed with the closed topic.",
+                str(leftover.topic),
+                f"{len(leftover.subscriptions)} subscriptions on blue, for example {leftover.subscriptions[0]!r}",
+                "Their backlog is on blue only, and would be removed with the terminated topic.",
                 "let them drain, or finish the migration's clean-up, which removes what continues on green.",
             )
 
 
-def nobody_is_on_blue(one: Returning) -> Iterator[Finding]:
-    """Clients that are still on blue have not arrived on green."""
-    for stale in one.stale:
-        if stale.clients:
+def check_clients(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """Clients that are still connected to blue are not on green."""
+    for leftover in namespace.leftovers:
+        if leftover.clients:
             yield blocker(
                 "clients-on-blue",
-                str(stale.topic),
-                f"{len(stale.clients)} clients, {stale.clients[0]} among them",
-                "They have not followed the migration yet, or came to blue by themselves.",
+                str(leftover.topic),
+                f"{len(leftover.clients)} clients, for example {leftover.clients[0]}",
+                "They have not followed the migration yet, or connected to blue by themselves.",
                 "restart these applications; they are redirected to green.",
             )
 
 
-def green_is_not_flagged(one: Returning) -> Iterator[Finding]:
-    """With both sides flagged clients are sent back and forth until they time out."""
-    if one.green and one.green.get("migrated"):
+def check_green_flag(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """With both clusters flagged, each redirects its clients to the other until they time out."""
+    if namespace.green and namespace.green.get("migrated"):
         yield blocker(
             "both-flagged",
-            str(one.namespace),
+            str(namespace.namespace),
             "migrated = true on green",
-            "Clients would be sent back and forth.",
-            f"clear it: POST {{false}} to /admin/v2/namespaces/{one.namespace}/migration on green.",
+            "Both clusters would redirect their clients to each other.",
+            f"clear it: POST {{false}} to /admin/v2/namespaces/{namespace.namespace}/migration on green.",
         )
 
 
-def it_was_proven(one: Returning) -> Iterator[Finding]:
-    """Without a verdict the closed topics on blue may hold what green never got."""
-    if any(stale.entries for stale in one.stale) and one.verdict not in PROVEN:
+def check_verified(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """Without a verdict the terminated topics on blue may hold messages that green lacks."""
+    if any(leftover.entries for leftover in namespace.leftovers) and namespace.verdict not in VERIFIED_VERDICTS:
         yield blocker(
-            "never-proven",
-            str(one.namespace),
-            f"the verdict on its migration is {one.verdict!r}",
-            "Closed topics on blue are removed, and nobody has proven that green has what they hold.",
+            "no-proof",
+            str(namespace.namespace),
+            f"the verdict on its migration is {namespace.verdict!r}",
+            "Terminated topics on blue are removed, and no verification shows that green has their messages.",
             "run verify_clusters for it; clear verify_messages of its migration where that failed.",
         )
 
 
-def no_other_run_moves_it(one: Returning) -> Iterator[Finding]:
+def check_other_runs(namespace: FailbackNamespace) -> Iterator[Finding]:
     """Two runs would undo each other's steps."""
-    for rival in one.rivals:
+    for run in namespace.other_runs:
         yield blocker(
             "other-run",
-            str(one.namespace),
-            rival,
+            str(namespace.namespace),
+            run,
             "That run has not ended: the two would undo each other's steps.",
             "let it end; if it died, clear its task write_report.",
         )
 
 
-def history_can_return(one: Returning) -> Iterator[Finding]:
-    """A broker never replicates what came to it by replication."""
-    if one.strategy is Strategy.REPLICATE:
-        for topic in one.copied:
+def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:
+    """A broker never replicates messages that were replicated to it."""
+    if namespace.strategy is Strategy.REPLICATE:
+        for topic in namespace.replicated:
             yield blocker(
                 "history-cannot-return",
                 str(topic),
-                "its oldest entries came to green by replication",
-                "Brokers do not send on what they got from another cluster: these messages would stay on green.",
-                "let its subscriptions read them on green, and return it with strategy redirect: the history stays on "
-                "green and can be read there.",
+                "its oldest entries were replicated to green",
+                "Brokers do not replicate messages from another cluster: these would stay on green.",
+                "let its subscriptions read them on green, then use strategy redirect: the history stays on green and "
+                "can be read there.",
             )
 
 
-INTERLOCKS: tuple[Interlock, ...] = (
-    it_was_migrated,
-    nothing_drains,
-    nobody_is_on_blue,
-    green_is_not_flagged,
-    it_was_proven,
-    no_other_run_moves_it,
-    history_can_return,
+CHECKS: tuple[Check, ...] = (
+    check_migrated,
+    check_drained,
+    check_clients,
+    check_green_flag,
+    check_verified,
+    check_other_runs,
+    check_history,
 )
 
 
-def _removal(one: Returning) -> Iterator[Finding]:
-    closed = [stale for stale in one.stale if stale.closed]
-    if closed:
-        entries = sum(stale.entries for stale in closed)
-        names = ", ".join(str(stale.topic) for stale in closed[:3])
+def _removal(namespace: FailbackNamespace) -> Iterator[Finding]:
+    terminated = [leftover for leftover in namespace.leftovers if leftover.terminated]
+    if terminated:
+        entries = sum(leftover.entries for leftover in terminated)
+        names = ", ".join(str(leftover.topic) for leftover in terminated[:3])
         yield blocker(
             "removal-not-allowed",
-            str(one.namespace),
-            f"{len(closed)} closed topics on blue with {entries:,} stored entries: {names}",
-            "A closed topic never takes messages again: it has to be removed and made anew.",
+            str(namespace.namespace),
+            f"{len(terminated)} terminated topics on blue with {entries:,} stored entries: {names}",
+            "A terminated topic never accepts messages again: it must be removed and recreated.",
             "set 'allow_removal' in the run's configuration.",
         )

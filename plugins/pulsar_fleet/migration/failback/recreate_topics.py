@@ -1,4 +1,4 @@
-"""What a migration left of a namespace on blue: looked at without loading anything, and made anew."""
+"""Leftovers of a migration on blue: read without loading a topic, and recreated."""
 
 from __future__ import annotations
 
@@ -12,65 +12,67 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.cleanup import remove_topic
-from pulsar_fleet.migration.failback.checks import Stale
-from pulsar_fleet.snapshot.documents import cursors_of, topics_of
+from pulsar_fleet.migration.failback.checks import LeftoverTopic
+from pulsar_fleet.snapshot.resources import read_partition_counts, subscriptions_in_info
 
 log = logging.getLogger(__name__)
 
 
-async def stale_topics(blue: AdminClient, namespace: NamespaceName) -> tuple[Stale, ...]:
-    """Every topic of the namespace on blue; what is flagged and not loaded has no clients and stays unloaded."""
-    topics = await topics_of(blue, namespace)
-    return tuple(await asyncio.gather(*(_stale(blue, topic, count) for topic, count in topics.items())))
+async def leftover_topics(blue: AdminClient, namespace: NamespaceName) -> tuple[LeftoverTopic, ...]:
+    """Every topic of the namespace on blue; a flagged topic that is not loaded has no clients and stays unloaded."""
+    topics = await read_partition_counts(blue, namespace)
+    return tuple(await asyncio.gather(*(_leftover(blue, topic, count) for topic, count in topics.items())))
 
 
-async def make_anew(blue: AdminClient, stale: Stale, topics: Mapping[TopicName, int], like: AdminClient) -> bool:
-    """Remove a closed topic and create it empty, with the partitions and properties that it has on green.
+async def recreate_topic(
+    blue: AdminClient, leftover: LeftoverTopic, topics: Mapping[TopicName, int], green: AdminClient
+) -> bool:
+    """Remove a terminated topic and create it empty, with the partitions and properties that it has on green.
 
-    One that is open already, from an earlier try, is left as it is; one that green does not have is only removed.
-    The namespace must not be flagged any more: a flagged one takes no new topics. True if it was removed.
+    A topic that an earlier attempt recreated is not changed; one that green does not have is only removed. The
+    namespace must not be flagged: a flagged one accepts no new topics. True if the topic was removed.
 
-    :raises Refused: somebody is connected to it, or it was created with another partition count by somebody else.
+    :raises PreconditionFailed: it has clients, or a client has created it with another partition count.
     """
-    if stale.closed:
-        await remove_topic(blue, stale.topic, stale.partitions)
-        log.info("%s: closed topic removed, with %d entries", stale.topic, stale.entries)
-    if stale.topic in topics:
-        await create_like(blue, stale.topic, topics[stale.topic], like)
-    return stale.closed
+    if leftover.terminated:
+        await remove_topic(blue, leftover.topic, leftover.partitions)
+        log.info("%s: terminated topic removed, with %d entries", leftover.topic, leftover.entries)
+    if leftover.topic in topics:
+        await create_topic_like(blue, leftover.topic, topics[leftover.topic], green)
+    return leftover.terminated
 
 
-async def create_like(blue: AdminClient, topic: TopicName, count: int, like: AdminClient) -> None:
-    """Create a topic as it is on the other cluster, unless it is there."""
-    properties = (await like.partition_metadata(topic)).properties if count else {}
+async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, green: AdminClient) -> None:
+    """Create a topic as it is on green, unless it exists."""
+    properties = (await green.partition_metadata(topic)).properties if count else {}
     if count:
         await blue.create_partitioned_topic(topic, count, properties)
     elif topic not in await blue.topics(topic.namespace):
         await blue.create_topic(topic)
-    found = (await blue.partition_metadata(topic)).partitions
-    if found != count:
+    created = (await blue.partition_metadata(topic)).partitions
+    if created != count:
         raise PreconditionFailed(
-            f"{topic} has {found or 'no'} partitions on {blue.connection.name} and {count or 'none'} on "
-            f"{like.connection.name}: a client created it in between. Remove it there, then run again."
+            f"{topic} has {created or 'no'} partitions on {blue.connection.name} and {count or 'none'} on "
+            f"{green.connection.name}: a client created it in between. Remove it there, then run again."
         )
 
 
-async def _stale(blue: AdminClient, topic: TopicName, count: int) -> Stale:
+async def _leftover(blue: AdminClient, topic: TopicName, count: int) -> LeftoverTopic:
     info = await blue.internal_info(topic)
-    parts: dict[str, JsonObject] = info.get("partitions") or {str(topic): info}
-    found = await asyncio.gather(*(_clients(blue, partition) for partition in topic.partitions(count)))
-    return Stale(
+    documents: dict[str, JsonObject] = info.get("partitions") or {str(topic): info}
+    clients = await asyncio.gather(*(_clients(blue, partition) for partition in topic.partitions(count)))
+    return LeftoverTopic(
         topic=topic,
         partitions=count,
-        closed=bool(parts) and all("terminatedPosition" in part for part in parts.values()),
-        subscriptions=tuple(sorted({one.name for one in cursors_of(topic, info)})),
-        clients=tuple(str(client) for each in found for client in each),
-        entries=sum(_entries(part) for part in parts.values()),
+        terminated=bool(documents) and all("terminatedPosition" in document for document in documents.values()),
+        subscriptions=tuple(sorted({cursor.name for cursor in subscriptions_in_info(topic, info)})),
+        clients=tuple(str(client) for partition in clients for client in partition),
+        entries=sum(_entries(document) for document in documents.values()),
     )
 
 
-def _entries(part: JsonObject) -> int:
-    return sum(max(0, int(ledger.get("entries") or 0)) for ledger in part.get("ledgers") or ())
+def _entries(document: JsonObject) -> int:
+    return sum(max(0, int(ledger.get("entries") or 0)) for ledger in document.get("ledgers") or ())
 
 
 async def _clients(blue: AdminClient, partition: TopicName) -> tuple[ConnectedClient, ...]:

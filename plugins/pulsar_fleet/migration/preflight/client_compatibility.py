@@ -1,6 +1,6 @@
 """What each client does when it is redirected, by the version string in the broker's stats (pure).
 
-One table, a row for each family and range, with what was seen. Evidence: flips of real clients between two 4.2.4
+One table with a row for each client family and version range. Evidence: redirects of real clients between two 4.2.4
 clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the throttle of 1 message/s before it.
 """
 
@@ -22,8 +22,8 @@ UNKNOWN = "client-unknown"
 _Version = tuple[int, ...]
 
 
-class Told(NamedTuple):
-    """What goes wrong, in a sentence, and what to do about it."""
+class Advice(NamedTuple):
+    """A consequence in a sentence, and its remedy."""
 
     consequence: str
     remedy: str
@@ -33,20 +33,20 @@ class Told(NamedTuple):
 class Behaviour:
     """What to expect of the clients of one family and range.
 
-    :param finding: id of what the gates report for them.
+    :param finding: id of the gates' finding for them.
     :param pattern: of the version string; its group is the version.
     :param since: first version of the range.
-    :param before: first version behind it; None for no end.
-    :param can: what was seen to work.
-    :param readers_stall: its readers may stop delivering after the redirect, without an error.
-    :param evidence: which version was measured, and what it did.
+    :param before: first version after the range; None for no end.
+    :param can: what worked in the measurement.
+    :param readers_stall: its readers may stop after the redirect, without an error.
+    :param evidence: the measured version and the result.
     """
 
     finding: str
     family: str
     pattern: str
     can: str
-    told: Told
+    advice: Advice
     evidence: str
     since: _Version = ()
     before: _Version | None = None
@@ -54,17 +54,17 @@ class Behaviour:
 
     @property
     def severity(self) -> Severity | None:
-        """How grave it is; None for what follows."""
+        """The severity of the finding; None for clients that follow."""
         if self.finding == FOLLOWS:
             return None
         return Severity.BLOCKER if self.finding == CANNOT_FOLLOW else Severity.WARNING
 
     def covers(self, version: str) -> bool:
         """Whether this version string is in the range."""
-        found = re.match(self.pattern, version)
-        if not found:
+        matched = re.match(self.pattern, version)
+        if not matched:
             return False
-        numbers = tuple(int(part) for part in found[1].split("."))
+        numbers = tuple(int(part) for part in matched[1].split("."))
         return numbers >= self.since and (self.before is None or numbers < self.before)
 
     @property
@@ -78,28 +78,28 @@ _JAVA = r"^Pulsar-Java-v(\d+(?:\.\d+)+)"
 _CPP = r"^Pulsar-CPP-v(\d+(?:\.\d+)+)"
 _GO = r"^Pulsar-Go-v(\d+(?:\.\d+)+)"
 
-_NEVER = Told(
-    "never follows a redirect: its producers and consumers stop for good, without an error in the application.",
-    "upgrade this application, or stop it for the switch and start it against green.",
+_NEVER = Advice(
+    "does not follow a redirect: its producers and consumers stop, without an error in the application.",
+    "upgrade this application, or stop it before the cut-over and start it against green.",
 )
-_TLS = Told(
-    "fails on a redirect in which a TLS URL is missing, and tries again for ever; the switch stores one for it.",
-    "nothing to do; the run tells which did not arrive.",
+_TLS = Advice(
+    "fails on a redirect without a TLS URL and retries without end; the cut-over stores a TLS URL for it.",
+    "nothing to do; the run names the clients that did not connect to green.",
 )
-_HANGS = Told(
-    "C++ and Python clients up to 4.2.0 can dead-lock when they reconnect during a redirect; "
-    "the switch is made quiet to avoid it.",
-    "plan a restart of these applications; the run tells which did not arrive.",
+_HANGS = Advice(
+    "C++ and Python clients up to 4.2.0 can deadlock when they reconnect during a redirect; "
+    "the cut-over throttles producers to avoid it.",
+    "plan a restart of these applications; the run names the clients that did not connect to green.",
 )
-_REPEATS = Told(
-    "Go clients up to 0.19 are silent for one operation time-out (30 s by default), write their pending queue twice, "
+_REPEATS = Advice(
+    "Go clients up to 0.19 do not publish for one operation timeout (30 s by default), send their pending queue twice, "
     "and their consumers may need a restart.",
-    "switch deduplication on for the namespace on blue, from where the run carries it to green (on green alone the run "
-    "would take it back), and plan a restart of these applications.",
+    "turn deduplication on for the namespace on blue, which the run copies to green (the run would revert it on green "
+    "alone), and plan a restart of these applications.",
 )
-_NOT_KNOWN = Told(
+_NOT_KNOWN = Advice(
     "this client's version is not known to follow a redirect.",
-    "find out what it is; if in doubt, restart it against green after the switch.",
+    "identify the client; if in doubt, restart it against green after the cut-over.",
 )
 
 TABLE: tuple[Behaviour, ...] = (
@@ -107,8 +107,8 @@ TABLE: tuple[Behaviour, ...] = (
         finding=CANNOT_FOLLOW,
         family="Java before 3.0 (a bare version)",
         pattern=r"^(\d+\.\d+(?:\.\d+)*)",
-        can="reads and writes until its topic is closed",
-        told=_NEVER,
+        can="reads and writes until its topic is terminated",
+        advice=_NEVER,
         evidence="2.11.4: all producers and consumers of 12 of 12 topics gone, quiesced and with a TLS URL too.",
     ),
     Behaviour(
@@ -116,8 +116,8 @@ TABLE: tuple[Behaviour, ...] = (
         family="Java",
         pattern=_JAVA,
         before=(3, 0),
-        can="reads and writes until its topic is closed",
-        told=_NEVER,
+        can="reads and writes until its topic is terminated",
+        advice=_NEVER,
         evidence="Not measured under this prefix; 2.11.4 did not know the redirect.",
     ),
     Behaviour(
@@ -126,10 +126,10 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 0),
         before=(3, 1),
-        can="follows when a TLS URL is stored, even one on which nobody listens; its readers do not",
-        told=_TLS,
+        can="follows when a TLS URL is stored, even an unreachable one; its readers do not",
+        advice=_TLS,
         evidence="3.0.7: 18 of 18 topics stuck without a TLS URL; with one, 16 of 16 quiesced topics followed, with "
-        "consumers of every type; 2 of 2 readers stopped reading at the switch, without an error.",
+        "consumers of every type; 2 of 2 readers stopped reading at the cut-over, without an error.",
         readers_stall=True,
     ),
     Behaviour(
@@ -138,8 +138,8 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_JAVA,
         since=(3, 1),
         before=(3, 2),
-        can="not known: the cure of 3.0 was not tried on it",
-        told=_TLS,
+        can="not known: a redirect with a TLS URL was not measured",
+        advice=_TLS,
         evidence="3.1.3: 4 of 4 topics stuck without a TLS URL, by the same exception as 3.0.7; readers not measured.",
         readers_stall=True,
     ),
@@ -150,19 +150,21 @@ TABLE: tuple[Behaviour, ...] = (
         since=(3, 2),
         before=(3, 3),
         can="not known",
-        told=_NOT_KNOWN,
-        evidence="Not measured: no 3.2 could be had.",
+        advice=_NOT_KNOWN,
+        evidence="Not measured: no 3.2 was available.",
     ),
     Behaviour(
         finding=FOLLOWS,
         family="Java",
         pattern=_JAVA,
         since=(3, 3),
-        can="follows with producers, consumers of every type and readers; some 30 s later its producers connect anew, "
-        "when a request that blue never answers times out, and send once more what is just under way",
-        told=Told("follows the redirect", "nothing to do, or deduplication on blue's namespace against the duplicates"),
+        can="follows with producers, consumers of every type and readers; some 30 s later its producers reconnect, "
+        "when a request that blue does not answer times out, and send messages in flight again",
+        advice=Advice(
+            "follows the redirect", "nothing to do, or deduplication on blue's namespace against the duplicates"
+        ),
         evidence="4.2.4: 156 quiesced topics, none stuck, none gone, 0 lost, 6 duplicates; 12 on 2 of 16 busy topics "
-        "half a minute after the switch; 4.0.4 and 3.3.9: 8 topics each by hand, nobody gone. Newer ones were not "
+        "half a minute after the cut-over; 4.0.4 and 3.3.9: 8 topics each by hand, no client gone. Newer ones were not "
         "measured.",
     ),
     Behaviour(
@@ -171,7 +173,7 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_CPP,
         before=(4, 2, 1),
         can="follows with producers and consumers when quiesced",
-        told=_HANGS,
+        advice=_HANGS,
         evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
         "stalled where green's ledger ids were lower.",
         readers_stall=True,
@@ -182,8 +184,8 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_CPP,
         since=(4, 2, 1),
         can="not known",
-        told=Told(
-            "no C++ or Python client is known to be cured of the dead-lock on a redirect that 4.2.0 has.", _HANGS.remedy
+        advice=Advice(
+            "no C++ or Python client is known to be free of the deadlock on a redirect that 4.2.0 has.", _HANGS.remedy
         ),
         evidence="Not measured: 4.2.0 was the newest.",
         readers_stall=True,
@@ -193,10 +195,10 @@ TABLE: tuple[Behaviour, ...] = (
         family="Go",
         pattern=_GO,
         before=(0, 20),
-        can="follows with producers, after one operation time-out; its readers do not",
-        told=_REPEATS,
+        can="follows with producers, after one operation timeout; its readers do not",
+        advice=_REPEATS,
         evidence="0.19.0: 10,149 duplicates on 48 quiesced topics, 0 on 8 with deduplication on green; "
-        "3 of 56 consumers gone; 4 of 4 readers came to green and read nothing there.",
+        "3 of 56 consumers gone; 4 of 4 readers connected to green and read nothing there.",
         readers_stall=True,
     ),
     Behaviour(
@@ -205,7 +207,7 @@ TABLE: tuple[Behaviour, ...] = (
         pattern=_GO,
         since=(0, 20),
         can="not known",
-        told=_NOT_KNOWN,
+        advice=_NOT_KNOWN,
         evidence="Not measured: 0.19.0 was the newest.",
         readers_stall=True,
     ),
@@ -216,11 +218,11 @@ _ANY_OTHER = Behaviour(
     family="any other",
     pattern=r"^$",
     can="not known",
-    told=_NOT_KNOWN,
+    advice=_NOT_KNOWN,
     evidence="No client with such a version string was measured.",
 )
 
 
 def behaviour(version: str) -> Behaviour:
-    """What a client with this `clientVersion` does at the switch; one that the table does not have is warned about."""
+    """What a client with this `clientVersion` does at the cut-over; an unknown version is a warning."""
     return next((row for row in TABLE if row.covers(version)), _ANY_OTHER)

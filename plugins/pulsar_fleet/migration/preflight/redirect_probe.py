@@ -1,4 +1,4 @@
-"""Try the addresses to which blue's clients would be sent: does green answer there, and does it let them in?"""
+"""Connect to the addresses of the redirect: does green answer there, and does it accept blue's clients?"""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from pulsar_fleet.cluster.admin.reachability import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.protocol.connection import ConnectionLost
 from pulsar_fleet.messages.protocol.lookup import Brokers
-from pulsar_fleet.migration.cutover.redirect import Redirect
-from pulsar_fleet.migration.preflight.view import AddressProbe, Redirecting
+from pulsar_fleet.migration.artefacts import REDIRECT
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import Redirect, redirect_to
+from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 
 _SECONDS = 5.0
 _LOOKED_UP = {
@@ -26,29 +29,35 @@ _LOOKED_UP = {
 }
 
 
-async def advertised_addresses(green: AdminClient) -> dict[str, dict[str, str]]:
-    """Broker (`host:port`) → the addresses that it gives to clients, by the redirect's keys. Nothing is loaded.
+def redirect_of(sides: Sides, run: Run) -> Redirect:
+    """The redirect of a run: the addresses that its gates verified, or those of green's connection."""
+    stored = run.artefacts.find(run.id, REDIRECT)
+    return Redirect.from_json(run.artefacts.read_json(stored)) if stored else redirect_to(sides.green)
 
-    The topic that a broker checks its own health with is always its own, whichever cluster it belongs to.
+
+async def advertised_addresses(green: AdminClient) -> dict[str, dict[str, str]]:
+    """Broker (`host:port`) → the addresses that it gives to clients, by the redirect's keys. Loads no topic.
+
+    It looks up each broker's health-check topic, which that broker always serves itself.
     """
     brokers = await green.brokers()
     answers = await asyncio.gather(*(green.http.call("GET", _lookup_path(broker)) for broker in brokers))
     documents: list[JsonObject] = [dict(green.http.document(answer)) for answer in answers]
     return {
-        broker: {key: str(found[name]) for key, name in _LOOKED_UP.items() if found.get(name)}
-        for broker, found in zip(brokers, documents, strict=True)
+        broker: {key: str(lookup[name]) for key, name in _LOOKED_UP.items() if lookup.get(name)}
+        for broker, lookup in zip(brokers, documents, strict=True)
     }
 
 
-async def try_redirect(
+async def probe_redirect(
     blue: ClusterConnection,
     green: ClusterConnection,
     redirect: Redirect,
     advertised: Mapping[str, Mapping[str, str]],
-) -> Redirecting:
-    """Open every address of `redirect`, and ask what answers there which broker it is; changes nothing.
+) -> RedirectProbe:
+    """Connect to every address of `redirect` and ask which broker answers there; changes nothing.
 
-    :param advertised: what `advertised_addresses` found on green.
+    :param advertised: the result of `advertised_addresses` for green.
     """
     own = frozenset(address for addresses in advertised.values() for address in addresses.values())
     broker = next(iter(sorted(advertised)), "")
@@ -60,8 +69,8 @@ async def try_redirect(
     )
     credentials, trust = "", ""
     if any(probe.answered in own and probe.key.startswith("broker") for probe in probes):
-        credentials, trust = await asyncio.to_thread(_let_in, blue, green, broker)
-    return Redirecting(
+        credentials, trust = await asyncio.to_thread(_refusals, blue, green, broker)
+    return RedirectProbe(
         document=dict(redirect.document), probes=tuple(probes), advertised=own, credentials=credentials, trust=trust
     )
 
@@ -77,47 +86,49 @@ async def _probe(
     if all(host in own for host in hosts):
         return replace(probe, answered=hosts[0])
     if placeholder:
-        # A guess gets none of our credentials.
-        return replace(probe, detail="it is a guess, and none of green's brokers gives it for its own")
+        # Never send credentials to a guessed address.
+        return replace(probe, detail="it is a guess, and no broker of green advertises it")
     if not key.startswith("broker"):
         return await _ask_admin(green, probe, broker)
     return await asyncio.to_thread(_ask_broker, replace(green, service_url=url), probe, broker)
 
 
 async def _ask_admin(green: ClusterConnection, probe: AddressProbe, broker: str) -> AddressProbe:
-    """Whether an admin address that is not a broker's own, such as a load balancer's, leads to the broker asked for."""
+    """Whether an admin address that no broker advertises, such as a load balancer's, leads to this broker."""
     if not broker:
         return replace(probe, detail="green's brokers could not be listed")
     try:
         async with AdminClient(replace(green, admin_url=probe.url), retry_seconds=0.0) as admin:
-            found = admin.http.document(await admin.http.call("GET", _lookup_path(broker)))
+            lookup = admin.http.document(await admin.http.call("GET", _lookup_path(broker)))
     except NotFound:
         return replace(probe, answered=f"a broker that does not know {broker}")
     except FleetError as error:
         return replace(probe, detail=str(error))
-    return replace(probe, answered=str(found.get(_LOOKED_UP[probe.key]) or ""))
+    return replace(probe, answered=str(lookup.get(_LOOKED_UP[probe.key]) or ""))
 
 
-def _ask_broker(there: ClusterConnection, probe: AddressProbe, broker: str) -> AddressProbe:
-    """Which broker serves, by this address, the health topic of one of green's brokers: that one, if it is green."""
+def _ask_broker(connection: ClusterConnection, probe: AddressProbe, broker: str) -> AddressProbe:
+    """Which broker serves, by this address, the health topic of a broker of green: that broker, if it is green."""
     if not broker:
         return replace(probe, detail="green's brokers could not be listed")
-    brokers = Brokers(there, timeout_seconds=_SECONDS)
+    brokers = Brokers(connection, timeout_seconds=_SECONDS)
     try:
-        found = brokers.serving(_health_topic(broker))
+        serving = brokers.serving(_health_topic(broker))
         scheme = urlsplit(probe.url).scheme
-        return replace(probe, answered=f"{scheme}://{found.broker_url}" if found.broker_url else str(found.address))
+        return replace(
+            probe, answered=f"{scheme}://{serving.broker_url}" if serving.broker_url else str(serving.address)
+        )
     except (ConnectionLost, PermissionDenied) as error:
         return replace(probe, detail=str(error))
     except FleetError:
-        # A broker looks up its own cluster's brokers only: green's are unknown to any other.
+        # A broker looks up brokers of its own cluster only: another cluster does not know green's.
         return replace(probe, answered=f"a broker that does not know {broker}")
     finally:
         brokers.close()
 
 
-def _let_in(blue: ClusterConnection, green: ClusterConnection, broker: str) -> tuple[str, str]:
-    """What green says to the credentials and the trust store with which we come to blue; both empty: nothing."""
+def _refusals(blue: ClusterConnection, green: ClusterConnection, broker: str) -> tuple[str, str]:
+    """Green's errors with blue's credentials and with blue's trust store; empty where green accepts them."""
     as_blue = replace(
         green,
         token=blue.token,
@@ -131,7 +142,7 @@ def _let_in(blue: ClusterConnection, green: ClusterConnection, broker: str) -> t
     try:
         brokers.serving(_health_topic(broker))
     except NotAllowed:
-        return "", ""  # It knows who we are; what a role may do is told by the roles' own gate.
+        return "", ""  # Green authenticated the role; another gate compares its permissions.
     except Unauthenticated as error:
         return str(error), ""
     except PermissionDenied as error:

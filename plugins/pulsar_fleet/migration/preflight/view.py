@@ -1,4 +1,4 @@
-"""What was read from both clusters before a migration, as values; what could not be read is named in it (pure)."""
+"""What was read from both clusters before a migration, with what could not be read (pure)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """A cluster as the gates need it.
+    """A cluster, as far as the gates check it.
 
     :param snapshot: brokers, policies, topics, schemas, subscriptions of the namespaces that move.
-    :param redirect: the `ClusterUrl` that is stored for its clients, empty if never set, None if it could not be read.
-    :param notes: what could not be read, beyond what the snapshot names.
+    :param redirect: the stored `ClusterUrl` for its clients, empty if never set, None if it could not be read.
+    :param notes: what could not be read, in addition to the snapshot's notes.
     """
 
     snapshot: Snapshot
@@ -44,12 +44,12 @@ class ClusterFacts:
 
     @property
     def brokers(self) -> Mapping[str, JsonObject]:
-        """`host:port` → effective configuration, each broker asked by itself."""
-        return {one.address: one.configuration for one in self.snapshot.brokers}
+        """`host:port` → effective configuration of each broker."""
+        return {broker.address: broker.configuration for broker in self.snapshot.brokers}
 
     @property
     def unread(self) -> tuple[Note, ...]:
-        """What is there and could not be read, and what our role may not see."""
+        """What exists and could not be read, and what our role may not read."""
         wrong = (Problem.UNREADABLE, Problem.HIDDEN)
         return tuple(note for note in (*self.snapshot.notes, *self.notes) if note.problem in wrong)
 
@@ -62,12 +62,12 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressProbe:
-    """One address of the redirect, tried from here.
+    """The result of a connection to one address of the redirect.
 
-    :param placeholder: nobody is meant to listen there, because green has no service of that kind.
-    :param error: why it took no connection; empty if it did.
-    :param answered: the broker that it led to, as that one calls itself; empty if that is not known.
-    :param detail: why that is not known.
+    :param placeholder: green has no service of that kind, and the address is a guess.
+    :param error: why the connection failed; empty if it did not.
+    :param answered: the broker behind it, by its own advertised address; empty if not known.
+    :param detail: why the broker is not known.
     """
 
     key: str
@@ -79,12 +79,12 @@ class AddressProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redirecting:
-    """Where blue's clients would be sent, and what answers there.
+class RedirectProbe:
+    """Where blue's clients would be redirected, and what answers there.
 
-    :param advertised: the addresses that green's brokers give for themselves, by green's admin API.
-    :param credentials: what green says to the credentials with which we come to blue: empty if it takes them.
-    :param trust: what blue's trust store says to green's certificate: empty if it takes it.
+    :param advertised: the advertised addresses of green's brokers, by green's admin API.
+    :param credentials: green's error for the credentials that we use for blue; empty if green accepts them.
+    :param trust: the error for green's certificate with blue's trust store; empty if it is trusted.
     """
 
     document: JsonObject
@@ -94,7 +94,7 @@ class Redirecting:
     trust: str = ""
 
     def to_json(self) -> JsonObject:
-        """As a JSON object; `Redirect.from_json` reads the part that the switch stores."""
+        """As a JSON object; `Redirect.from_json` reads the part that the cut-over stores."""
         return {
             "schema_version": 1,
             "document": dict(self.document),
@@ -106,17 +106,17 @@ class Redirecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Both clusters, the namespaces that move, and the way between.
+    """Both clusters, the namespaces that move, and the redirect.
 
-    :param flagged: other namespaces on blue that are flagged as migrated already; None if that could not be read.
-    :param home: addresses that lead to blue; read only where green redirects to somewhere.
-    :param answers: what green's brokers say about schemas that differ.
-    :param calls: HTTP requests that reading it took, on both sides.
+    :param flagged: other namespaces on blue that are flagged already; None if they could not be read.
+    :param home: addresses that lead to blue; read only where green has a redirect.
+    :param answers: the answers of green's brokers about schemas that differ.
+    :param calls: HTTP requests of the survey, to both clusters.
     """
 
     blue: ClusterFacts
     green: ClusterFacts
-    redirecting: Redirecting
+    redirect_probe: RedirectProbe
     namespaces: tuple[NamespaceFacts, ...]
     flagged: tuple[str, ...] | None = ()
     home: frozenset[str] = frozenset()
@@ -133,30 +133,30 @@ class Survey:
         )
 
 
-def without_remains(found: Survey) -> Survey:
-    """The same as if green had been opened again: without flags, and without what a migration has left on it.
+def without_leftovers(survey: Survey) -> Survey:
+    """The survey as if green had been reopened: without flags, and without what a migration has left on it.
 
-    On the way back green is the cluster that was left: its closed topics are made anew before anything moves, and what
-    could not be read of its namespaces under the flag is looked at again then.
+    On a failback green is the cluster that clients left: its terminated topics are recreated before anything moves, and
+    what could not be read of its namespaces under the flag is read again then.
     """
-    names = {str(facts.namespace) for facts in found.namespaces}
+    names = {str(facts.namespace) for facts in survey.namespaces}
     snapshot = replace(
-        found.green.snapshot,
+        survey.green.snapshot,
         namespaces=tuple(
-            replace(one, policies={**one.policies, "migrated": False}) if one.name in names else one
-            for one in found.green.snapshot.namespaces
+            replace(state, policies={**state.policies, "migrated": False}) if state.name in names else state
+            for state in survey.green.snapshot.namespaces
         ),
         topics=(),
         schemas=(),
         subscriptions=(),
         topic_policies=(),
-        notes=tuple(one for one in found.green.snapshot.notes if not any(name in one.resource for name in names)),
+        notes=tuple(note for note in survey.green.snapshot.notes if not any(name in note.resource for name in names)),
     )
     namespaces = tuple(
         replace(facts, green=None if facts.green is None else {**facts.green, "migrated": False}, green_topics={})
-        for facts in found.namespaces
+        for facts in survey.namespaces
     )
-    return replace(found, green=replace(found.green, snapshot=snapshot), namespaces=namespaces)
+    return replace(survey, green=replace(survey.green, snapshot=snapshot), namespaces=namespaces)
 
 
 def _described(cluster: ClusterFacts) -> str:
@@ -168,19 +168,19 @@ def _described(cluster: ClusterFacts) -> str:
 class Expectations:
     """What a run is going to do, as far as the gates depend on it.
 
-    :param prepares_green: the run itself creates on green what is missing there; else that must be there already.
-    :param drain_minutes: how long copying and draining may take.
-    :param returns: it is the way back of a migration: green is the cluster that was left, and was opened again.
+    :param prepares_green: the run itself creates what is missing on green; else it must exist already.
+    :param drain_minutes: how long replication and drain may take.
+    :param is_failback: the run reverts a migration: green is the cluster that clients left, and was reopened.
     """
 
     prepares_green: bool = True
     drain_minutes: int = 60
-    returns: bool = False
+    is_failback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What the gates look at."""
+    """The input of the gates."""
 
     survey: Survey
     strategies: Mapping[NamespaceName, Strategy]
@@ -198,15 +198,15 @@ class View:
 
     @property
     def moving(self) -> tuple[NamespaceFacts, ...]:
-        """The namespaces that blue really has."""
-        return tuple(one for one in self.survey.namespaces if one.blue is not None)
+        """The namespaces that exist on blue."""
+        return tuple(facts for facts in self.survey.namespaces if facts.blue is not None)
 
     def replicates(self, name: NamespaceName) -> bool:
-        """Whether the namespace is copied before it is switched."""
+        """Whether the namespace is replicated before the cut-over."""
         return self.strategies.get(name) is Strategy.REPLICATE
 
     def pair(self) -> Pair:
-        """Both snapshots, as the checks that all procedures share take them."""
+        """Both snapshots, as input of the checks that all procedures share."""
         blue, green = self.blue.snapshot, self.green.snapshot
         probes = Probes(schemas=self.survey.answers)
         return Pair(blue, green, translate_snapshot(blue, green)[0], probes)

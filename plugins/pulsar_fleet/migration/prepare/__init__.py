@@ -1,1 +1,1 @@
-"""What is made on green and frozen on blue before the cut-over."""
+"""What a migration creates on green and overrides on blue before the cut-over."""

@@ -1,4 +1,4 @@
-"""How blue was before a migration held it still: enough to restore it exactly (pure)."""
+"""Blue's settings before a migration overrode them, enough to restore them exactly (pure)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 
 DELETION = "brokerDeleteInactiveTopicsEnabled"
-"""Pattern consumers lose their topics on green when blue deletes them (observed), so it stays off after the switch."""
+"""Pattern consumers lose topics on green when blue deletes them (observed): it stays off after the cut-over."""
 
 FROZEN_SETTINGS: Mapping[str, str] = {
-    # An unloaded topic of a flagged namespace cannot be loaded again: nothing may move while it drains.
+    # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
     "loadBalancerSheddingEnabled": "false",
     "loadBalancerAutoBundleSplitEnabled": "false",
     "loadBalancerAutoUnloadSplitBundlesEnabled": "false",
@@ -30,17 +30,17 @@ _NEVER_INACTIVE: JsonObject = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
-    """What the migration overrides on blue, as it was.
+class OriginalSettings:
+    """The original values of what the migration overrides on blue.
 
-    :param dynamic: setting → its override, None where there was none (then it is removed again, not set).
-    :param effective: broker → setting → the value in force there; each broker has a configuration file of its own.
+    :param dynamic: setting → its override, None where there was none (it is then removed, not set).
+    :param effective: broker → setting → its effective value; each broker has its own configuration file.
     :param publish_rates: namespace → its publish rate, None where there was none.
     :param replication: namespace → its `replication_clusters`.
     :param allowed: tenant → the clusters that it allows.
     :param inactive: namespace → its inactive-topic policies, None where there were none.
-    :param topic_rates: topic with a publish rate of its own → the local one, None where only a global one is set.
-    :param topic_inactive: topic with inactive-topic policies of its own → the local ones, None as above.
+    :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
+    :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     """
 
     dynamic: Mapping[str, str | None]
@@ -57,85 +57,89 @@ class Frozen:
         return {"schema_version": 2, **asdict(self)}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**{key: value for key, value in found.items() if key != "schema_version"})
+        return cls(**{key: value for key, value in document.items() if key != "schema_version"})
 
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:
-        """Those whose overrides it remembers."""
+        """The namespaces whose settings it holds."""
         return tuple(NamespaceName.parse(text) for text in self.publish_rates)
 
     def own_rates(self, namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:
-        """Topics of a namespace that have a publish rate of their own."""
+        """Topics of a namespace that have their own publish rate."""
         return _within(self.topic_rates, namespace)
 
     def own_inactive(self, namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:
-        """Topics of a namespace that have inactive-topic policies of their own."""
+        """Topics of a namespace that have their own inactive-topic policies."""
         return _within(self.topic_inactive, namespace)
 
 
-def quiet_rate(before: Json) -> JsonObject:
-    """A publish rate of 1 message/s, with the limit on bytes that was there: at 5 and 10 consumers died (observed)."""
-    bytes_ = int((before or {}).get("publishThrottlingRateInByte") or -1)
+def quiesce_rate(rate: Json) -> JsonObject:
+    """A publish rate of 1 message/s that keeps the limit on bytes; with 5 and 10 messages/s consumers died (observed).
+
+    :param rate: the original publish rate, None where there was none.
+    """
+    bytes_ = int((rate or {}).get("publishThrottlingRateInByte") or -1)
     return {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": bytes_ if bytes_ > 0 else -1}
 
 
-def never_deleting(before: Json) -> JsonObject:
-    """Inactive-topic policies like these, which delete nothing."""
-    return {**(before or _NEVER_INACTIVE), "deleteWhileInactive": False}
+def never_deleting(policies: Json) -> JsonObject:
+    """These inactive-topic policies, changed so that they delete nothing."""
+    return {**(policies or _NEVER_INACTIVE), "deleteWhileInactive": False}
 
 
-def as_before(snapshot: Snapshot, before: Frozen, green: str) -> Snapshot:
-    """The snapshot of blue without the run's own overrides: they are never taken for what blue wants green to have.
+def without_overrides(snapshot: Snapshot, original: OriginalSettings, green: str) -> Snapshot:
+    """The snapshot of blue without the run's own overrides, which must not be copied to green.
 
-    Only a value that is exactly the override is replaced: what somebody has set meanwhile counts as it is.
+    It replaces only values that equal the override: a value that somebody else has set since stays.
     """
+    own = snapshot.cluster
     return replace(
         snapshot,
-        tenants=tuple(_tenant_before(one, before, green) for one in snapshot.tenants),
-        namespaces=tuple(_namespace_before(one, before, snapshot.cluster, green) for one in snapshot.namespaces),
-        topic_policies=tuple(_topic_before(one, before) for one in snapshot.topic_policies),
+        tenants=tuple(_original_tenant(state, original, green) for state in snapshot.tenants),
+        namespaces=tuple(_original_namespace(state, original, own, green) for state in snapshot.namespaces),
+        topic_policies=tuple(_original_topic(state, original) for state in snapshot.topic_policies),
     )
 
 
-def _tenant_before(state: TenantState, before: Frozen, green: str) -> TenantState:
-    was = before.allowed.get(state.name)
-    ours = was is not None and set(state.allowed_clusters) == {*was, green}
-    return replace(state, allowed_clusters=tuple(sorted(was or ()))) if ours else state
+def _original_tenant(state: TenantState, original: OriginalSettings, green: str) -> TenantState:
+    allowed = original.allowed.get(state.name)
+    overridden = allowed is not None and set(state.allowed_clusters) == {*allowed, green}
+    return replace(state, allowed_clusters=tuple(sorted(allowed or ()))) if overridden else state
 
 
-def _namespace_before(state: NamespaceState, before: Frozen, own: str, green: str) -> NamespaceState:
-    if state.name not in before.publish_rates:
+def _original_namespace(state: NamespaceState, original: OriginalSettings, own: str, green: str) -> NamespaceState:
+    if state.name not in original.publish_rates:
         return state
-    found = dict(state.policies)
-    found["inactive_topic_policies"] = _unless_ours(
-        found.get("inactive_topic_policies"), before.inactive.get(state.name), never_deleting
+    document = dict(state.policies)
+    document["inactive_topic_policies"] = _without_override(
+        document.get("inactive_topic_policies"), original.inactive.get(state.name), never_deleting
     )
-    rates = dict(found.get("publishMaxMessageRate") or {})
-    rates[own] = _unless_ours(rates.get(own), before.publish_rates[state.name], quiet_rate)
-    found["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
-    was = before.replication[state.name]
-    if set(found.get("replication_clusters") or ()) == {*was, own, green}:
-        found["replication_clusters"] = was
-    return NamespaceState(state.name, found)
+    rates = dict(document.get("publishMaxMessageRate") or {})
+    rates[own] = _without_override(rates.get(own), original.publish_rates[state.name], quiesce_rate)
+    document["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
+    clusters = original.replication[state.name]
+    if set(document.get("replication_clusters") or ()) == {*clusters, own, green}:
+        document["replication_clusters"] = clusters
+    return NamespaceState(state.name, document)
 
 
-def _topic_before(state: TopicPolicyState, before: Frozen) -> TopicPolicyState:
+def _original_topic(state: TopicPolicyState, original: OriginalSettings) -> TopicPolicyState:
     if state.scope != Scope.LOCAL:
         return state
-    found = dict(state.policies)
-    if state.topic in before.topic_rates:
-        found["publishRate"] = _unless_ours(found.get("publishRate"), before.topic_rates[state.topic], quiet_rate)
-    if state.topic in before.topic_inactive:
-        found["inactiveTopicPolicies"] = _unless_ours(
-            found.get("inactiveTopicPolicies"), before.topic_inactive[state.topic], never_deleting
-        )
-    return replace(state, policies=found)
+    document = dict(state.policies)
+    for field_, values, override in (
+        ("publishRate", original.topic_rates, quiesce_rate),
+        ("inactiveTopicPolicies", original.topic_inactive, never_deleting),
+    ):
+        if state.topic in values:
+            document[field_] = _without_override(document.get(field_), values[state.topic], override)
+    return replace(state, policies=document)
 
 
-def _unless_ours(now: Json, was: JsonObject | None, override: Callable[[Json], JsonObject]) -> Json:
-    return was if now == override(was) else now
+def _without_override(value: Json, original: JsonObject | None, override: Callable[[Json], JsonObject]) -> Json:
+    return original if value == override(original) else value
 
 
 def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:

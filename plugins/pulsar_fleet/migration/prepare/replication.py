@@ -1,4 +1,4 @@
-"""Copy what is stored on blue to green by geo-replication, from the first message on, one way."""
+"""Copy what is stored on blue to green by geo-replication, from the first message, in one direction."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import subscription_cursors
-from pulsar_fleet.migration.artefacts import RESERVED
+from pulsar_fleet.migration.artefacts import RESERVED_SUBSCRIPTIONS
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
 
 
-async def introduce(blue: AdminClient, name: str, green: ClusterConnection) -> bool:
-    """Make green known to blue as a cluster, under its own name; True if it was not yet. Existing data stays."""
+async def register_cluster(blue: AdminClient, name: str, green: ClusterConnection) -> bool:
+    """Create green's cluster data on blue, under its own name; True if it was missing. Existing data stays."""
     if await blue.cluster_data(name) is not None:
         return False
     secure = green.admin_url.startswith("https:")
@@ -36,31 +36,33 @@ async def introduce(blue: AdminClient, name: str, green: ClusterConnection) -> b
 
 
 async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
-    """Let the tenant's namespaces on blue replicate to `cluster`; True if that had to be added."""
-    found = await blue.tenant(tenant)
-    if found is None:
+    """Allow the tenant's namespaces on blue to replicate to `cluster`; True if it was not allowed."""
+    document = await blue.tenant(tenant)
+    if document is None:
         raise NotFound(f"Tenant {tenant!r} does not exist on {blue.connection.name}.")
-    allowed = list(found.get("allowedClusters") or [])
+    allowed = list(document.get("allowedClusters") or [])
     if cluster in allowed:
         return False
-    await blue.post(f"/tenants/{tenant}", {**found, "allowedClusters": [*allowed, cluster]})
+    await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": [*allowed, cluster]})
     return True
 
 
 async def begin_replication(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> bool:
-    """Add `cluster` to those that the namespace replicates to from blue; True if it was not among them."""
+    """Add `cluster` to the namespace's replication clusters on blue; True if it was missing."""
     current = await _clusters(blue, namespace)
     return await _set(blue, own, namespace, current, {*current, own, cluster})
 
 
 async def end_replication(
-    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, before: Collection[str]
+    blue: AdminClient, own: str, namespace: NamespaceName, cluster: str, original: Collection[str]
 ) -> bool:
-    """Take `cluster` out again, unless the namespace replicated to it before; True if it was among them.
+    """Remove `cluster` from the replication clusters, unless the namespace had it before; True if it was there.
 
-    Whatever else was added or removed meanwhile stays. Blue's own name stays always, or blue would delete the topics.
+    Other changes since then stay. Blue's own name always stays: without it blue would delete the topics.
+
+    :param original: the namespace's replication clusters before the run.
     """
-    if cluster in before:
+    if cluster in original:
         return False
     current = await _clusters(blue, namespace)
     return await _set(blue, own, namespace, current, {*current} - {cluster})
@@ -71,44 +73,46 @@ async def _clusters(blue: AdminClient, namespace: NamespaceName) -> list[str]:
 
 
 async def _set(
-    blue: AdminClient, own: str, namespace: NamespaceName, current: Collection[str], wanted: Collection[str]
+    blue: AdminClient, own: str, namespace: NamespaceName, current: Collection[str], desired: Collection[str]
 ) -> bool:
-    if {*current} == {*wanted}:
+    if {*current} == {*desired}:
         return False
-    call = with_body("POST", f"/namespaces/{namespace.path}/replication", sorted(wanted))
+    call = with_body("POST", f"/namespaces/{namespace.path}/replication", sorted(desired))
     guard_cluster_lists(call, own)
     await blue.post(call.path, call.body)
     return True
 
 
-async def reserve(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, ...]:
+async def reserve_subscriptions(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, ...]:
     """Create on green, at the earliest position, the idle subscriptions with a backlog that it lacks; their names.
 
-    Call it before the first entry is replicated; the switch moves them to their places. Again creates nothing.
+    They keep what is replicated until the cut-over sets their cursors. Call it before the first entry is replicated; a
+    second call creates nothing.
     """
-    stats, held, there = await asyncio.gather(
+    stats, internal, green_stats = await asyncio.gather(
         blue.stats(topic, precise=False), blue.internal_stats(topic), green.stats(topic, precise=False)
     )
     created = []
-    present = TopicStats.of(topic, there).subscriptions
-    for name, cursor in subscription_cursors(Ledgers.of(held), TopicStats.of(topic, stats), held).items():
+    present = TopicStats.of(topic, green_stats).subscriptions
+    cursors = subscription_cursors(Ledgers.of(internal), TopicStats.of(topic, stats), internal)
+    for name, cursor in cursors.items():
         if cursor.consumers == 0 and cursor.unread and name not in present:
             await green.create_subscription(topic, name)
             created.append(name)
     return tuple(created)
 
 
-def remember_reserved(run: Run, reserved: Mapping[TopicName, Sequence[str]]) -> None:
-    """Keep what was created, beside what was before: a stop takes it back."""
-    found = {topic: {*names} for topic, names in known_reserved(run).items()}
+def store_reserved_subscriptions(run: Run, reserved: Mapping[TopicName, Sequence[str]]) -> None:
+    """Add to the stored names of reserved subscriptions; an abort deletes them."""
+    subscriptions = {topic: {*names} for topic, names in read_reserved_subscriptions(run).items()}
     for topic, names in reserved.items():
-        found.setdefault(topic, set()).update(names)
-    document = {str(topic): sorted(names) for topic, names in found.items() if names}
-    run.artefacts.write_json(run.id, RESERVED, document)
+        subscriptions.setdefault(topic, set()).update(names)
+    document = {str(topic): sorted(names) for topic, names in subscriptions.items() if names}
+    run.artefacts.write_json(run.id, RESERVED_SUBSCRIPTIONS, document)
 
 
-def known_reserved(run: Run) -> dict[TopicName, list[str]]:
-    """Partition → the subscriptions that this run created on green to keep a backlog."""
-    reference = run.artefacts.find(run.id, RESERVED)
+def read_reserved_subscriptions(run: Run) -> dict[TopicName, list[str]]:
+    """Partition → the subscriptions that this run created on green to keep its backlog."""
+    reference = run.artefacts.find(run.id, RESERVED_SUBSCRIPTIONS)
     document = run.artefacts.read_json(reference) if reference else {}
     return {TopicName.parse(topic): list(names) for topic, names in document.items()}

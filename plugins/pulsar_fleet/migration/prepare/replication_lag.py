@@ -1,4 +1,4 @@
-"""How far replication is behind: nothing left to send, or so little that it is sent as soon as writers are held."""
+"""The lag of replication to green: nothing to send, or so little that it is sent while producers are throttled."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
-from pulsar_fleet.migration.preflight.survey import survey_partitions
-from pulsar_fleet.migration.stats.read import required_internal_stats
+from pulsar_fleet.migration.stats.read import required_internal_stats, required_stats
 
 NEAR_SECONDS = 2.0
-_PACE_SECONDS = 1.0
-_ASKED_FIRST = 8
+_RATE_SECONDS = 1.0
+_FIRST_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far replication is behind.
+    """What replication has not sent yet.
 
     :param entries: unsent entries over all partitions.
-    :param unlinked: partitions without a link: absence is not success.
+    :param unlinked: partitions without a connected replicator: no backlog is reported for them.
     """
 
     entries: int
@@ -35,102 +34,106 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """The replication of one partition between two looks.
+class ReplicationRate:
+    """The replication of one partition between two readings.
 
-    :param left: unsent entries at the second look.
-    :param sent: entries that green confirmed in between, a second.
+    :param unsent: entries without a copy at the second reading.
+    :param per_second: entries that green confirmed in between, per second.
     """
 
-    left: int
-    sent: float
+    unsent: int
+    per_second: float
 
     @property
     def is_near(self) -> bool:
-        """What is left takes no longer than `NEAR_SECONDS`: so old it is now, and so long writers will wait for it.
+        """Whether the unsent entries take at most `NEAR_SECONDS`, for which producers will wait.
 
-        A number of entries says nothing: 20 are a tenth of a second of one topic and an hour of another.
+        A limit in entries would not do: 20 entries are a tenth of a second of one topic and an hour of another.
         """
-        return self.left <= self.sent * NEAR_SECONDS
+        return self.unsent <= self.per_second * NEAR_SECONDS
 
     @classmethod
-    def between(cls, before: JsonObject, now: JsonObject, cluster: str, seconds: float) -> Pace:
-        """Read two `internalStats` of a partition; without a replicator nothing of it was sent."""
-        held = Ledgers.of(now)
-        confirmed = replicated_up_to(held, now, cluster)
+    def between(cls, before: JsonObject, now: JsonObject, cluster: str, seconds: float) -> ReplicationRate:
+        """Read two `internalStats` of a partition; without a replicator all its entries are unsent."""
+        ledgers = Ledgers.of(now)
+        confirmed = replicated_up_to(ledgers, now, cluster)
         if confirmed is None:
-            return cls(len(held), 0.0)
+            return cls(len(ledgers), 0.0)
         sent = _confirmed(now, cluster) - _confirmed(before, cluster)
-        return cls(len(held) - confirmed, sent / seconds)
+        return cls(len(ledgers) - confirmed, sent / seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class Approach:
-    """How near green has come.
+class ReplicationProgress:
+    """How far replication to green has come.
 
-    :param far: partitions that are not near, with their pace; those of the last look.
-    :param unasked: how many partitions need not be asked, because others are far.
+    :param lagging: partitions of the last batch that need more than `NEAR_SECONDS`.
+    :param unread_partitions: number of partitions that were not read, because others lag.
     """
 
     lag: Lag
-    far: Mapping[TopicName, Pace] = field(default_factory=dict)
-    unasked: int = 0
+    lagging: Mapping[TopicName, ReplicationRate] = field(default_factory=dict)
+    unread_partitions: int = 0
 
     @property
     def is_near(self) -> bool:
-        """Every partition has a link that carries what is left at once."""
-        return not (self.lag.unlinked or self.far or self.unasked)
+        """Whether every partition has a replicator that sends its unsent entries within `NEAR_SECONDS`."""
+        return not (self.lag.unlinked or self.lagging or self.unread_partitions)
 
     def text(self) -> str:
-        """Why it is not near, empty if it is."""
+        """Why it is not near; empty if it is."""
         if self.lag.unlinked:
             return f"; no link yet for {self.lag.unlinked[0]}"
-        if not self.far:
+        if not self.lagging:
             return ""
-        topic = max(self.far, key=lambda one: self.far[one].left)
-        pace = self.far[topic]
-        return f"; {topic} has {pace.left:,} of them, of which {pace.sent:,.0f} a second are sent"
+        topic = max(self.lagging, key=lambda partition: self.lagging[partition].unsent)
+        rate = self.lagging[topic]
+        return f"; {topic} has {rate.unsent:,} of them and sends {rate.per_second:,.0f} per second"
 
 
 def lag_of(partitions: Sequence[TopicStats], cluster: str) -> Lag:
-    """The lag that these statistics show."""
+    """The lag of replication to a cluster, by these statistics."""
     return Lag(
-        entries=sum(facts.replication_backlog.get(cluster, 0) for facts in partitions),
-        unlinked=tuple(str(facts.topic) for facts in partitions if not facts.replication_connected.get(cluster)),
+        entries=sum(stats.replication_backlog.get(cluster, 0) for stats in partitions),
+        unlinked=tuple(str(stats.topic) for stats in partitions if not stats.replication_connected.get(cluster)),
     )
 
 
-async def approach(blue: AdminClient, cluster: str, partitions: Sequence[TopicName]) -> Approach:
-    """Look at these partitions, the first ones first, and at the others only when the first are near.
+async def read_replication_progress(
+    blue: AdminClient, cluster: str, partitions: Sequence[TopicName]
+) -> ReplicationProgress:
+    """Read these partitions in batches, in their order; a batch only when all before it are near.
 
-    Calls: one for each topic that is looked at, two more where something is left to send.
+    Calls: one for each topic that is read, two more where something is unsent.
     """
-    waiting, asked, lag = list(partitions), 0, Lag(0, ())
+    waiting, number_read, lag = list(partitions), 0, Lag(0, ())
     while waiting:
-        # Each time as many as before: all of them take few turns.
-        some = waiting[: max(asked, _ASKED_FIRST)]
-        waiting, asked = waiting[len(some) :], asked + len(some)
-        found = await survey_partitions(blue, some)
-        more = lag_of(found, cluster)
-        lag = Lag(lag.entries + more.entries, more.unlinked)
-        late = [facts.topic for facts in found if facts.replication_backlog.get(cluster)]
-        far = {} if lag.unlinked else await _far(blue, cluster, late)
-        if lag.unlinked or far:
-            return Approach(lag, far, len(waiting))
-    return Approach(lag)
+        # Each batch doubles what was read: all partitions take few batches.
+        batch = waiting[: max(number_read, _FIRST_BATCH)]
+        waiting, number_read = waiting[len(batch) :], number_read + len(batch)
+        statistics = list((await required_stats(blue, batch)).values())
+        batch_lag = lag_of(statistics, cluster)
+        lag = Lag(lag.entries + batch_lag.entries, batch_lag.unlinked)
+        behind = [stats.topic for stats in statistics if stats.replication_backlog.get(cluster)]
+        lagging = {} if lag.unlinked else await _lagging(blue, cluster, behind)
+        if lag.unlinked or lagging:
+            return ReplicationProgress(lag, lagging, len(waiting))
+    return ReplicationProgress(lag)
 
 
-async def _far(blue: AdminClient, cluster: str, partitions: Sequence[TopicName]) -> dict[TopicName, Pace]:
+async def _lagging(
+    blue: AdminClient, cluster: str, partitions: Sequence[TopicName]
+) -> dict[TopicName, ReplicationRate]:
     if not partitions:
         return {}
     loop = asyncio.get_running_loop()
     began = loop.time()
     before = await required_internal_stats(blue, partitions)
-    await asyncio.sleep(_PACE_SECONDS)
+    await asyncio.sleep(_RATE_SECONDS)
     seconds = loop.time() - began
     now = await required_internal_stats(blue, partitions)
-    paces = {topic: Pace.between(before[topic], now[topic], cluster, seconds) for topic in partitions}
-    return {topic: pace for topic, pace in paces.items() if not pace.is_near}
+    rates = {topic: ReplicationRate.between(before[topic], now[topic], cluster, seconds) for topic in partitions}
+    return {topic: rate for topic, rate in rates.items() if not rate.is_near}
 
 
 def _confirmed(internal_stats: JsonObject, cluster: str) -> int:

@@ -1,1 +1,1 @@
-"""What the statistics of topics say about partitions, clients and cursors."""
+"""The statistics of topics: partitions, clients, backlog."""

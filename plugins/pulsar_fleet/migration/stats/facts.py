@@ -1,4 +1,4 @@
-"""What the gates and the watch look at of one namespace, on both sides (pure)."""
+"""What the gates and the approval text need to know of one namespace, on both clusters (pure)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceFacts:
-    """One namespace on both sides.
+    """One namespace on both clusters.
 
     :param blue: policies document on blue; None if it does not exist.
     :param green: the same on green.
     :param topics: topic on blue → partition count, 0 for a plain topic; without system topics.
     :param green_topics: the same on green.
-    :param partitions: clients and backlog of everything on blue that holds messages.
-    :param unread: topics of blue whose clients and backlog could not be read, each with the reason.
-    :param runs: functions, sources and sinks that live in it on blue, `sink "archive"`.
-    :param green_clients: version → how many clients use it on green already.
+    :param partitions: clients and backlog of every partition and plain topic on blue.
+    :param unread: topics of blue whose statistics could not be read, each with the reason.
+    :param functions: functions, sources and sinks of the namespace on blue, `sink "archive"`.
+    :param green_clients: client version → number of clients that use the namespace on green already.
     :param links: topic → the other clusters to which blue should replicate it.
     """
 
@@ -33,11 +33,11 @@ class NamespaceFacts:
     green_topics: Mapping[TopicName, int]
     partitions: tuple[TopicStats, ...]
     unread: tuple[Note, ...] = ()
-    runs: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
     green_clients: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[TopicName, frozenset[str]] = field(default_factory=dict)
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:
-        """Everybody who is connected on blue, with the partition."""
+        """Every client that is connected on blue, with its partition."""
         return ((partition.topic, client) for partition in self.partitions for client in partition.clients)

@@ -1,4 +1,4 @@
-"""One partition on one side, as last seen: backlog, clients, where it is served, or why it is not (pure)."""
+"""The state of one partition on one cluster: backlog, clients, its broker, or why it has no statistics (pure)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from pulsar_fleet.snapshot.inventory import members, topics_in
 
 
 class Absence(StrEnum):
-    """Why a partition showed no statistics: none of these is a backlog of 0."""
+    """Why a partition has no statistics: none of these means a backlog of 0."""
 
     UNLOADED = "unloaded"
     """The broker answers 500 "already migrated": unloaded under the flag, it cannot be loaded again."""
 
-    UNSEEN = "unseen"
-    """No broker lists it among the topics that it serves."""
+    UNLISTED = "unlisted"
+    """No broker lists it among its loaded topics."""
 
     GONE = "gone"
-    """The broker does not know it."""
+    """It does not exist."""
 
-    SILENT = "silent"
-    """Nobody answered."""
+    UNREACHABLE = "unreachable"
+    """No broker answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """A partition on one side.
+    """The state of a partition on one cluster.
 
-    :param at: when it was seen, seconds since 1970.
-    :param close: it was asked by itself; else it is from its broker's list, which may be a minute old.
+    :param at: when it was read, seconds since 1970.
+    :param close: read from its own statistics; else from its broker's list, which may be a minute old.
     :param backlog: subscription → unread entries.
     :param unsent: unreplicated entries, over all clusters that it replicates to.
-    :param stored: bytes, read or not.
-    :param broker: `host:port` that serves it, empty if unknown; `bundle` likewise.
+    :param stored: bytes, acknowledged or not.
+    :param broker: `host:port` of its broker, empty if unknown; `bundle` likewise.
     """
 
     at: float
@@ -53,7 +53,7 @@ class PartitionState:
 
     @classmethod
     def of(cls, stats: TopicStats, *, at: float, close: bool, broker: str = "", bundle: str = "") -> Self:
-        """What its statistics say."""
+        """Read its statistics."""
         return cls(
             at=at,
             close=close,
@@ -89,26 +89,26 @@ class PartitionState:
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        clients = tuple(ConnectedClient.from_json(client) for client in found["clients"])
-        absence = Absence(found["absence"]) if found["absence"] else None
-        return cls(**{**found, "clients": clients, "absence": absence})
+        clients = tuple(ConnectedClient.from_json(client) for client in document["clients"])
+        absence = Absence(document["absence"]) if document["absence"] else None
+        return cls(**{**document, "clients": clients, "absence": absence})
 
 
-Side = Mapping[TopicName, PartitionState]
+PartitionStates = Mapping[TopicName, PartitionState]
 
 
 def read_loaded(
-    broker: str, text: str, wanted: Mapping[NamespaceName, frozenset[TopicName]], at: float
+    broker: str, text: str, selected: Mapping[NamespaceName, frozenset[TopicName]], at: float
 ) -> dict[TopicName, PartitionState]:
-    """What a broker's list of its topics says about the wanted ones, one namespace in memory at a time."""
-    names = {str(name): topics for name, topics in wanted.items()}
-    found: dict[TopicName, PartitionState] = {}
+    """The states of the selected topics in a broker's list of loaded topics; parses one namespace at a time."""
+    names = {str(name): topics for name, topics in selected.items()}
+    states: dict[TopicName, PartitionState] = {}
     for namespace, bundles in members(text):
         if namespace in names:
             for bundle, topic, document in topics_in(bundles):
                 if topic in names[namespace]:
                     stats = TopicStats.of(topic, document)
-                    found[topic] = PartitionState.of(stats, at=at, close=False, broker=broker, bundle=bundle)
-    return found
+                    states[topic] = PartitionState.of(stats, at=at, close=False, broker=broker, bundle=bundle)
+    return states

@@ -1,4 +1,4 @@
-"""The clients and backlog of topics, one call for each, with a partition that the broker leaves out never missed."""
+"""Read the statistics of topics with one call per topic; also of partitions that the broker's answer leaves out."""
 
 from __future__ import annotations
 
@@ -13,72 +13,75 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 
 LINK_SECONDS = 5.0
-"""A topic that was loaded by being asked opens its replication links a moment later (observed: 0.25 s)."""
+"""A topic that the call loaded opens its replication links a moment later (observed: 0.25 s)."""
 
 
 async def read_partitions(
     admin: AdminClient, topics: Mapping[TopicName, int], links: Mapping[TopicName, Collection[str]]
 ) -> tuple[tuple[TopicStats, ...], tuple[Note, ...]]:
-    """What each partition tells, in the order of the topics, and a note for each that cannot be read. Loads the topics.
+    """The statistics of each partition, in the order of topics, and a note for each unreadable one. Loads the topics.
 
     :param topics: topic → partition count, 0 for a plain topic.
-    :param links: topic → clusters to which it should have a link; waited for up to 5 s.
+    :param links: topic → clusters to which it should have a link; waits up to 5 s for them.
     """
-    found = await _read_all(admin, topics)
+    answers = await _read_all(admin, topics)
     loop = asyncio.get_running_loop()
     end = loop.time() + LINK_SECONDS
     while any(links.values()) and loop.time() < end:
-        open_ = {topic.parent for topic, one in found.items() if isinstance(one, TopicStats) and _unlinked(one, links)}
-        if not open_:
+        statistics = [answer for answer in answers.values() if isinstance(answer, TopicStats)]
+        unlinked = {stats.topic.parent for stats in statistics if _is_unlinked(stats, links)}
+        if not unlinked:
             break
         await asyncio.sleep(0.5)
-        found |= await _read_all(admin, {topic: count for topic, count in topics.items() if topic in open_})
-    facts = tuple(one for one in found.values() if isinstance(one, TopicStats))
-    return facts, tuple(one for one in found.values() if isinstance(one, Note))
+        answers |= await _read_all(admin, {topic: count for topic, count in topics.items() if topic in unlinked})
+    partitions = tuple(answer for answer in answers.values() if isinstance(answer, TopicStats))
+    return partitions, tuple(answer for answer in answers.values() if isinstance(answer, Note))
 
 
 async def stats_of(
     admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True, together: bool = True
 ) -> dict[TopicName, TopicStats | FleetError]:
-    """The `stats` of each, or why it has none: a call for each topic, one more for each partition that it leaves out.
+    """The `stats` of each partition, or its error. Loads the topics.
 
-    Loads the topics.
+    Calls: one for each topic, one more for each partition that the answer leaves out.
 
-    :param together: ask for all partitions of a topic at once. A broker that is gone keeps such a call waiting.
+    :param together: read all partitions of a topic in one call; such a call waits for a broker that is gone.
     """
-    wanted = list(partitions)
+    topics = list(partitions)
     params = {"perPartition": True, "getPreciseBacklog": precise}
-    told = await _of_topics(admin, wanted, "partitioned-stats", together=together, **params)
-    # Partitions that cannot be loaded are left out of the sum in silence: each is asked by itself.
-    missing = [one for one in wanted if one not in told]
-    alone = await asyncio.gather(*(_alone(admin, one, precise=precise) for one in missing))
-    answers = {**told, **dict(zip(missing, alone, strict=True))}
-    return {topic: _typed(topic, answers[topic]) for topic in wanted}
+    documents = await _of_topics(admin, topics, "partitioned-stats", together=together, **params)
+    # The broker leaves out partitions that it cannot load, without an error: read each of them alone.
+    missing = [topic for topic in topics if topic not in documents]
+    alone = await asyncio.gather(*(_alone(admin, topic, precise=precise) for topic in missing))
+    answers = {**documents, **dict(zip(missing, alone, strict=True))}
+    return {topic: _typed(topic, answers[topic]) for topic in topics}
 
 
 async def required_stats(
     admin: AdminClient, partitions: Iterable[TopicName], *, precise: bool = True
 ) -> dict[TopicName, TopicStats]:
-    """As `stats_of`; the first that has none is raised."""
-    found: dict[TopicName, TopicStats] = {}
+    """As `stats_of`, but raises the first error."""
+    statistics: dict[TopicName, TopicStats] = {}
     for topic, stats in (await stats_of(admin, partitions, precise=precise)).items():
         if isinstance(stats, FleetError):
             raise stats
-        found[topic] = stats
-    return found
+        statistics[topic] = stats
+    return statistics
 
 
 async def required_internal_stats(admin: AdminClient, partitions: Iterable[TopicName]) -> dict[TopicName, JsonObject]:
-    """The `internalStats` of each, by as few calls; the first failure is raised. Loads the topics."""
-    wanted = list(partitions)
-    told = await _of_topics(admin, wanted, "partitioned-internalStats", together=True)
-    missing = [one for one in wanted if one not in told]
-    alone = await asyncio.gather(*(admin.internal_stats(one) for one in missing))
-    return {**{one: told[one] for one in wanted if one in told}, **dict(zip(missing, alone, strict=True))}
+    """The `internalStats` of each partition, with as few calls; raises the first error. Loads the topics."""
+    topics = list(partitions)
+    documents = await _of_topics(admin, topics, "partitioned-internalStats", together=True)
+    missing = [topic for topic in topics if topic not in documents]
+    alone = await asyncio.gather(*(admin.internal_stats(topic) for topic in missing))
+    together = {topic: documents[topic] for topic in topics if topic in documents}
+    return {**together, **dict(zip(missing, alone, strict=True))}
 
 
 async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, TopicStats | Note]:
-    answers = await stats_of(admin, [one for topic, count in topics.items() for one in topic.partitions(count)])
+    partitions = [partition for topic, count in topics.items() for partition in topic.partitions(count)]
+    answers = await stats_of(admin, partitions)
     return {
         topic: Note(str(topic), Problem.UNREADABLE, str(stats)) if isinstance(stats, FleetError) else stats
         for topic, stats in answers.items()
@@ -86,17 +89,17 @@ async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict
 
 
 async def _of_topics(
-    admin: AdminClient, wanted: Iterable[TopicName], document: str, *, together: bool, **params: bool
+    admin: AdminClient, partitions: Iterable[TopicName], document: str, *, together: bool, **params: bool
 ) -> dict[TopicName, JsonObject]:
-    """What the topics tell of which more than one partition is wanted, one call each."""
+    """The documents of topics with several requested partitions, one call for each topic."""
     groups: dict[TopicName, list[TopicName]] = {}
-    for one in wanted:
-        groups.setdefault(one.parent, []).append(one)
+    for partition in partitions:
+        groups.setdefault(partition.parent, []).append(partition)
     several = [parent for parent, group in groups.items() if together and len(group) > 1]
-    told: dict[TopicName, JsonObject] = {}
-    for found in await asyncio.gather(*(_together(admin, parent, document, **params) for parent in several)):
-        told |= found
-    return told
+    documents: dict[TopicName, JsonObject] = {}
+    for answer in await asyncio.gather(*(_together(admin, parent, document, **params) for parent in several)):
+        documents |= answer
+    return documents
 
 
 async def _together(admin: AdminClient, topic: TopicName, document: str, **params: bool) -> dict[TopicName, JsonObject]:
@@ -118,5 +121,5 @@ def _typed(topic: TopicName, document: JsonObject | FleetError) -> TopicStats | 
     return document if isinstance(document, FleetError) else TopicStats.of(topic, document)
 
 
-def _unlinked(facts: TopicStats, links: Mapping[TopicName, Collection[str]]) -> bool:
-    return not all(facts.replication_connected.get(one) for one in links.get(facts.topic.parent, ()))
+def _is_unlinked(stats: TopicStats, links: Mapping[TopicName, Collection[str]]) -> bool:
+    return not all(stats.replication_connected.get(cluster) for cluster in links.get(stats.topic.parent, ()))

@@ -1,4 +1,4 @@
-"""Where subscriptions were placed before a switch, kept with the run: a try that dies must not take it along."""
+"""Transferred cursors and connected clients of a namespace, stored with the run so that a retry can read them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Clients, Move, Moves
-from pulsar_fleet.migration.stats.clients import Roster
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients
+from pulsar_fleet.migration.stats.clients import ConnectedClients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """Where a subscription without consumers continues on green, in entries of what blue held.
+class TransferredCursor:
+    """The cursor on green of a subscription without consumers, in entries of blue.
 
-    :param unread: entries that it will still get on green, those that come again included.
-    :param carried: entries acknowledged one by one on blue, and on green too.
-    :param redelivered: entries acknowledged one by one on blue that come again.
+    :param unread: entries that green delivers, redelivered ones included.
+    :param carried: entries individually acknowledged on blue, and on green too.
+    :param redelivered: entries individually acknowledged on blue that green delivers again.
     """
 
     topic: str
@@ -29,110 +29,102 @@ class Placed:
     carried: int
     redelivered: int
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class PlacedTopic:
-    """One partition whose subscriptions are in place.
+class TransferredPartition:
+    """The transferred cursors of one partition.
 
-    :param end: blue's last entry when its consumed subscriptions were placed behind it; what came later is delivered on
-        both sides. None where there was none.
+    :param end: blue's last entry when the cursors of consumed subscriptions were set behind it; later entries are
+        delivered on both clusters. None for an empty partition.
     """
 
-    placed: tuple[Placed, ...]
+    cursors: tuple[TransferredCursor, ...]
     end: Position | None
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        return {"placed": [each.to_json() for each in self.placed], "end": str(self.end) if self.end else None}
+        return {"cursors": [asdict(cursor) for cursor in self.cursors], "end": str(self.end) if self.end else None}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        end = Position.parse(found["end"]) if found["end"] else None
-        return cls(tuple(Placed(**each) for each in found["placed"]), end)
+        end = Position.parse(document["end"]) if document["end"] else None
+        return cls(tuple(TransferredCursor(**cursor) for cursor in document["cursors"]), end)
 
 
-PlacedTopics = Mapping[TopicName, PlacedTopic]
+TransferredPartitions = Mapping[TopicName, TransferredPartition]
 
 
-def remember_placed(run: Run, namespace: str, placed: PlacedTopics) -> None:
-    """Keep where the subscriptions of a namespace were placed; placed again, they replace the earlier ones."""
-    document = {str(topic): one.to_json() for topic, one in placed.items()}
-    run.artefacts.write_json(run.id, _name(namespace), {"schema_version": 1, "partitions": document})
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a cutover of one namespace stores for its retries; a second write replaces the first."""
+
+    run: Run
+    namespace: str
+
+    def store_clients(self, connected: ConnectedClients) -> None:
+        """Store the connected clients; call it only before the first client can have left blue."""
+        partitions = {str(topic): [client.to_json() for client in clients] for topic, clients in connected.items()}
+        self._write(_clients_name(self.namespace), partitions)
+
+    def store_transfers(self, transferred: TransferredPartitions) -> None:
+        """Store the transferred cursors; call it before the flag is set."""
+        partitions = {str(topic): partition.to_json() for topic, partition in transferred.items()}
+        self._write(_cursors_name(self.namespace), partitions)
+
+    def stored_transfers(self) -> TransferredPartitions:
+        """The cursors that this attempt or an earlier one transferred; empty where nothing is replicated."""
+        return stored_transfers(self.run, self.namespace)
+
+    def _write(self, name: str, partitions: JsonObject) -> None:
+        self.run.artefacts.write_json(self.run.id, name, {"schema_version": 1, "partitions": partitions})
 
 
-def known_placed(run: Run, namespace: str) -> PlacedTopics:
-    """What was kept for a namespace; nothing where nothing was replicated, or nothing was placed yet."""
-    reference = run.artefacts.find(run.id, _name(namespace))
-    if reference is None:
-        return {}
-    found = run.artefacts.read_json(reference)["partitions"]
-    return {TopicName.parse(topic): PlacedTopic.from_json(one) for topic, one in found.items()}
+def stored_transfers(run: Run, namespace: str) -> TransferredPartitions:
+    """The transferred cursors of a namespace; empty where nothing is replicated, or nothing was transferred yet."""
+    partitions = _stored(run, _cursors_name(namespace)) or {}
+    return {TopicName.parse(topic): TransferredPartition.from_json(document) for topic, document in partitions.items()}
 
 
-def _name(namespace: str) -> str:
-    return f"placed/{namespace.replace('/', '+')}.json"
-
-
-def remember_roster(run: Run, namespace: str, roster: Roster) -> None:
-    """Keep who was connected; counted again, while nobody can have left yet, it replaces the earlier count."""
-    document = {str(topic): [client.to_json() for client in clients] for topic, clients in roster.items()}
-    run.artefacts.write_json(run.id, _artefact_of_roster(namespace), {"schema_version": 1, "partitions": document})
-
-
-def known_rosters(run: Run, moves: Moves) -> dict[str, Roster]:
-    """Namespace → its roster, where one was kept."""
-    found: dict[str, Roster] = {}
+def stored_clients(run: Run, moves: Moves) -> dict[str, ConnectedClients]:
+    """Namespace → its connected clients before the cutover, where they were stored."""
+    connected: dict[str, ConnectedClients] = {}
     for move in moves.moves:
-        reference = run.artefacts.find(run.id, _artefact_of_roster(str(move.namespace)))
-        if reference is not None:
-            document = run.artefacts.read_json(reference)["partitions"]
-            found[str(move.namespace)] = {
+        partitions = _stored(run, _clients_name(str(move.namespace)))
+        if partitions is not None:
+            connected[str(move.namespace)] = {
                 TopicName.parse(topic): tuple(ConnectedClient.from_json(client) for client in clients)
-                for topic, clients in document.items()
+                for topic, clients in partitions.items()
             }
-    return found
+    return connected
 
 
-def with_roster(move: Move, rosters: Mapping[str, Roster]) -> Move:
-    """The move with the clients that were there right before its switch, instead of those at the time of the gates."""
-    roster = rosters.get(str(move.namespace), {})
-    counted = {topic: _counted(clients, roster[topic]) for topic, clients in move.partitions.items() if topic in roster}
+def with_clients(move: Move, connected: Mapping[str, ConnectedClients]) -> Move:
+    """The move with the clients that were connected right before its cutover, instead of those of the gates."""
+    partitions = connected.get(str(move.namespace), {})
+    counted = {
+        topic: _counted(clients, partitions[topic]) for topic, clients in move.partitions.items() if topic in partitions
+    }
     return replace(move, partitions={**move.partitions, **counted})
 
 
-def _counted(before: Clients, now: tuple[ConnectedClient, ...]) -> Clients:
+def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> PartitionClients:
     readers = [client.subscription for client in now if client.role is not Role.PRODUCER]
-    return Clients(
+    return PartitionClients(
         producers=sum(client.role is Role.PRODUCER for client in now),
         consumers={name: readers.count(name) for name in sorted({*before.consumers, *readers})},
         backlog=before.backlog,
     )
 
 
-def _artefact_of_roster(namespace: str) -> str:
-    return f"clients/{namespace.replace('/', '+')}.json"
+def _stored(run: Run, name: str) -> JsonObject | None:
+    reference = run.artefacts.find(run.id, name)
+    return None if reference is None else run.artefacts.read_json(reference)["partitions"]
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """The notes of one namespace; written again, the newer ones count."""
+def _cursors_name(namespace: str) -> str:
+    return f"transferred-cursors/{namespace.replace('/', '+')}.json"
 
-    run: Run
-    namespace: str
 
-    def clients(self, roster: Roster) -> None:
-        """Keep who was connected, as long as nobody can have left."""
-        remember_roster(self.run, self.namespace, roster)
-
-    def places(self, placed: PlacedTopics) -> None:
-        """Keep where the subscriptions were placed, before the flag is set."""
-        remember_placed(self.run, self.namespace, placed)
-
-    def known_places(self) -> PlacedTopics:
-        """Where this or an earlier try placed them; nothing where nothing is copied."""
-        return known_placed(self.run, self.namespace)
+def _clients_name(namespace: str) -> str:
+    return f"connected-clients/{namespace.replace('/', '+')}.json"

@@ -1,4 +1,4 @@
-"""Make subscriptions on green stand at their places, exactly: created or reset, acknowledged one by one, read back."""
+"""Set subscriptions' cursors on green exactly: create or reset, acknowledge individually, read back."""
 
 from __future__ import annotations
 
@@ -20,98 +20,100 @@ _VISIBLE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a subscription has to stand, in green's entry numbers.
+class CursorPosition:
+    """The position of a cursor, in green's entry numbers.
 
-    :param behind: entries that it has behind it.
-    :param alone: entries after that which are acknowledged.
+    :param mark_delete: entries up to the mark-delete position.
+    :param individually_acknowledged: entries acknowledged beyond it.
     """
 
-    behind: int
-    alone: Intervals
+    mark_delete: int
+    individually_acknowledged: Intervals
 
     def unread(self, end: int) -> Intervals:
         """The entries below `end` that it delivers."""
-        return Intervals.of([(self.behind, end)]).minus(self.alone)
+        return Intervals.of([(self.mark_delete, end)]).minus(self.individually_acknowledged)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A subscription as it has to be on green.
+class TargetCursor:
+    """A cursor to set on green.
 
-    :param like: blue's, whose properties and replicated flag it gets.
+    :param source: blue's cursor, whose properties and replicated flag it gets.
     """
 
-    like: SubscriptionCursor
-    place: Place
+    source: SubscriptionCursor
+    position: CursorPosition
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
-    """Green's partition with its subscriptions as they are.
+class GreenCursors:
+    """Green's partition with its cursors as they are.
 
     :param last: its last confirmed entry.
     """
 
-    numbers: Ledgers
+    ledgers: Ledgers
     last: Position
     cursors: Mapping[str, SubscriptionCursor]
 
     @classmethod
-    async def of(cls, green: AdminClient, topic: TopicName) -> Seats:
-        """Look at it: two calls at once."""
-        stats, held = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
-        numbers = Ledgers.of(held)
+    async def read(cls, green: AdminClient, topic: TopicName) -> GreenCursors:
+        """Read them: two concurrent calls."""
+        stats, internal = await asyncio.gather(green.stats(topic, precise=False), green.internal_stats(topic))
+        ledgers = Ledgers.of(internal)
         return cls(
-            numbers,
-            Position.parse(held["lastConfirmedEntry"]),
-            subscription_cursors(numbers, TopicStats.of(topic, stats), held),
+            ledgers,
+            Position.parse(internal["lastConfirmedEntry"]),
+            subscription_cursors(ledgers, TopicStats.of(topic, stats), internal),
         )
 
-    def missing(self, name: str, place: Place) -> Intervals | None:
-        """What is still to be acknowledged one by one; None when only a reset brings it there."""
+    def unacknowledged(self, name: str, target: CursorPosition) -> Intervals | None:
+        """The entries still to be acknowledged individually; None when only a reset leads to the target."""
         if name not in self.cursors:
             return None
-        now, wanted = self.cursors[name].unread, place.unread(len(self.numbers))
-        found = now.minus(wanted)
-        return None if wanted.minus(now) or len(found) > len(place.alone) else found
+        current, expected = self.cursors[name].unread, target.unread(len(self.ledgers))
+        surplus = current.minus(expected)
+        return None if expected.minus(current) or len(surplus) > len(target.individually_acknowledged) else surplus
 
-    def at(self, number: int) -> Position:
-        """The entry of that number; one past the last is where the next one will lie."""
-        if number < len(self.numbers):
-            return self.numbers.at(number)
+    def position(self, number: int) -> Position:
+        """The position of an entry; one past the last is where the next entry will lie."""
+        if number < len(self.ledgers):
+            return self.ledgers.at(number)
         return Position(self.last.ledger, self.last.entry + 1)
 
 
-async def seat(green: AdminClient, topic: TopicName, wanted: Mapping[str, Wanted], now: Seats) -> None:
-    """Make green's subscriptions of one partition stand at exactly these places.
+async def set_cursors(
+    green: AdminClient, topic: TopicName, targets: Mapping[str, TargetCursor], current: GreenCursors
+) -> None:
+    """Set the cursors of one partition on green to exactly these targets.
 
-    One that exists is moved, never deleted: without it green would remove what nobody else has left to read. Again
-    changes nothing, without a call.
+    An existing cursor is moved, never deleted: without it green would remove what no other subscription has left to
+    read. A second call changes nothing and makes no call.
 
-    :param now: green as it was seen just before.
-    :raises Conflict: somebody consumes one on green, or one does not stand there after 10 s.
+    :param current: green as it was read just before.
+    :raises Conflict: a subscription has consumers on green, or its cursor is not at its target after 10 s.
     """
-    moving = [name for name, one in wanted.items() if now.missing(name, one.place) is None]
+    moving = [name for name, target in targets.items() if current.unacknowledged(name, target.position) is None]
     for name in moving:
-        await _move(green, topic, name, now, wanted[name])
+        await _move(green, topic, name, current, targets[name])
     if moving:
-        now = await Seats.of(green, topic)
-    for name, one in wanted.items():
-        if missing := now.missing(name, one.place):
-            positions = [now.numbers.at(number) for number in missing]
+        current = await GreenCursors.read(green, topic)
+    for name, target in targets.items():
+        if surplus := current.unacknowledged(name, target.position):
+            positions = [current.ledgers.at(number) for number in surplus]
             await asyncio.to_thread(acknowledge, green.connection, topic, name, positions)
-    now = await _confirmed(green, topic, now, wanted)
-    for name, one in wanted.items():
-        await _settle(green, topic, name, now.cursors[name], one.like, moved=name in moving)
+    current = await _confirmed(green, topic, current, targets)
+    for name, target in targets.items():
+        await _set_properties(green, topic, name, current.cursors[name], target.source, moved=name in moving)
 
 
 def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, positions: list[Position]) -> None:
-    """Acknowledge exactly these entries, one after the other, by a consumer that takes no message.
+    """Acknowledge exactly these entries individually, with an exclusive consumer that receives no message.
 
-    It is alone on the subscription. Read back what came of it: the broker confirms nothing.
+    The broker confirms no acknowledgment, so read the cursor back.
 
-    :raises Transient: it could not subscribe, for example because there is a consumer.
+    :raises Unavailable: it could not subscribe, for example because the subscription has a consumer.
     """
     import pulsar
 
@@ -124,54 +126,64 @@ def acknowledge(connection: ClusterConnection, topic: TopicName, name: str, posi
             name,
             consumer_type=pulsar.ConsumerType.Exclusive,
             receiver_queue_size=0,
-            consumer_name="placing",
+            consumer_name="cursor-transfer",
         )
         for position in positions:
             consumer.acknowledge(pulsar.MessageId(-1, position.ledger, position.entry, -1))
         consumer.close()
     except pulsar.PulsarException as error:
         raise Unavailable(
-            f"Subscription {name!r} of {topic} cannot be placed on {connection.name}: {error}."
+            f"The cursor of subscription {name!r} of {topic} cannot be set on {connection.name}: {error}."
         ) from error
     finally:
         client.close()
 
 
-async def _move(green: AdminClient, topic: TopicName, name: str, now: Seats, wanted: Wanted) -> None:
-    position = now.at(wanted.place.behind)
+async def _move(green: AdminClient, topic: TopicName, name: str, current: GreenCursors, target: TargetCursor) -> None:
+    position = current.position(target.position.mark_delete)
     body: JsonObject = {"ledgerId": position.ledger, "entryId": position.entry, "partitionIndex": -1}
-    path, like, cursor = topic.subscription_path(name), wanted.like, now.cursors.get(name)
+    path, cursor = topic.subscription_path(name), current.cursors.get(name)
     if cursor is None:
-        await green.put(path, {**body, "properties": dict(like.properties)})
+        await green.put(path, {**body, "properties": dict(target.source.properties)})
         return
     if cursor.consumers:
         raise Conflict(
-            f"Subscription {name!r} of {topic} has {cursor.consumers} consumers on {green.connection.name} already, "
-            "so it cannot be placed; the switch was not made. Stop them, then run again."
+            f"Subscription {name!r} of {topic} already has {cursor.consumers} consumers on {green.connection.name}, "
+            "so its cursor cannot be set; the cutover was not made. Stop them, then run again."
         )
     await green.post(f"{path}/resetcursor", {**body, "isExcluded": False})
 
 
-async def _settle(
-    green: AdminClient, topic: TopicName, name: str, found: SubscriptionCursor, like: SubscriptionCursor, *, moved: bool
+async def _set_properties(
+    green: AdminClient,
+    topic: TopicName,
+    name: str,
+    cursor: SubscriptionCursor,
+    source: SubscriptionCursor,
+    *,
+    moved: bool,
 ) -> None:
     path = topic.subscription_path(name)
-    if dict(found.properties) != dict(like.properties):
-        await green.put(f"{path}/properties", dict(like.properties))
-    # A reset takes the flag from what is written down, and statistics go on showing it until the topic is unloaded.
-    if found.replicated != like.replicated or (moved and like.replicated):
-        await green.post(f"{path}/replicatedSubscriptionStatus", like.replicated)
+    if dict(cursor.properties) != dict(source.properties):
+        await green.put(f"{path}/properties", dict(source.properties))
+    # A reset removes the flag from the stored cursor, while statistics show it until the topic is unloaded.
+    if cursor.replicated != source.replicated or (moved and source.replicated):
+        await green.post(f"{path}/replicatedSubscriptionStatus", source.replicated)
 
 
-async def _confirmed(green: AdminClient, topic: TopicName, now: Seats, wanted: Mapping[str, Wanted]) -> Seats:
+async def _confirmed(
+    green: AdminClient, topic: TopicName, current: GreenCursors, targets: Mapping[str, TargetCursor]
+) -> GreenCursors:
     loop = asyncio.get_running_loop()
     end = loop.time() + _VISIBLE_SECONDS
-    while astray := [name for name, one in wanted.items() if now.missing(name, one.place) != Intervals()]:
+    while astray := [
+        name for name, target in targets.items() if current.unacknowledged(name, target.position) != Intervals()
+    ]:
         if loop.time() > end:
             raise Conflict(
-                f"Subscription {astray[0]!r} of {topic} does not stand where it was placed on {green.connection.name} "
-                f"after {_VISIBLE_SECONDS:.0f} s; the switch was not made. Run again."
+                f"The cursor of subscription {astray[0]!r} of {topic} is not where it was set on "
+                f"{green.connection.name} after {_VISIBLE_SECONDS:.0f} s; the cutover was not made. Run again."
             )
         await asyncio.sleep(0.1)
-        now = await Seats.of(green, topic)
-    return now
+        current = await GreenCursors.read(green, topic)
+    return current

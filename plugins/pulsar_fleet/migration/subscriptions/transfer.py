@@ -1,4 +1,4 @@
-"""Put each subscription on green where it is on blue, so that nothing is skipped and redeliveries are known."""
+"""Transfer each subscription's cursor from blue to green, so that no entry is skipped and redeliveries are counted."""
 
 from __future__ import annotations
 
@@ -13,151 +13,177 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
-from pulsar_fleet.migration.model import Clients
-from pulsar_fleet.migration.subscriptions.checkpoint import Placed, PlacedTopic
-from pulsar_fleet.migration.subscriptions.cursors import Singles, carries
-from pulsar_fleet.migration.subscriptions.position_map import Copies
-from pulsar_fleet.migration.subscriptions.set_cursors import Place, Seats, Wanted, seat
+from pulsar_fleet.migration.model import PartitionClients
+from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
+from pulsar_fleet.migration.subscriptions.position_map import PositionMap
+from pulsar_fleet.migration.subscriptions.set_cursors import CursorPosition, GreenCursors, TargetCursor, set_cursors
+from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, carries
 
 COPIED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """One partition on both sides at a time, blue's copies up to `replicated` being on green.
+class _Partition:
+    """One partition on both clusters at one time; green holds blue's entries below `replicated`.
 
-    :param linked: its replicator is connected. Without one nothing is missing from an empty partition, and yet nothing
-        that is written now would come.
+    :param linked: its replicator is connected. Without one an empty partition lacks nothing, but nothing that is
+        written now would reach green.
     """
 
     blue: Ledgers
-    green: Seats
-    subscriptions: Mapping[str, SubscriptionCursor]
+    green: GreenCursors
+    cursors: Mapping[str, SubscriptionCursor]
     replicated: int
     linked: bool
 
     @property
     def is_copied(self) -> bool:
-        """Green has everything, and gets what comes."""
+        """Green has every entry, and gets new ones."""
         return self.linked and self.replicated >= len(self.blue)
 
 
-class Placement:
-    """Places the subscriptions of replicated partitions; what is in place already is left as it is.
+class CursorTransfer:
+    """Transfers the cursors of replicated partitions; a cursor that is at its target already is not changed.
 
-    A subscription with consumers starts at the end: what it has not read yet stays on blue, whose broker lets its
-    consumers finish before it redirects them. One without consumers starts behind its last acknowledged entry; it does
-    not move, so most of the work can be done `early`, while writers write.
+    A subscription with consumers starts at the end on green: its backlog stays on blue, whose broker lets its
+    consumers read it before it redirects them. A subscription without consumers starts at its mark-delete position;
+    that does not move, so most of the work is done by `transfer_idle` while producers publish.
     """
 
-    def __init__(self, blue: AdminClient, green: AdminClient, *, singles: Singles = Singles.CARRY) -> None:
+    def __init__(
+        self,
+        blue: AdminClient,
+        green: AdminClient,
+        *,
+        individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
+    ) -> None:
         self._blue = blue
         self._green = green
-        self._singles = singles
-        self._known: dict[tuple[TopicName, str], tuple[SubscriptionCursor, Place]] = {}
+        self._policy = individually_acknowledged
+        self._mapped: dict[tuple[TopicName, str], tuple[SubscriptionCursor, CursorPosition]] = {}
 
-    async def early(self, topic: TopicName, clients: Clients) -> None:
-        """Place the subscriptions without consumers whose entries are on green already; the rest is `place`'s."""
-        look = await self._look(topic)
-        wanted = {
-            name: await self._idle(topic, name, cursor, look)
-            for name, cursor in look.subscriptions.items()
-            if not _is_consumed(name, cursor, clients) and _needs(cursor) <= look.replicated
+    async def transfer_idle(self, topic: TopicName, clients: PartitionClients) -> None:
+        """Set the cursors of subscriptions without consumers whose entries are on green; `transfer` does the rest."""
+        partition = await self._read(topic)
+        targets = {
+            name: await self._target(topic, name, cursor, partition)
+            for name, cursor in partition.cursors.items()
+            if not _is_consumed(name, cursor, clients) and _required_entries(cursor) <= partition.replicated
         }
-        await seat(self._green, topic, wanted, look.green)
+        await set_cursors(self._green, topic, targets, partition.green)
 
-    async def place(self, topic: TopicName, clients: Clients) -> PlacedTopic:
-        """Place every subscription of one partition. Writes must be quiet, and nobody may consume on green.
+    async def transfer(self, topic: TopicName, clients: PartitionClients) -> TransferredPartition:
+        """Set every cursor of one partition. Producers must be throttled, and green must have no consumer.
 
-        :param clients: who was connected to blue when that was counted.
-        :raises Conflict: green lacks entries, somebody consumes on green, or a consumer has come to blue. The switch
-            was not made; run again.
+        :param clients: those that were connected to blue when they were counted.
+        :raises Conflict: green lacks entries or has a consumer, or a consumer has connected to blue. The cutover was
+            not made; run again.
         """
-        look = await self._copied(topic)
-        idle = {name: one for name, one in look.subscriptions.items() if not _is_consumed(name, one, clients)}
-        wanted = {name: await self._idle(topic, name, cursor, look) for name, cursor in idle.items()}
-        if consumed := look.subscriptions.keys() - idle.keys():
-            end = Place(await self._copies(topic, look).before(len(look.blue)), Intervals())
+        partition = await self._copied(topic)
+        idle = {name: cursor for name, cursor in partition.cursors.items() if not _is_consumed(name, cursor, clients)}
+        targets = {name: await self._target(topic, name, cursor, partition) for name, cursor in idle.items()}
+        if consumed := partition.cursors.keys() - idle.keys():
+            count = await self._position_map(topic, partition).count_before(len(partition.blue))
             for name in sorted(consumed):
-                self._refuse_newcomers(topic, name, look.subscriptions[name], clients)
-                wanted[name] = Wanted(look.subscriptions[name], end)
-        await seat(self._green, topic, wanted, look.green)
-        placed = tuple(self._placed(topic, name, cursor) for name, cursor in idle.items())
-        return PlacedTopic(placed, look.blue.at(len(look.blue) - 1) if len(look.blue) else None)
+                self._refuse_new_consumers(topic, name, partition.cursors[name], clients)
+                targets[name] = TargetCursor(partition.cursors[name], CursorPosition(count, Intervals()))
+        await set_cursors(self._green, topic, targets, partition.green)
+        cursors = tuple(self._transferred(topic, name, cursor) for name, cursor in idle.items())
+        end = partition.blue.at(len(partition.blue) - 1) if len(partition.blue) else None
+        return TransferredPartition(cursors, end)
 
-    async def _idle(self, topic: TopicName, name: str, cursor: SubscriptionCursor, look: _Look) -> Wanted:
-        known = self._known.get((topic, name))
-        if known is None or known[0].cursor != cursor.cursor:
-            known = self._known[topic, name] = (cursor, await self._find(topic, name, cursor, look))
-        return Wanted(cursor, known[1])
+    async def _target(
+        self, topic: TopicName, name: str, cursor: SubscriptionCursor, partition: _Partition
+    ) -> TargetCursor:
+        mapped = self._mapped.get((topic, name))
+        if mapped is None or mapped[0].cursor != cursor.cursor:
+            mapped = self._mapped[topic, name] = (cursor, await self._position(topic, name, cursor, partition))
+        return TargetCursor(cursor, mapped[1])
 
-    def _placed(self, topic: TopicName, name: str, cursor: SubscriptionCursor) -> Placed:
-        carried = carries(self._singles, cursor)
-        return Placed(
+    def _transferred(self, topic: TopicName, name: str, cursor: SubscriptionCursor) -> TransferredCursor:
+        carried = carries(self._policy, cursor)
+        return TransferredCursor(
             topic=str(topic),
             subscription=name,
-            unread=len(cursor.unread) + (0 if carried else len(cursor.alone)),
-            carried=len(cursor.alone) if carried else 0,
-            redelivered=0 if carried else len(cursor.alone),
+            unread=len(cursor.unread) + (0 if carried else len(cursor.individually_acknowledged)),
+            carried=len(cursor.individually_acknowledged) if carried else 0,
+            redelivered=0 if carried else len(cursor.individually_acknowledged),
         )
 
-    async def _find(self, topic: TopicName, name: str, cursor: SubscriptionCursor, look: _Look) -> Place:
-        copies = self._copies(topic, look)
-        before = await copies.before(cursor.behind)
-        copied = await copies.before(look.replicated) - before
-        wanted = look.replicated - cursor.behind
-        # Snapshots of replicated subscriptions are entries of one side only: their copies cannot be counted.
-        if copied != wanted and not any(each.replicated for each in look.subscriptions.values()):
+    async def _position(
+        self, topic: TopicName, name: str, cursor: SubscriptionCursor, partition: _Partition
+    ) -> CursorPosition:
+        position_map = self._position_map(topic, partition)
+        mark_delete = await position_map.count_before(cursor.mark_delete_index)
+        copied = await position_map.count_before(partition.replicated) - mark_delete
+        expected = partition.replicated - cursor.mark_delete_index
+        # Snapshots of replicated subscriptions are entries of one cluster only: their copies cannot be counted.
+        if copied != expected and not any(other.replicated for other in partition.cursors.values()):
             raise Conflict(
-                f"Subscription {name!r} of {topic} has {wanted} entries behind its position on blue, but "
-                f"{self._green.connection.name} holds {copied} of them; the switch was not made. Look at the "
+                f"Subscription {name!r} of {topic} has {expected} entries behind its mark-delete position on blue, but "
+                f"{self._green.connection.name} holds {copied} of them; the cutover was not made. Check the "
                 "replication of that topic, then run again."
             )
-        return Place(before, await copies.of(cursor.alone) if carries(self._singles, cursor) else Intervals())
+        carried = (
+            await position_map.copies(cursor.individually_acknowledged)
+            if carries(self._policy, cursor)
+            else Intervals()
+        )
+        return CursorPosition(mark_delete, carried)
 
-    def _refuse_newcomers(self, topic: TopicName, name: str, cursor: SubscriptionCursor, clients: Clients) -> None:
+    def _refuse_new_consumers(
+        self, topic: TopicName, name: str, cursor: SubscriptionCursor, clients: PartitionClients
+    ) -> None:
         if cursor.consumers and not clients.consumers.get(name):
             raise Conflict(
-                f"A consumer of subscription {name!r} of {topic} came to {self._blue.connection.name} in the moment of "
-                "the switch, which was not made; run again."
+                f"A consumer of subscription {name!r} of {topic} connected to {self._blue.connection.name} during the "
+                "cutover, which was not made; run again."
             )
 
-    def _copies(self, topic: TopicName, look: _Look) -> Copies:
-        return Copies(self._green, topic, look.blue, look.green.numbers)
+    def _position_map(self, topic: TopicName, partition: _Partition) -> PositionMap:
+        return PositionMap(self._green, topic, partition.blue, partition.green.ledgers)
 
-    async def _copied(self, topic: TopicName) -> _Look:
-        """A look at which all of blue's entries are on green. Writers are throttled, not stopped: it may take a few."""
+    async def _copied(self, topic: TopicName) -> _Partition:
+        """The partition once all of blue's entries are on green. Producers are throttled, not stopped: it may take a
+        few reads."""
         loop = asyncio.get_running_loop()
         end = loop.time() + COPIED_SECONDS
-        while not (look := await self._look(topic)).is_copied:
+        while not (partition := await self._read(topic)).is_copied:
             if loop.time() > end:
-                link = "connected" if look.linked else "not connected"
+                link = "connected" if partition.linked else "not connected"
                 raise Conflict(
-                    f"{len(look.blue) - look.replicated} entries of {topic} are not on {self._green.connection.name} "
-                    f"after {COPIED_SECONDS:.0f} s of quiet, its replicator is {link}; the switch was not made. "
-                    "Look at the replication in the stats of that topic, then run again."
+                    f"{len(partition.blue) - partition.replicated} entries of {topic} are not on "
+                    f"{self._green.connection.name} after {COPIED_SECONDS:.0f} s of throttled producers, its "
+                    f"replicator is {link}; the cutover was not made. Check the replication in the stats of that "
+                    "topic, then run again."
                 )
             await asyncio.sleep(0.1)
-        return look
+        return partition
 
-    async def _look(self, topic: TopicName) -> _Look:
-        # Blue first: what it says was confirmed by green is in what green says afterwards.
-        stats, held = await asyncio.gather(self._blue.stats(topic, precise=False), self._blue.internal_stats(topic))
-        here = TopicStats.of(topic, stats)
-        blue, cluster = Ledgers.of(held), await self._green.cluster_name()
-        return _Look(
+    async def _read(self, topic: TopicName) -> _Partition:
+        # Blue first: what it reports as confirmed by green is in green's answer afterwards.
+        document, internal = await asyncio.gather(
+            self._blue.stats(topic, precise=False), self._blue.internal_stats(topic)
+        )
+        stats = TopicStats.of(topic, document)
+        blue, cluster = Ledgers.of(internal), await self._green.cluster_name()
+        return _Partition(
             blue=blue,
-            green=await Seats.of(self._green, topic),
-            subscriptions=subscription_cursors(blue, here, held),
-            replicated=replicated_up_to(blue, held, cluster) or 0,
-            linked=here.replication_connected.get(cluster, False),
+            green=await GreenCursors.read(self._green, topic),
+            cursors=subscription_cursors(blue, stats, internal),
+            replicated=replicated_up_to(blue, internal, cluster) or 0,
+            linked=stats.replication_connected.get(cluster, False),
         )
 
 
-def _is_consumed(name: str, cursor: SubscriptionCursor, clients: Clients) -> bool:
+def _is_consumed(name: str, cursor: SubscriptionCursor, clients: PartitionClients) -> bool:
     return bool(cursor.consumers or clients.consumers.get(name))
 
 
-def _needs(cursor: SubscriptionCursor) -> int:
-    """How many of blue's entries have to be on green before it can be placed."""
-    return (cursor.alone.last or 0) + 1 if cursor.alone else cursor.behind
+def _required_entries(cursor: SubscriptionCursor) -> int:
+    """How many of blue's entries green must have before the cursor can be set."""
+    return (
+        (cursor.individually_acknowledged.last or 0) + 1
+        if cursor.individually_acknowledged
+        else cursor.mark_delete_index
+    )

@@ -1,10 +1,11 @@
-"""What a switch will do to the subscriptions of what is replicated, told before it happens; nothing is changed."""
+"""What a cutover will do to the subscriptions of replicated topics, reported before it happens; changes nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
@@ -14,101 +15,125 @@ from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
-from pulsar_fleet.migration.artefacts import PLACEMENTS
+from pulsar_fleet.migration.artefacts import CURSOR_TRANSFERS
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.migration.subscriptions.cursors import Singles, carries
 
-_MOST = 100
+MAX_CARRIED = 100_000
+"""Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
+_MAX_LISTED = 100
 _BY_BATCH_INDEX = "acknowledgmentAtBatchIndexLevelEnabled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """What becomes of one subscription of one partition if the switch were now; in entries.
+class IndividuallyAcknowledged(StrEnum):
+    """What happens to entries that a subscription acknowledged individually, beyond its mark-delete position."""
 
-    :param consumers: with any, it reads to the end on blue and goes on behind that on green.
-    :param alone: acknowledged one by one, behind an entry that is not.
-    :param carried: these are acknowledged on green too; else they come again.
+    CARRY = "carry"
+    """They are acknowledged on green too."""
+
+    REDELIVER = "redeliver"
+    """Green delivers them again; their number is reported before and after the cutover."""
+
+
+def carries(policy: IndividuallyAcknowledged, cursor: SubscriptionCursor) -> bool:
+    """Whether its individual acknowledgments are repeated on green; otherwise their entries are redelivered."""
+    return policy is IndividuallyAcknowledged.CARRY and len(cursor.individually_acknowledged) <= MAX_CARRIED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTransfer:
+    """What would happen to one subscription of one partition at a cutover now; in entries.
+
+    :param consumers: with any, it reads its backlog on blue and continues behind that on green.
+    :param individually_acknowledged: acknowledged beyond the mark-delete position.
+    :param carried: these are acknowledged on green too; otherwise they are redelivered.
     """
 
     topic: str
     subscription: str
     consumers: int
     unread: int
-    alone: int
+    individually_acknowledged: int
     carried: bool
 
     @property
     def redelivered(self) -> int:
-        """Entries that come again."""
-        return 0 if self.carried or self.consumers else self.alone
+        """Entries that green delivers again."""
+        return 0 if self.carried or self.consumers else self.individually_acknowledged
 
     def text(self) -> str:
         """One line for the plan."""
         if self.consumers:
-            what = f"its {self.consumers} consumers read the {self.unread:,} unread entries on blue, then go to green"
-        elif self.alone:
-            again = "acknowledged on green too" if self.carried else "**delivered again**"
-            what = (
-                f"continues on green with {self.unread:,} unread entries; {self.alone:,} acknowledged singly: {again}"
+            action = f"its {self.consumers} consumers read the {self.unread:,} unread entries on blue, then go to green"
+        elif self.individually_acknowledged:
+            result = "acknowledged on green too" if self.carried else "**redelivered**"
+            action = (
+                f"continues on green with {self.unread:,} unread entries; "
+                f"{self.individually_acknowledged:,} individually acknowledged entries are {result}"
             )
         else:
-            what = f"continues on green with {self.unread:,} unread entries"
-        return f"* `{self.subscription}` on `{self.topic}`: {what}"
+            action = f"continues on green with {self.unread:,} unread entries"
+        return f"* `{self.subscription}` on `{self.topic}`: {action}"
 
 
-def planned(topic: TopicName, subscriptions: Mapping[str, SubscriptionCursor], singles: Singles) -> tuple[Planned, ...]:
+def plan_cursors(
+    topic: TopicName, cursors: Mapping[str, SubscriptionCursor], policy: IndividuallyAcknowledged
+) -> tuple[PlannedTransfer, ...]:
     """The subscriptions of one partition, by name."""
     return tuple(
-        Planned(
+        PlannedTransfer(
             topic=str(topic),
             subscription=name,
-            consumers=one.consumers,
-            unread=len(one.unread),
-            alone=len(one.alone),
-            carried=carries(singles, one),
+            consumers=cursor.consumers,
+            unread=len(cursor.unread),
+            individually_acknowledged=len(cursor.individually_acknowledged),
+            carried=carries(policy, cursor),
         )
-        for name, one in sorted(subscriptions.items())
+        for name, cursor in sorted(cursors.items())
     )
 
 
-def placements_text(plans: Sequence[Planned], *, hidden: bool) -> str:
-    """Markdown: every subscription, how many entries come again, and what cannot be seen."""
+def transfers_text(plans: Sequence[PlannedTransfer], *, batch_index: bool) -> str:
+    """Markdown: every subscription, and how many entries are redelivered.
+
+    :param batch_index: blue acknowledges single messages within a batch.
+    """
     if not plans:
         return ""
-    again = sum(one.redelivered for one in plans)
-    unseen = (
-        "Brokers of blue keep acknowledgments of single messages within a batch, and show them to nobody: a batch of "
-        "which only some messages were acknowledged comes again as a whole."
-        if hidden
-        else "A batch of which only some messages were acknowledged comes again as a whole, as on every reconnect."
+    redelivered = sum(plan.redelivered for plan in plans)
+    batches = (
+        "Blue's brokers keep acknowledgments of single messages within a batch, and no call returns them: a batch of "
+        "which only some messages were acknowledged is redelivered as a whole."
+        if batch_index
+        else "A batch of which only some messages were acknowledged is redelivered as a whole, as on every reconnect."
     )
-    shown = [one.text() for one in plans[:_MOST]]
-    if len(plans) > _MOST:
-        shown.append(f"* … and {len(plans) - _MOST:,} more subscriptions, all in {PLACEMENTS}")
-    return "\n".join([*shown, f"* In all {again:,} entries come again. {unseen}"])
+    lines = [plan.text() for plan in plans[:_MAX_LISTED]]
+    if len(plans) > _MAX_LISTED:
+        lines.append(f"* … and {len(plans) - _MAX_LISTED:,} more subscriptions, all in {CURSOR_TRANSFERS}")
+    return "\n".join([*lines, f"* In total {redelivered:,} entries are redelivered. {batches}"])
 
 
-async def plan_placements(blue: AdminClient, run: Run, moves: Moves, singles: Singles = Singles.CARRY) -> Reference:
-    """Look at the subscriptions of what will be replicated and keep the plan. Two calls a partition, no change."""
+async def plan_transfers(
+    blue: AdminClient,
+    run: Run,
+    moves: Moves,
+    individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
+) -> Reference:
+    """Read the subscriptions that will be replicated and store the plan. Two calls for each partition."""
     topics = [topic for move in moves.moves if move.strategy is Strategy.REPLICATE for topic in move.partitions]
-    found = await asyncio.gather(*(_plan(blue, topic, singles) for topic in topics))
-    plans = [one for each in found for one in each]
+    partitions = await asyncio.gather(*(_plan(blue, topic, individually_acknowledged) for topic in topics))
+    plans = [plan for partition in partitions for plan in partition]
     settings = [await blue.runtime_configuration(broker) for broker in await blue.brokers()] if topics else []
-    hidden = _is_on(settings)
+    batch_index = any(broker.get(_BY_BATCH_INDEX) == "true" for broker in settings)
     document: JsonObject = {
         "schema_version": 1,
-        "plans": [{**asdict(one), "redelivered": one.redelivered} for one in plans],
-        "hidden_batch_acknowledgments": hidden,
-        "text": placements_text(plans, hidden=hidden),
+        "plans": [{**asdict(plan), "redelivered": plan.redelivered} for plan in plans],
+        "hidden_batch_acknowledgments": batch_index,
+        "text": transfers_text(plans, batch_index=batch_index),
     }
-    return run.artefacts.write_json(run.id, PLACEMENTS, document)
+    return run.artefacts.write_json(run.id, CURSOR_TRANSFERS, document)
 
 
-async def _plan(blue: AdminClient, topic: TopicName, singles: Singles) -> tuple[Planned, ...]:
-    stats, held = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
-    return planned(topic, subscription_cursors(Ledgers.of(held), TopicStats.of(topic, stats), held), singles)
-
-
-def _is_on(brokers: Iterable[Mapping[str, str]]) -> bool:
-    return any(settings.get(_BY_BATCH_INDEX) == "true" for settings in brokers)
+async def _plan(blue: AdminClient, topic: TopicName, policy: IndividuallyAcknowledged) -> tuple[PlannedTransfer, ...]:
+    stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+    cursors = subscription_cursors(Ledgers.of(internal), TopicStats.of(topic, stats), internal)
+    return plan_cursors(topic, cursors, policy)

@@ -1,20 +1,20 @@
-"""Whether carried subscriptions stand where it was said they would (pure)."""
+"""Whether transferred cursors are where the cutover stated (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsar_fleet.migration.subscriptions.checkpoint import Placed
+from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What a comparison of both sides found for one subscription of one partition.
+class CursorComparison:
+    """The comparison of both clusters for one subscription of one partition.
 
-    :param by_entries: whether `redelivered` and `skipped` count entries; else messages.
-    :param settings: properties and the like that differ, in words.
-    :param reason: why it could not be compared, if it could not.
+    :param by_entries: whether `redelivered` and `skipped` count entries; otherwise messages.
+    :param settings: properties and other settings that differ, in words.
+    :param reason: why it could not be compared, empty if it was.
     """
 
     redelivered: int
@@ -24,43 +24,45 @@ class Compared:
     reason: str = ""
 
 
-Name = tuple[str, str]
+CursorKey = tuple[str, str]
 """Partition and subscription."""
 
 
-def misplaced(
-    placed: Collection[Placed], found: Mapping[Name, Compared], consumed: Collection[Name]
+def wrong_cursors(
+    transferred: Collection[TransferredCursor],
+    comparisons: Mapping[CursorKey, CursorComparison],
+    consumed: Collection[CursorKey],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Subscriptions that do not continue as stated, in words, and those that somebody consumes already.
+    """Subscriptions that do not continue as stated, in words, and those that have a consumer on green already.
 
-    A consumer on green that has taken something makes the sides differ: then nothing can be said any more.
+    A consumer on green that has received a message makes the clusters differ, so those cannot be judged.
     """
     wrong: list[str] = []
     moved: list[str] = []
-    for one in placed:
-        name = (one.topic, one.subscription)
-        if name in consumed:
-            moved.append(f"{one.subscription!r} of {one.topic}")
+    for cursor in transferred:
+        key, text = (cursor.topic, cursor.subscription), f"{cursor.subscription!r} of {cursor.topic}"
+        if key in consumed:
+            moved.append(text)
         else:
-            wrong += (f"{one.subscription!r} of {one.topic}: {what}" for what in _differences(one, found.get(name)))
+            wrong += (f"{text}: {difference}" for difference in _differences(cursor, comparisons.get(key)))
     return tuple(wrong), tuple(moved)
 
 
-def _differences(stated: Placed, found: Compared | None) -> Iterator[str]:
-    if found is None:
-        # Blue's broker removes one that has read everything within a check period of the switch.
+def _differences(stated: TransferredCursor, comparison: CursorComparison | None) -> Iterator[str]:
+    if comparison is None:
+        # Blue's broker removes a subscription without backlog within a check period of the cutover.
         if stated.unread:
-            yield "it was not found on both sides"
+            yield "it does not exist on both clusters"
         return
-    if found.reason:
-        yield found.reason
+    if comparison.reason:
+        yield comparison.reason
         return
-    if found.skipped:
-        yield f"{found.skipped:,} would be skipped"
+    if comparison.skipped:
+        yield f"{comparison.skipped:,} would be skipped"
     # In messages a stated number of entries is a lower bound: a batch has one or more.
-    as_stated = found.redelivered == stated.redelivered or (
-        not found.by_entries and found.redelivered > stated.redelivered > 0
+    as_stated = comparison.redelivered == stated.redelivered or (
+        not comparison.by_entries and comparison.redelivered > stated.redelivered > 0
     )
     if not as_stated:
-        yield f"{found.redelivered:,} would come again, stated were {stated.redelivered:,}"
-    yield from found.settings
+        yield f"{comparison.redelivered:,} would be redelivered, stated were {stated.redelivered:,}"
+    yield from comparison.settings

@@ -1,1 +1,1 @@
-"""Which namespaces move together, and when."""
+"""Waves: which namespaces move together, and when."""

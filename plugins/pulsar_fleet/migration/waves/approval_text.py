@@ -1,4 +1,4 @@
-"""The plan of the waves, and the text that a person approves, in Markdown (pure)."""
+"""The plan of the waves and the approval text of a wave, in Markdown (pure)."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from collections.abc import Iterable, Sequence
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.model import Move, Strategy
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.waves.approval_facts import drain_seconds
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 
 REVERSIBLE = (
-    "After you approve: writes pause for about 3 s per namespace. Until the first topic is closed, *Stop* undoes "
-    "everything.\nAfter that, going back is a second migration and needs application restarts."
+    "After you approve: the publish pause is about 3 s per namespace. Until the first topic is terminated, *Stop* "
+    "undoes everything.\nAfter that, a failback is a second migration and needs application restarts."
 )
 _WORDS = {Strategy.REDIRECT: "Redirect", Strategy.REPLICATE: "Copy, then redirect"}
 _MOST = 50
 
 
-def members(facts: Iterable[NamespaceFacts], moves: Iterable[Move], findings: Iterable[Finding]) -> list[Member]:
-    """The namespaces as the waves see them; a finding counts for each namespace in which its resource lies."""
+def wave_members(
+    namespaces: Iterable[NamespaceFacts], moves: Iterable[Move], findings: Iterable[Finding]
+) -> list[Member]:
+    """The members to plan waves with; a finding counts for the namespace of its resource."""
     by_name = {move.namespace: move for move in moves}
-    noted: dict[NamespaceName, int] = {}
+    counts: dict[NamespaceName, int] = {}
     for finding in findings:
         name = namespace_of(finding)
         if name is not None:
-            noted[name] = noted.get(name, 0) + 1
-    return [_member(one, by_name[one.namespace], noted.get(one.namespace, 0)) for one in facts]
+            counts[name] = counts.get(name, 0) + 1
+    return [_member(facts, by_name[facts.namespace], counts.get(facts.namespace, 0)) for facts in namespaces]
 
 
 def namespace_of(finding: Finding) -> NamespaceName | None:
-    """The namespace in which a finding's resource lies; None for what belongs to a cluster."""
+    """The namespace of a finding's resource; None for a resource of the cluster."""
     text = finding.resource.split(" ")[0]
     if "://" in text:
         return TopicName.parse(text).namespace if text.startswith(("persistent", "non-persistent")) else None
@@ -38,7 +41,7 @@ def namespace_of(finding: Finding) -> NamespaceName | None:
 
 
 def plan_markdown(plan: WavePlan, blue: str, green: str) -> str:
-    """Every wave with its counts, and every namespace with its strategy and the reason."""
+    """Every wave with its counts, and every namespace with its strategy and the reason for it."""
     rows = [
         f"| {wave.number}{' (canary)' if wave.is_canary else ''} | {len(wave.members)} | {wave.total('topics'):,} "
         f"| {wave.total('producers'):,} | {wave.total('consumers'):,} | {wave.total('backlog'):,} "
@@ -63,33 +66,33 @@ def approval_markdown(
     *,
     gates: int,
     placements: str = "",
-    said: Sequence[str] = (),
+    sentences: Sequence[str] = (),
 ) -> str:
-    """What a person reads before a wave: how large, what holds, what is risky, what cannot be taken back.
+    """What a person reads before a wave: its size, its gates, its risks, and what is not reversible.
 
     :param clusters: names of blue and green.
-    :param findings: of this run; those of the wave's namespaces and of the clusters are shown.
-    :param gates: how many gates were evaluated.
-    :param placements: what the switch will do to its subscriptions, in Markdown.
-    :param said: further sentences, such as how old the last proof is and how long the drain is expected to take.
+    :param findings: of this run; the text shows those of the wave's namespaces and of the clusters.
+    :param gates: number of gates that were evaluated.
+    :param placements: what the cut-over will do to its subscriptions, in Markdown.
+    :param sentences: the age of the last verification and the expected drain, see `approval_facts`.
     """
-    mine = [one for one in findings if (name := namespace_of(one)) is None or name in wave.namespaces]
-    strategies = sorted({_WORDS[one.strategy] for one in wave.members})
-    warnings = sum(one.severity is Severity.WARNING for one in mine)
-    waived = len(mine) - warnings
-    held = f"All {gates} gates hold" if not waived else f"{waived} blockers are waived; the other gates hold"
+    shown = [finding for finding in findings if (name := namespace_of(finding)) is None or name in wave.namespaces]
+    strategies = sorted({_WORDS[member.strategy] for member in wave.members})
+    warnings = sum(finding.severity is Severity.WARNING for finding in shown)
+    waived = len(shown) - warnings
+    passed = f"All {gates} gates hold" if not waived else f"{waived} blockers are waived; the other gates hold"
     lines = [
         f"**Wave {wave.number} of {len(plan.waves)}{' (canary)' if wave.is_canary else ''}: "
         f"{_counted(len(wave.members), 'namespace')}, {_counted(wave.total('topics'), 'topic')}, "
         f"{_counted(wave.total('producers'), 'producer')}, {_counted(wave.total('consumers'), 'consumer')}.** "
         f"{' and '.join(strategies)} from {clusters[0]} to {clusters[1]}.",
-        *said,
-        f"{held}, {_counted(warnings, 'warning')}.",
+        *sentences,
+        f"{passed}, {_counted(warnings, 'warning')}.",
         REVERSIBLE,
         *wave.notes,
     ]
-    told = f"**If it were switched now:**\n\n{placements}" if placements else ""
-    parts = ("\n".join(lines), _members_table(wave), told, findings_markdown(mine))
+    transfers = f"**If it were cut over now:**\n\n{placements}" if placements else ""
+    parts = ("\n".join(lines), _members_table(wave), transfers, findings_markdown(shown))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -105,11 +108,12 @@ def _member(facts: NamespaceFacts, move: Move, warnings: int) -> Member:
         backlog=sum(sum(clients.backlog.values()) for clients in move.partitions.values()),
         warnings=warnings,
         links=frozenset(_links(facts)),
+        drain_seconds=drain_seconds(facts.partitions, move.strategy),
     )
 
 
 def _links(facts: NamespaceFacts) -> Iterable[str]:
-    """A client object by its connection, an application by its name on a host, a cluster by its replication."""
+    """Client objects by connection, applications by name, host and version, clusters by replication."""
     for _, client in facts.clients:
         if client.address:
             yield f"connection {client.address}"
@@ -122,9 +126,9 @@ def _links(facts: NamespaceFacts) -> Iterable[str]:
 
 def _members_table(wave: Wave) -> str:
     rows = [
-        f"| `{one.namespace}` | {one.topics:,} | {one.producers:,} | {one.consumers:,} | {_WORDS[one.strategy]} "
-        f"| {one.reason} |"
-        for one in wave.members[:_MOST]
+        f"| `{member.namespace}` | {member.topics:,} | {member.producers:,} | {member.consumers:,} "
+        f"| {_WORDS[member.strategy]} | {member.reason} |"
+        for member in wave.members[:_MOST]
     ]
     if len(wave.members) > _MOST:
         rows.append(f"| … and {len(wave.members) - _MOST} more | | | | | |")

@@ -1,6 +1,6 @@
-"""When a wave may be switched: change windows, in which it may, and freezes, in which it may not (pure).
+"""When a wave may be cut over: inside change windows, outside change freezes (pure).
 
-One way of writing for both, with a time zone at the end (UTC without one):
+Both have the same syntax, with a time zone at the end (UTC without one):
 `Mon-Fri 22:00-04:00 Europe/Berlin`, `Sat,Sun 00:00-24:00`, `daily 01:00-05:00`,
 `2026-12-24T00:00/2027-01-02T06:00 Europe/Berlin`.
 """
@@ -18,7 +18,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _WEEKLY = re.compile(r"^(?P<days>[A-Za-z,-]+) (?P<begin>\d\d:\d\d)-(?P<end>\d\d:\d\d)$")
 _HORIZON_DAYS = 15
-"""A weekly window comes again within this; a change window must open within it to be named."""
+"""Contains every weekly window at least twice; a message names no window that opens later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Window:
     """A span of time, once or every week.
 
     :param text: as it was written.
-    :param once: begin and end, or None for a weekly one.
-    :param days: 0 (Monday) to 6, on which it begins.
+    :param once: begin and end, or None for a weekly window.
+    :param days: weekdays on which it begins, 0 (Monday) to 6.
     :param begin: minutes after midnight; `end` beyond 1440 is on the next day.
     """
 
@@ -40,18 +40,18 @@ class Window:
 
     @classmethod
     def parse(cls, text: str) -> Window:
-        """Read one window; `InvalidRequest` with an example when it is none."""
+        """Read one window; `InvalidRequest` with an example when it is not valid."""
         body, zone = _split_zone(text)
         if "/" in body:
             return cls(text, zone, once=_interval(text, body, zone))
-        found = _WEEKLY.match(body)
-        if not found:
+        parts = _WEEKLY.match(body)
+        if not parts:
             raise _not_a_window(text, "it is neither a time of the week nor two times with '/' between them")
-        begin, end = _minutes(text, found["begin"]), _minutes(text, found["end"])
-        return cls(text, zone, days=_days(text, found["days"]), begin=begin, end=end if end > begin else end + 24 * 60)
+        begin, end = _minutes(text, parts["begin"]), _minutes(text, parts["end"])
+        return cls(text, zone, days=_days(text, parts["days"]), begin=begin, end=end if end > begin else end + 24 * 60)
 
     def spans(self, around: datetime) -> Iterable[tuple[datetime, datetime]]:
-        """Its begins and ends from the day before `around` on, in order, for the next two weeks."""
+        """Its begins and ends from the day before `around` until two weeks later, in order."""
         if self.once:
             yield self.once
             return
@@ -62,7 +62,7 @@ class Window:
                 yield self._at(day, self.begin), self._at(day, self.end)
 
     def _at(self, day: date, minutes: int) -> datetime:
-        # By the clock on the wall: on a day when the clocks change, a window is an hour longer or shorter.
+        # By local time: a window is an hour longer or shorter on a day when the clocks change.
         return datetime.combine(
             day + timedelta(days=minutes // 1440), time(minutes % 1440 // 60, minutes % 60), self.zone
         )
@@ -70,7 +70,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Whether now is a time to switch; if not, `sentence` says why, and `opens` when it will be (None: not soon)."""
+    """Whether the cut-over may start now.
+
+    :param sentence: the reason if not.
+    :param opens: when it may; None: not within two weeks.
+    """
 
     granted: bool
     sentence: str
@@ -79,47 +83,47 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Change windows and freezes; without change windows every time is one."""
+    """Change windows and change freezes; without change windows every time outside the freezes is allowed."""
 
-    allowed: tuple[Window, ...] = ()
-    frozen: tuple[Window, ...] = ()
+    windows: tuple[Window, ...] = ()
+    freezes: tuple[Window, ...] = ()
 
     @classmethod
-    def parse(cls, allowed: Sequence[str] = (), frozen: Sequence[str] = ()) -> Calendar:
-        """Read both lists; `InvalidRequest` for the first that is no window."""
-        return cls(tuple(map(Window.parse, allowed)), tuple(map(Window.parse, frozen)))
+    def parse(cls, windows: Sequence[str] = (), freezes: Sequence[str] = ()) -> Calendar:
+        """Read both lists; `InvalidRequest` for the first text that is not a window."""
+        return cls(tuple(map(Window.parse, windows)), tuple(map(Window.parse, freezes)))
 
     def permission(self, now: datetime, wave: str) -> Permission:
-        """Whether `wave` may be switched at `now` (with a time zone)."""
+        """Whether `wave` may be cut over at `now` (with a time zone)."""
         if now.tzinfo is None:
-            raise InvalidRequest("The time to be judged has no time zone: give one with it.")
+            raise InvalidRequest("The time to check has no time zone: add one.")
         if self._open(now):
-            return Permission(True, f"{wave} may be switched now.")
-        hindered = next((one for one in self.frozen if _inside(one, now)), None)
-        why = f"a freeze holds ({hindered.text})" if hindered else f"no change window is open ({self._listed()})"
+            return Permission(True, f"{wave} may be cut over now.")
+        freeze = next((window for window in self.freezes if _inside(window, now)), None)
+        why = f"a freeze is active ({freeze.text})" if freeze else f"no change window is open ({self._listed()})"
         opens = self._next(now)
         if opens is None:
             then = f"none opens within {_HORIZON_DAYS - 1} days: correct the windows in the run's configuration."
         else:
             minutes = int((opens - now).total_seconds() // 60)
             at = opens.astimezone(self._zone()).strftime("%Y-%m-%d %H:%M %Z")
-            then = f"it may be switched from {at} on, in {minutes // 60} h {minutes % 60} min."
+            then = f"it may be cut over from {at} on, in {minutes // 60} h {minutes % 60} min."
         return Permission(False, f"{wave} waits: {why}; {then}", opens)
 
     def _open(self, now: datetime) -> bool:
-        allowed = not self.allowed or any(_inside(one, now) for one in self.allowed)
-        return allowed and not any(_inside(one, now) for one in self.frozen)
+        allowed = not self.windows or any(_inside(window, now) for window in self.windows)
+        return allowed and not any(_inside(freeze, now) for freeze in self.freezes)
 
     def _next(self, now: datetime) -> datetime | None:
-        edges = [begin for one in self.allowed for begin, _ in one.spans(now)]
-        edges += [end for one in self.frozen for _, end in one.spans(now)]
-        return min((one for one in edges if one > now and self._open(one)), default=None)
+        edges = [begin for window in self.windows for begin, _ in window.spans(now)]
+        edges += [end for freeze in self.freezes for _, end in freeze.spans(now)]
+        return min((edge for edge in edges if edge > now and self._open(edge)), default=None)
 
     def _listed(self) -> str:
-        return "; ".join(one.text for one in self.allowed)
+        return "; ".join(window.text for window in self.windows)
 
     def _zone(self) -> tzinfo:
-        return (*self.allowed, *self.frozen)[0].zone
+        return (*self.windows, *self.freezes)[0].zone
 
 
 def _inside(window: Window, now: datetime) -> bool:
@@ -132,7 +136,7 @@ def _split_zone(text: str) -> tuple[str, tzinfo]:
         try:
             return " ".join(parts[:-1]), ZoneInfo(parts[-1])
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise _not_a_window(text, f"{parts[-1]!r} is no time zone") from error
+            raise _not_a_window(text, f"{parts[-1]!r} is not a time zone") from error
     return " ".join(parts), UTC
 
 
@@ -141,30 +145,30 @@ def _interval(text: str, body: str, zone: tzinfo) -> tuple[datetime, datetime]:
         begin, end = (datetime.fromisoformat(part) for part in body.split("/"))
     except ValueError as error:
         raise _not_a_window(text, f"its times are not ISO 8601: {error}") from error
-    begin, end = (one if one.tzinfo else one.replace(tzinfo=zone) for one in (begin, end))
+    begin, end = (edge if edge.tzinfo else edge.replace(tzinfo=zone) for edge in (begin, end))
     if begin >= end:
         raise _not_a_window(text, "it ends before it begins")
     return begin, end
 
 
-def _days(text: str, given: str) -> frozenset[int]:
-    if given.lower() == "daily":
+def _days(text: str, weekdays: str) -> frozenset[int]:
+    if weekdays.lower() == "daily":
         return frozenset(range(7))
-    found: set[int] = set()
-    for part in given.split(","):
+    days: set[int] = set()
+    for part in weekdays.split(","):
         first, _, last = part.partition("-")
-        names = [one.capitalize() for one in (first, last or first)]
-        if any(one not in _DAYS for one in names):
-            raise _not_a_window(text, f"{part!r} is no day of the week")
-        begin, end = (_DAYS.index(one) for one in names)
-        found |= {day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)}
-    return frozenset(found)
+        names = [name.capitalize() for name in (first, last or first)]
+        if any(name not in _DAYS for name in names):
+            raise _not_a_window(text, f"{part!r} is not a day of the week")
+        begin, end = (_DAYS.index(name) for name in names)
+        days |= {day % 7 for day in range(begin, end + 1 if end >= begin else end + 8)}
+    return frozenset(days)
 
 
 def _minutes(text: str, clock: str) -> int:
     hours, minutes = (int(part) for part in clock.split(":"))
     if hours > 24 or minutes > 59 or (hours == 24 and minutes):
-        raise _not_a_window(text, f"{clock} is no time of a day")
+        raise _not_a_window(text, f"{clock} is not a time of day")
     return hours * 60 + minutes
 
 

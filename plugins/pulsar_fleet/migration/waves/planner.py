@@ -1,7 +1,7 @@
-"""Which namespaces are switched together, and in which order (pure).
+"""Which namespaces are cut over together, and in which order (pure).
 
-Namespaces that one client really uses move together: a producer or consumer object, an application by its name on a
-host, or a replication link of one cluster. Smallest risk first, and one group alone before all others, as a canary.
+Namespaces that share a client move together: the same client object, the same application name on a host, or a
+replication link of one cluster. Smallest risk first; one group alone before all others, as a canary.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pulsar_fleet.migration.model import Strategy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One namespace as the waves see it.
+    """One namespace of a wave.
 
-    :param topics: topics by their own names; `partitions` is what holds their messages.
+    :param topics: number of topics; a partitioned topic counts once. `partitions` counts partitions and plain topics.
     :param backlog: unread entries on blue.
-    :param warnings: findings that do not stop the run, waived blockers among them.
-    :param links: who uses it, one text for each client, application and replication link.
+    :param warnings: findings that do not stop the run, with waived blockers.
+    :param links: one text for each client, application and replication link.
+    :param drain_seconds: expected drain; None if it is not known.
     """
 
     namespace: NamespaceName
@@ -36,17 +37,18 @@ class Member:
     backlog: int = 0
     warnings: int = 0
     links: frozenset[str] = frozenset()
+    drain_seconds: float | None = None
 
     @property
     def risk(self) -> tuple[int, int, int, int]:
-        """What is known to be risky, whether it is copied, how many clients it has, how large it is."""
+        """Sort key: warnings, whether it is replicated, clients, partitions."""
         copied = int(self.strategy is Strategy.REPLICATE)
         return self.warnings, copied, self.producers + self.consumers, self.partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large a wave may be; a single namespace is never cut."""
+    """The maximal size of a wave; a single namespace is never split."""
 
     namespaces: int = 20
     topics: int = 1000
@@ -54,19 +56,19 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("namespaces", "topics"):
             if getattr(self, name) < 1:
-                raise InvalidRequest(f"A wave of at most {getattr(self, name)!r} {name} cannot be: give 1 or more.")
+                raise InvalidRequest(f"A wave of at most {getattr(self, name)!r} {name} is not valid: set 1 or more.")
 
     def hold(self, members: Sequence[Member]) -> bool:
         """Whether these fit into one wave."""
-        return len(members) <= self.namespaces and sum(one.topics for one in members) <= self.topics
+        return len(members) <= self.namespaces and sum(member.topics for member in members) <= self.topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """Namespaces that are switched together, after one approval.
+    """Namespaces that are cut over together, after one approval.
 
     :param number: counted from 1.
-    :param notes: what is special about it, in sentences.
+    :param notes: sentences for the approval text.
     """
 
     number: int
@@ -76,17 +78,17 @@ class Wave:
 
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:
-        """Their names, in order."""
-        return tuple(one.namespace for one in self.members)
+        """Names of the members, sorted."""
+        return tuple(member.namespace for member in self.members)
 
-    def total(self, what: str) -> int:
+    def total(self, count: str) -> int:
         """Sum of `topics`, `partitions`, `producers`, `consumers`, `backlog` or `warnings`."""
-        return sum(int(getattr(one, what)) for one in self.members)
+        return sum(int(getattr(member, count)) for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class WavePlan:
-    """All waves of a run: every namespace is in exactly one."""
+    """All waves of a run: every namespace is in exactly one wave."""
 
     waves: tuple[Wave, ...]
 
@@ -95,20 +97,21 @@ class WavePlan:
         return {"schema_version": 1, "waves": [_wave_to_json(wave) for wave in self.waves]}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(tuple(_wave_from_json(wave) for wave in found["waves"]))
+        return cls(tuple(_wave_from_json(wave) for wave in document["waves"]))
 
 
 def plan_waves(members: Iterable[Member], limits: Limits | None = None) -> WavePlan:
-    """Put namespaces into waves; the same for any order of `members`."""
+    """Assign namespaces to waves; the result does not depend on the order of `members`."""
     most = limits or Limits()
-    given = sorted(members, key=lambda one: one.namespace)
-    units = [unit for group in _groups(given) for unit in _pieces(group, most)]
+    ordered = sorted(members, key=lambda member: member.namespace)
+    units = [unit for group in _groups(ordered) for unit in _pieces(group, most)]
     units.sort(key=lambda unit: (_risk(unit[0]), unit[0][0].namespace))
     if not units:
         return WavePlan(())
-    canary = next((unit for unit in units if any(one.producers + one.consumers for one in unit[0])), units[0])
+    in_use = (unit for unit in units if any(member.producers + member.consumers for member in unit[0]))
+    canary = next(in_use, units[0])
     rest = [unit for unit in units if unit is not canary]
     waves = [_wave(1, [canary], is_canary=bool(rest))]
     for units_of_wave in _packed(rest, most):
@@ -120,51 +123,52 @@ _Unit = tuple[tuple[Member, ...], tuple[str, ...]]
 
 
 def _risk(members: Sequence[Member]) -> tuple[int, ...]:
-    return tuple(sum(values) for values in zip(*(one.risk for one in members), strict=True))
+    return tuple(sum(values) for values in zip(*(member.risk for member in members), strict=True))
 
 
 def _groups(members: Sequence[Member]) -> Iterator[tuple[Member, ...]]:
-    """Members that share a link, directly or over others, in the order of their names."""
-    above = list(range(len(members)))
+    """Members that share a link, directly or through other members, in the order of their names."""
+    parent = list(range(len(members)))
 
     def root(index: int) -> int:
-        while above[index] != index:
-            above[index] = above[above[index]]
-            index = above[index]
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
         return index
 
     first: dict[str, int] = {}
     for index, member in enumerate(members):
         for link in member.links:
-            above[root(index)] = root(first.setdefault(link, index))
-    found: dict[int, list[Member]] = {}
+            parent[root(index)] = root(first.setdefault(link, index))
+    groups: dict[int, list[Member]] = {}
     for index, member in enumerate(members):
-        found.setdefault(root(index), []).append(member)
-    return (tuple(group) for group in found.values())
+        groups.setdefault(root(index), []).append(member)
+    return (tuple(group) for group in groups.values())
 
 
 def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
-    """The group as it is, or cut where a wave is full, and then it says so."""
+    """The whole group, or parts of at most the size of a wave, with a note that says so."""
     pieces: list[list[Member]] = [[]]
     for member in group:
         if pieces[-1] and not limits.hold(group) and not limits.hold([*pieces[-1], member]):
             pieces.append([])
         pieces[-1].append(member)
-    cut = (
-        f"{len(group)} namespaces share clients, more than a wave may hold, and were cut into {len(pieces)}: "
-        f"applications that use {group[0].namespace} and {group[-1].namespace} are between both clusters for a while."
+    split = (
+        f"{len(group)} namespaces share clients, more than fit into one wave, and were split into {len(pieces)} parts: "
+        f"applications that use {group[0].namespace} and {group[-1].namespace} use both clusters until the last part "
+        "is cut over."
     )
-    common = (cut,) if len(pieces) > 1 else ()
+    common = (split,) if len(pieces) > 1 else ()
     return [(tuple(piece), (*common, *_too_large(piece, limits))) for piece in pieces]
 
 
 def _too_large(piece: Sequence[Member], limits: Limits) -> Iterator[str]:
     if not limits.hold(piece):
-        yield f"{piece[0].namespace} has {piece[0].topics} topics, more than a wave of {limits.topics}: it is alone."
+        yield f"{piece[0].namespace} has {piece[0].topics} topics, more than the limit of {limits.topics}: it is alone."
 
 
 def _packed(units: Iterable[_Unit], limits: Limits) -> Iterator[list[_Unit]]:
-    """Units put together in their order as long as the limits hold."""
+    """Consecutive units, combined as long as the limits hold."""
     packed: list[_Unit] = []
     for unit in units:
         if packed and not limits.hold([member for members, _ in (*packed, unit) for member in members]):
@@ -176,12 +180,12 @@ def _packed(units: Iterable[_Unit], limits: Limits) -> Iterator[list[_Unit]]:
 
 
 def _wave(number: int, units: Sequence[_Unit], *, is_canary: bool) -> Wave:
-    members = sorted((member for unit, _ in units for member in unit), key=lambda one: one.namespace)
+    members = sorted((member for unit, _ in units for member in unit), key=lambda member: member.namespace)
     notes = dict.fromkeys(note for _, notes in units for note in notes)
     return Wave(number=number, members=tuple(members), is_canary=is_canary, notes=tuple(notes))
 
 
-_COUNTED = ("topics", "partitions", "producers", "consumers", "backlog", "warnings")
+_NUMBERS = ("topics", "partitions", "producers", "consumers", "backlog", "warnings", "drain_seconds")
 
 
 def _wave_to_json(wave: Wave) -> JsonObject:
@@ -191,24 +195,26 @@ def _wave_to_json(wave: Wave) -> JsonObject:
         "notes": list(wave.notes),
         "members": [
             {
-                "namespace": str(one.namespace),
-                "strategy": one.strategy.value,
-                "reason": one.reason,
-                "links": sorted(one.links),
-                **{key: getattr(one, key) for key in _COUNTED},
+                "namespace": str(member.namespace),
+                "strategy": member.strategy.value,
+                "reason": member.reason,
+                "links": sorted(member.links),
+                **{key: getattr(member, key) for key in _NUMBERS},
             }
-            for one in wave.members
+            for member in wave.members
         ],
     }
 
 
-def _wave_from_json(found: JsonObject) -> Wave:
-    members = tuple(_member_from_json(one) for one in found["members"])
-    return Wave(number=found["number"], members=members, is_canary=found["is_canary"], notes=tuple(found["notes"]))
+def _wave_from_json(document: JsonObject) -> Wave:
+    members = tuple(_member_from_json(member) for member in document["members"])
+    return Wave(
+        number=document["number"], members=members, is_canary=document["is_canary"], notes=tuple(document["notes"])
+    )
 
 
-def _member_from_json(found: Mapping[str, object]) -> Member:
-    document: JsonObject = dict(found)
+def _member_from_json(stored: Mapping[str, object]) -> Member:
+    document: JsonObject = dict(stored)
     return Member(
         namespace=NamespaceName.parse(document.pop("namespace")),
         strategy=Strategy(document.pop("strategy")),

@@ -1,9 +1,10 @@
-"""Which wave a run carries out: each run one, with the plan of the first; the next is another run."""
+"""The wave of a run: each run moves one wave of the plan that the first run made; the next wave is another run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
@@ -14,18 +15,19 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import MOVES, WAVE_MOVES, WAVE_TEXT, WAVES
 from pulsar_fleet.migration.model import Moves, Phase
-from pulsar_fleet.migration.preflight.gates import EVALUATED
+from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
+from pulsar_fleet.migration.waves.approval_facts import drain_sentence, verification_sentence
 from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves.planner import Wave, WavePlan
 from pulsar_fleet.preflight.findings import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class SelectedWave:
     """The wave of a run.
 
-    :param moves: reference of what moves in it; `text` is what a person reads before.
-    :param waves: how many the plan has.
+    :param waves: number of waves in the plan.
+    :param moves: reference of what moves in the wave; `text` is the approval text.
     """
 
     number: int
@@ -35,7 +37,7 @@ class Taken:
     text: Reference
 
     def to_json(self) -> JsonObject:
-        """As a JSON object, with `next`: the number of the wave that follows, None after the last."""
+        """As a JSON object, with `next`: the number of the next wave, None after the last."""
         return {
             "wave": self.number,
             "waves": self.waves,
@@ -48,14 +50,14 @@ class Taken:
 
 def read_plan(run: Run) -> WavePlan:
     """The plan that a run made; `NotFound` if it made none."""
-    kept = run.artefacts.find(run.id, WAVES)
-    if kept is None:
-        raise NotFound(f"Run {run.id!r} has no plan of waves: start anew, without 'continues'.")
-    return WavePlan.from_json(run.artefacts.read_json(kept))
+    reference = run.artefacts.find(run.id, WAVES)
+    if reference is None:
+        raise NotFound(f"Run {run.id!r} has no plan of waves: start a new run without 'continues'.")
+    return WavePlan.from_json(run.artefacts.read_json(reference))
 
 
 def wave_of(plan: WavePlan, number: int) -> Wave:
-    """One wave by its number, counted from 1; `InvalidRequest` for another."""
+    """A wave by its number, counted from 1; `InvalidRequest` for a number that the plan does not have."""
     if not 1 <= number <= len(plan.waves):
         raise InvalidRequest(f"The plan has {len(plan.waves)} waves, so there is no wave {number!r}: correct 'wave'.")
     return plan.waves[number - 1]
@@ -64,21 +66,21 @@ def wave_of(plan: WavePlan, number: int) -> Wave:
 def wave_moves(run: Run, checked: Reference, *, planned_by: Run, number: int) -> Moves:
     """What moves in one wave.
 
-    :param checked: the moves of all namespaces that this run looked at.
-    :param planned_by: the run whose plan it is; this one itself for the first wave.
+    :param checked: the moves of all namespaces that this run checked.
+    :param planned_by: the run that made the plan; this run itself for the first wave.
     """
-    found = Moves.from_json(run.artefacts.read_json(checked))
-    chosen = set(wave_of(read_plan(planned_by), number).namespaces)
-    return replace(found, moves=tuple(move for move in found.moves if move.namespace in chosen))
+    moves = Moves.from_json(run.artefacts.read_json(checked))
+    names = set(wave_of(read_plan(planned_by), number).namespaces)
+    return replace(moves, moves=tuple(move for move in moves.moves if move.namespace in names))
 
 
-def known_moves(run: Run) -> Moves | None:
-    """What a run moves: its wave, or all that it checked where there are no waves; None before that is known."""
-    kept = run.artefacts.find(run.id, WAVE_MOVES) or run.artefacts.find(run.id, MOVES)
-    return Moves.from_json(run.artefacts.read_json(kept)) if kept else None
+def find_moves(run: Run) -> Moves | None:
+    """What a run moves: its wave, or all that it checked where there are no waves; None before the gates passed."""
+    reference = run.artefacts.find(run.id, WAVE_MOVES) or run.artefacts.find(run.id, MOVES)
+    return Moves.from_json(run.artefacts.read_json(reference)) if reference else None
 
 
-def take_wave(
+def select_wave(
     run: Run,
     moves: Moves,
     findings: Sequence[Finding],
@@ -86,22 +88,28 @@ def take_wave(
     planned_by: Run,
     number: int,
     placements: str = "",
-) -> Taken:
-    """Keep what this run moves, and the text of its approval. Again gives the same.
+) -> SelectedWave:
+    """Store what this run moves, and its approval text. Idempotent but for the ages in the text.
 
-    :param moves: as `wave_moves` gives them.
-    :param planned_by: the run whose plan it is; this one itself for the first wave.
-    :param placements: what the switch will do to the wave's subscriptions, in Markdown.
+    :param moves: the result of `wave_moves`.
+    :param planned_by: the run that made the plan; this run itself for the first wave.
+    :param placements: what the cut-over will do to the wave's subscriptions, in Markdown.
     """
     plan = read_plan(planned_by)
     wave = wave_of(plan, number)
     text = approval_markdown(
-        plan, wave, (moves.blue, moves.green), findings, gates=len(EVALUATED), placements=placements
+        plan,
+        wave,
+        (moves.blue, moves.green),
+        findings,
+        gates=len(GATE_CHECKS),
+        placements=placements,
+        sentences=_sentences(run, wave),
     )
     if number == 1 and len(plan.waves) > 1:
         text += "\n" + plan_markdown(plan, moves.blue, moves.green)
     headline = f"Wave {number} of {len(plan.waves)}: {len(moves.moves)} namespaces from {moves.blue} to {moves.green}"
-    return Taken(
+    return SelectedWave(
         number=number,
         waves=len(plan.waves),
         headline=headline,
@@ -110,11 +118,19 @@ def take_wave(
     )
 
 
-async def moved_before(blue: AdminClient, names: Sequence[NamespaceName], ledger: Ledger) -> tuple[NamespaceName, ...]:
-    """Those that an earlier run has finished moving, so that the same selection again goes on with the rest.
+def _sentences(run: Run, wave: Wave) -> tuple[str, str]:
+    """The last verification and the expected drain, by this run's own survey: the plan may be days old."""
+    newest = ((name, run.ledger.verdicts_of(str(name), newest=1)) for name in wave.namespaces)
+    verdicts = {name: stored[0] for name, stored in newest if stored}
+    surveyed = [member for own in read_plan(run).waves for member in own.members if member.namespace in wave.namespaces]
+    return verification_sentence(wave.namespaces, verdicts, datetime.now(UTC)), drain_sentence(surveyed)
 
-    Finished by the ledger, and still flagged on blue: the cluster has the last word.
+
+async def already_moved(blue: AdminClient, names: Sequence[NamespaceName], ledger: Ledger) -> tuple[NamespaceName, ...]:
+    """Namespaces that an earlier run has moved, so that the same selection goes on with the others.
+
+    A namespace counts as moved when the ledger says so and blue still has its flag.
     """
     finished = [name for name in names if ledger.last_phase(str(name)) in (Phase.CLEANED, Phase.FINISHED)]
     policies = [await blue.namespace(name) for name in finished]
-    return tuple(name for name, found in zip(finished, policies, strict=True) if (found or {}).get("migrated"))
+    return tuple(name for name, document in zip(finished, policies, strict=True) if (document or {}).get("migrated"))

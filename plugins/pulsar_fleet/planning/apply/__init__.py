@@ -1,1 +1,1 @@
-"""How a plan is carried out: each call is journaled, read back and recorded."""
+"""Apply a plan: each call is recorded before it is sent, and read back."""

@@ -1,4 +1,4 @@
-"""Carry out a plan: each change reads the live value, acts only if the plan still fits, and reads back its write."""
+"""Apply a plan: each change reads the live value, writes only if the plan still applies, and reads the write back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.planning.apply.executor import Application
+from pulsar_fleet.planning.apply.executor import PlanExecutor
 from pulsar_fleet.planning.apply.journal import Journal
-from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.writer import Writer
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
@@ -24,23 +24,22 @@ async def apply_plan(
     ledger: Ledger,
     run_id: str,
     *,
-    seal: Redactor,
+    redactor: Redactor,
     allow: Collection[str] = frozenset(),
     secrets: Mapping[str, str] | None = None,
     progress: Progress | None = None,
-) -> Applied:
-    """Carry out the plan (or a `batch` of it) on its target.
+) -> PlanResult:
+    """Apply the plan (or a `batch` of it) on its target.
 
-    Safe to run again at any point: what is in place is left as it is, and what an attempt of the same run began before
-    it was killed is finished. Namespaces run side by side, bounded by the connection's `max_connections`; the setters
-    of one run one by one. A change that cannot be made stops what depends on it and nothing else. Every change is in
-    the ledger: that it is about to be made before it is sent, and what became of it before the namespace's next kind
-    of change.
+    A second call is safe at any point: it skips changes that are in place, and finishes what an interrupted attempt of
+    the same run began. Namespaces run concurrently, bounded by the connection's `max_connections`; the setters of one
+    namespace run in sequence. A change that fails stops only the changes that depend on it. The ledger records every
+    change twice: as an intent before it is sent, and with its result before the namespace's next kind of change.
 
-    :param allow: ids of the irreversible and destructive changes that the operator has allowed; others are refused.
-    :param secrets: fingerprint → secret, for changes that write one.
-    :param progress: called with changes done and all changes.
-    :raises Refused: the plan is for another cluster.
+    :param allow: ids of the irreversible and destructive changes that the operator allowed; others are refused.
+    :param secrets: fingerprint → secret, for changes that write a secret.
+    :param progress: called with the number of finished changes and of all changes.
+    :raises PreconditionFailed: the plan is for another cluster.
     """
     own = await admin.cluster_name()
     if own != plan.target:
@@ -50,9 +49,9 @@ async def apply_plan(
             cluster=own,
         )
     journal = Journal(ledger, run_id)
-    async with TopicPolicyReader(admin, seal) as reader:
-        writer = Writer(admin=admin, own=own, seal=seal, secrets=secrets or {}, reader=reader)
-        application = Application(
+    async with TopicPolicyReader(admin, redactor) as reader:
+        writer = Writer(admin=admin, own=own, redactor=redactor, secrets=secrets or {}, reader=reader)
+        application = PlanExecutor(
             plan=plan,
             writer=writer,
             journal=journal,

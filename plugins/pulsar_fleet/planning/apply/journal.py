@@ -1,4 +1,4 @@
-"""The ledger beside an event loop: what runs at the same time is written in one transaction, off the loop."""
+"""Write to the ledger from an event loop: concurrent rows share one transaction, in a thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pulsar_fleet.planning.apply.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """What an earlier attempt of the same run left in the ledger.
+class EarlierAttempt:
+    """What an earlier attempt of the same run recorded in the ledger.
 
-    :param begun: change id → the intent of a change that was begun and is not known to be done.
-    :param applied: ids of the changes that are known to be done.
+    :param begun: change id → the intent of a change that was begun and not confirmed.
+    :param applied: ids of the confirmed changes.
     """
 
     begun: Mapping[str, Intent]
@@ -26,7 +26,7 @@ class Earlier:
 
     @classmethod
     def of(cls, intents: Sequence[Intent], changes: Sequence[RecordedChange]) -> Self:
-        """Read the rows of a run: an intent counts as open until its change was applied as often as it was begun."""
+        """Read the rows of a run: an intent is open until its change was applied as often as it was begun."""
         applied = Counter(change.change_id for change in changes if change.outcome == Outcome.APPLIED)
         begun: dict[str, Intent] = {}
         times: Counter[str] = Counter()
@@ -38,7 +38,7 @@ class Earlier:
 
 
 class Journal:
-    """Records of one run. Each method returns when its rows are safe; rows of many namespaces share a transaction."""
+    """The records of one run. A method returns when its rows are committed; many namespaces share a transaction."""
 
     def __init__(self, ledger: Ledger, run_id: str) -> None:
         self._ledger = ledger
@@ -48,18 +48,18 @@ class Journal:
         self._waiting: list[asyncio.Future[None]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def earlier(self) -> Earlier:
-        """What an earlier attempt of this run left."""
+    async def earlier(self) -> EarlierAttempt:
+        """What an earlier attempt of this run recorded."""
         intents = await asyncio.to_thread(self._ledger.intents, self._run_id)
-        return Earlier.of(intents, await asyncio.to_thread(self._ledger.changes, self._run_id))
+        return EarlierAttempt.of(intents, await asyncio.to_thread(self._ledger.changes, self._run_id))
 
     async def begin(self, intents: Sequence[Intent]) -> None:
-        """Keep what is about to be written; only then may it be sent."""
+        """Record what will be written; it may be sent only afterwards."""
         self._intents += intents
         await self._written(intents)
 
     async def record(self, changes: Sequence[NewChange]) -> None:
-        """Keep what became of changes."""
+        """Record the results of changes."""
         self._changes += changes
         await self._written(changes)
 
@@ -78,7 +78,7 @@ class Journal:
             self._intents, self._changes, self._waiting = [], [], []
             failed: Exception | None = None
             try:
-                await asyncio.to_thread(self._ledger.record, self._run_id, intended=intents, made=changes)
+                await asyncio.to_thread(self._ledger.record, self._run_id, new_intents=intents, new_changes=changes)
             except Exception as error:
                 failed = error
             for safe in waiting:

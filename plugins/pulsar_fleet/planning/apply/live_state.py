@@ -1,4 +1,4 @@
-"""The value that a planned change is about, as it is on the cluster now, in the plan's comparable shape."""
+"""The current value of what a planned change writes, in the plan's comparable shape."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from pulsar_fleet.planning.diff import (
 )
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change
-from pulsar_fleet.snapshot.documents import cursors_of, read_namespace, read_partitioned, schema_state
 from pulsar_fleet.snapshot.model import SubscriptionState
+from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned, schema_state, subscriptions_in_info
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
-class Live:
-    """One namespace, or what belongs to the cluster, as it is now. Obtain one by `read`, right around a write.
+class LiveState:
+    """The current state of one namespace or of cluster-wide resources; `read` it immediately before and after a write.
 
-    It holds what one document or list tells about many changes; what belongs to one resource is read by `value`.
+    `read` reads the documents and lists that several changes share; `value` reads what belongs to one resource.
     """
 
-    def __init__(self, admin: AdminClient, own: str, seal: Redactor) -> None:
+    def __init__(self, admin: AdminClient, own: str, redactor: Redactor) -> None:
         self._admin = admin
         self._own = own
-        self._seal = seal
+        self._redactor = redactor
         self._policies: JsonObject | None = None
         self._topics: dict[TopicName, bool] = {}
         self._topic_policies: dict[tuple[str, str], dict[str, Json]] = {}
@@ -47,27 +47,27 @@ class Live:
 
     @classmethod
     async def read(
-        cls, admin: AdminClient, changes: Sequence[Change], own: str, seal: Redactor, reader: TopicPolicyReader
+        cls, admin: AdminClient, changes: Sequence[Change], own: str, redactor: Redactor, reader: TopicPolicyReader
     ) -> Self:
-        """Read what all of `changes`, of one namespace and one kind of resource, have in common."""
-        live = cls(admin, own, seal)
+        """Read what `changes`, of one namespace and one kind of resource, share."""
+        live = cls(admin, own, redactor)
         resource, namespace = changes[0].resource, changes[0].namespace
         if namespace is None:
             return live
         if resource in (Resource.NAMESPACE, Resource.POLICY):
             outside = {policy.field for policy in LOCAL_FIELDS}
             local = resource is Resource.NAMESPACE or any(change.field in outside for change in changes)
-            document = await read_namespace(admin, namespace, seal, local=local)
+            document = await read_namespace(admin, namespace, redactor, local=local)
             live._policies = None if document is None else comparable(document, own)
         elif resource in (Resource.TOPIC, Resource.SUBSCRIPTION):
             await live._read_topics(namespace)
         elif resource is Resource.TOPIC_POLICY:
             states = await reader.read(namespace)
-            live._topic_policies = {(one.topic, one.scope): topic_comparable(one.policies) for one in states}
+            live._topic_policies = {(state.topic, state.scope): topic_comparable(state.policies) for state in states}
         return live
 
     async def value(self, change: Change) -> Json:
-        """The live value; None for what is not there or not set."""
+        """The live value; None for what is missing or not set."""
         if not change.resource.in_namespace:
             return await self._shared(change)
         match change.resource:
@@ -76,11 +76,11 @@ class Live:
             case Resource.POLICY:
                 return (self._policies or {}).get(change.field)
             case Resource.TOPIC:
-                found = await self._topic(TopicName.parse(change.name))
-                return found[change.field] if found and change.field else found
+                topic_value = await self._topic(TopicName.parse(change.name))
+                return topic_value[change.field] if topic_value and change.field else topic_value
             case Resource.SCHEMA:
                 topic = TopicName.parse(change.name)
-                return schema_values(schema_state(topic, one) for one in await self._admin.schemas(topic)) or None
+                return schema_values(schema_state(topic, schema) for schema in await self._admin.schemas(topic)) or None
             case Resource.TOPIC_POLICY:
                 scope, _, field = change.field.partition("/")
                 return self._topic_policies.get((change.name, scope), {}).get(field)
@@ -90,7 +90,7 @@ class Live:
     async def _shared(self, change: Change) -> Json:
         match change.resource:
             case Resource.CLUSTER:
-                return _shaped(cluster_value, self._seal.redact(await self._document(cluster_path(change.name))))
+                return _shaped(cluster_value, self._redactor.redact(await self._document(cluster_path(change.name))))
             case Resource.RESOURCE_GROUP:
                 return _shaped(group_value, await self._document(group_path(change.name)))
             case Resource.FAILURE_DOMAIN:
@@ -107,7 +107,7 @@ class Live:
             return None
 
     async def _read_topics(self, namespace: NamespaceName) -> None:
-        # Asking for a topic that is not there answers 500, so whether it is there is read from the lists.
+        # The broker answers 500 for a missing topic, so its existence is read from the lists.
         partitioned = await read_partitioned(self._admin, namespace)
         listed = await self._admin.topics(namespace)
         self._topics = {topic: True for topic in partitioned}
@@ -123,9 +123,9 @@ class Live:
         return {"partitions": 0, "properties": dict(info.get("properties") or {})}
 
     async def _subscription(self, change: Change) -> Json:
-        """The subscription, if every partition has it. Where it stands is the consumers' affair, so that is as wanted.
+        """The subscription, if every partition has it. Consumers move its position, so the planned one is returned.
 
-        The flag and the properties are asked for only where they matter: that loads the topic.
+        The flag and the properties are read only if a side has them: reading them loads the topic.
         """
         topic = TopicName.parse(change.name)
         if topic not in self._topics:
@@ -135,25 +135,25 @@ class Live:
         rows = (await self._cursors[topic]).get(change.field)
         if rows is None:
             return None
-        found = subscription_value(rows)
+        value = subscription_value(rows)
         sides = [side for side in (change.before, change.after) if side]
         path = topic.subscription_path(change.field)
         if any(side["replicated"] for side in sides):
             states = await self._admin.get(f"{path}/replicatedSubscriptionStatus")
-            found["replicated"] = all(states.values())
+            value["replicated"] = all(states.values())
         if any(side["properties"] for side in sides):
-            found["properties"] = await self._admin.get(f"{path}/properties") or {}
+            value["properties"] = await self._admin.get(f"{path}/properties") or {}
         positions = [side["position"] for side in sides if "position" in side]
-        return {**found, "position": positions[0]} if positions else found
+        return {**value, "position": positions[0]} if positions else value
 
     async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
-        """The cursors by subscription, of those that every partition has."""
+        """The cursors of each subscription that every partition has."""
         info = await self._admin.internal_info(topic)
-        wanted = len(info.get("partitions") or {}) if self._topics[topic] else 1
-        found: dict[str, list[SubscriptionState]] = {}
-        for one in cursors_of(topic, info):
-            found.setdefault(one.name, []).append(one)
-        return {name: rows for name, rows in found.items() if len(rows) >= wanted}
+        partitions = len(info.get("partitions") or {}) if self._topics[topic] else 1
+        cursors: dict[str, list[SubscriptionState]] = {}
+        for cursor in subscriptions_in_info(topic, info):
+            cursors.setdefault(cursor.name, []).append(cursor)
+        return {name: rows for name, rows in cursors.items() if len(rows) >= partitions}
 
 
 def _tenant_value(document: JsonObject) -> JsonObject:

@@ -1,4 +1,4 @@
-"""What became of a plan, change by change, as values (pure)."""
+"""The result of each change of a plan, as values (pure)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
@@ -13,33 +14,34 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.planning.hazards.guards import hazard_of_call
-from pulsar_fleet.planning.hazards.model import worst
+from pulsar_fleet.planning.hazard import worst
+from pulsar_fleet.planning.hazards.guards import risks_of_calls
 from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.planning.render import short
 
 
 class Outcome(StrEnum):
-    """What became of a change."""
+    """The outcome of one change."""
 
     APPLIED = "applied"
     ALREADY = "already there"
     CONFLICT = "conflict"
-    """The live value is not the one that the plan was made from; nothing was sent."""
+    """The live value differs from the value that the plan was made from; nothing was sent."""
     REFUSED = "refused"
-    """A guard said no, or the operator did not allow this hazard; nothing was sent."""
+    """A guard refused the call, or the operator did not allow this hazard; nothing was sent."""
     FAILED = "failed"
     SKIPPED = "skipped"
-    """What it depends on was not made."""
+    """A change that it depends on was not made."""
 
     @property
     def in_place(self) -> bool:
-        """Whether the cluster now holds what the plan wanted."""
+        """Whether the cluster now has the planned value."""
         return self in (Outcome.APPLIED, Outcome.ALREADY)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A change with what became of it; `passing` tells that the failure may be gone on a second try."""
+class ChangeResult:
+    """A change with its outcome; `passing` means that a second attempt may succeed."""
 
     change: Change
     outcome: Outcome
@@ -61,12 +63,12 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of a plan, change by change, in the plan's order."""
+class PlanResult:
+    """The results of a plan's changes, in the plan's order."""
 
     plan_id: str
     target: str
-    results: tuple[Result, ...]
+    results: tuple[ChangeResult, ...]
 
     @property
     def complete(self) -> bool:
@@ -74,12 +76,12 @@ class Applied:
         return all(result.outcome.in_place for result in self.results)
 
     def counts(self) -> dict[str, int]:
-        """Changes by outcome, each kind named."""
-        found = Counter(result.outcome for result in self.results)
-        return {outcome.value: found[outcome] for outcome in Outcome}
+        """The number of changes of each outcome."""
+        counter = Counter(result.outcome for result in self.results)
+        return {outcome.value: counter[outcome] for outcome in Outcome}
 
-    def not_in_place(self) -> tuple[Result, ...]:
-        """What a person has to look at."""
+    def not_in_place(self) -> tuple[ChangeResult, ...]:
+        """The results that an operator must check."""
         return tuple(result for result in self.results if not result.outcome.in_place)
 
     def to_json(self) -> JsonObject:
@@ -88,44 +90,44 @@ class Applied:
         return {"schema_version": 1, "plan": self.plan_id, "target": self.target, "results": results}
 
 
-_LONGEST_VALUE = 160
+_text = partial(short, longest=160)
 Key = tuple[Resource, str]
 
 
-def settle(
-    change: Change, live: Json, *, own: str, allow: Collection[str], begun: bool, made: bool = False
-) -> Result | None:
-    """The result where nothing is to be sent; None when the change has to be made.
+def result_before_write(
+    change: Change, live: Json, *, own: str, allow: Collection[str], begun: bool, done: bool = False
+) -> ChangeResult | None:
+    """The result of a change that needs no write; None when it must be sent.
 
-    :param begun: an earlier attempt of this run began the change and was cut off, so a value on the way is our own.
-    :param made: an earlier attempt of this run made it; what it created may have been changed by later changes.
+    :param begun: an earlier attempt of this run began the change and was interrupted, so it wrote a partial value.
+    :param done: an earlier attempt of this run made it; later changes may have changed what it created.
     """
-    if made and creates(change) and live is not None:
-        return Result(change, Outcome.ALREADY)
-    if same(known(change, live), known(change, change.after)):
-        detail = "made by an attempt that was cut off"
-        return Result(change, Outcome.APPLIED, detail) if begun else Result(change, Outcome.ALREADY)
-    hazard = worst(change.hazard, *(hazard_of_call(call, own) for call in change.calls))
+    if done and creates_resource(change) and live is not None:
+        return ChangeResult(change, Outcome.ALREADY)
+    if same(comparable_value(change, live), comparable_value(change, change.after)):
+        detail = "made by an interrupted attempt"
+        return ChangeResult(change, Outcome.APPLIED, detail) if begun else ChangeResult(change, Outcome.ALREADY)
+    hazard = worst(change.hazard, *(risk.hazard for risk in risks_of_calls(change.calls, own)))
     if hazard.needs_permission and change.id not in allow:
-        return Result(change, Outcome.REFUSED, f"{hazard.value}: {change.reason}; allow it by its id {change.id}")
-    unchanged = same(known(change, live), known(change, change.before))
-    if not unchanged and not (begun and on_the_way(change.before, live, change.after)):
-        expected, found = differing(change.before, live)
-        return Result(change, Outcome.CONFLICT, f"expected {short(expected)}, found {short(found)}: plan again")
+        return ChangeResult(change, Outcome.REFUSED, f"{hazard.value}: {change.reason}; allow it by its id {change.id}")
+    unchanged = same(comparable_value(change, live), comparable_value(change, change.before))
+    if not unchanged and not (begun and partly_written(change.before, live, change.after)):
+        expected, actual = differing_fields(change.before, live)
+        return ChangeResult(change, Outcome.CONFLICT, f"expected {_text(expected)}, found {_text(actual)}: plan again")
     return None
 
 
-def differing(one: Json, other: Json) -> tuple[Json, Json]:
-    """Of two documents only the fields in which they differ; other values as they are."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return one, other
-    fields = [field for field in sorted({*one, *other}) if not same(one.get(field), other.get(field))]
-    first, second = ({field: side[field] for field in fields if field in side} for side in (one, other))
+def differing_fields(expected: Json, actual: Json) -> tuple[Json, Json]:
+    """Of two documents only the fields in which they differ; other values unchanged."""
+    if not isinstance(expected, dict) or not isinstance(actual, dict):
+        return expected, actual
+    fields = [field for field in sorted({*expected, *actual}) if not same(expected.get(field), actual.get(field))]
+    first, second = ({field: side[field] for field in fields if field in side} for side in (expected, actual))
     return first, second
 
 
-def on_the_way(before: Json, live: Json, after: Json) -> bool:
-    """Whether each part of the live value is either the one before or the one after; lists are filled in order."""
+def partly_written(before: Json, live: Json, after: Json) -> bool:
+    """Whether each part of the live value is the previous or the planned one; lists are filled in order."""
     if same(live, before) or same(live, after):
         return True
     if isinstance(after, list) and isinstance(live, list):
@@ -133,71 +135,65 @@ def on_the_way(before: Json, live: Json, after: Json) -> bool:
     if not isinstance(live, dict) or not isinstance(after, dict | None) or not isinstance(before, dict | None):
         return False
     old, new = before or {}, after or {}
-    return all(on_the_way(old.get(key), live.get(key), new.get(key)) for key in {*old, *live, *new})
+    return all(partly_written(old.get(key), live.get(key), new.get(key)) for key in {*old, *live, *new})
 
 
-def checked(change: Change, found: Json, error: FleetError | None) -> Result:
-    """The result of a change that was sent, from the value that was read back.
+def result_after_write(change: Change, live: Json, error: FleetError | None) -> ChangeResult:
+    """The result of a change that was sent, by the value that was read back.
 
-    :param error: what the broker answered when it did not say that the change was made.
+    :param error: the broker's answer, if it did not confirm the change.
     """
-    if same(known(change, found), known(change, change.after)):
-        return Result(change, Outcome.APPLIED)
+    if same(comparable_value(change, live), comparable_value(change, change.after)):
+        return ChangeResult(change, Outcome.APPLIED)
     if error is not None:
-        return failure(change, error)
-    wrote, read = differing(change.after, found)
-    return Result(change, Outcome.FAILED, f"wrote {short(wrote)}, read back {short(read)}")
+        return failed_result(change, error)
+    wrote, read = differing_fields(change.after, live)
+    return ChangeResult(change, Outcome.FAILED, f"wrote {_text(wrote)}, read back {_text(read)}")
 
 
-def known(change: Change, value: Json) -> Json:
-    """Of a created namespace, only what the catalogue knows: an older broker drops the fields of a newer one."""
+def comparable_value(change: Change, value: Json) -> Json:
+    """A namespace without fields that the catalogue does not know: an older broker drops the fields of a newer one."""
     if change.resource is Resource.NAMESPACE and value:
-        return {field: one for field, one in value.items() if field in BY_FIELD}
+        return {field: entry for field, entry in value.items() if field in BY_FIELD}
     return value
 
 
-def failure(change: Change, error: FleetError) -> Result:
-    """The result of a change that an error ended."""
+def failed_result(change: Change, error: FleetError) -> ChangeResult:
+    """The result of a change that failed with an error."""
     outcome = Outcome.REFUSED if isinstance(error, PreconditionFailed) else Outcome.FAILED
-    return Result(change, outcome, str(error), passing=isinstance(error, Unavailable))
+    return ChangeResult(change, outcome, str(error), passing=isinstance(error, Unavailable))
 
 
-def creates(change: Change) -> bool:
-    """Whether other changes of the plan may lie in what this one makes."""
+def creates_resource(change: Change) -> bool:
+    """Whether the change creates a resource that other changes of the plan may need."""
     return change.action is Action.CREATE and not change.field
 
 
-def needs(change: Change) -> frozenset[Key]:
-    """What has to be there before the change can be made, if the plan makes it."""
-    found: set[Key] = set()
+def dependencies(change: Change) -> frozenset[Key]:
+    """The resources that must exist before the change, if the plan creates them."""
+    keys: set[Key] = set()
     namespace = change.namespace
     if namespace is not None:
-        found = {
+        keys = {
             (Resource.TENANT, namespace.tenant),
             (Resource.NAMESPACE, str(namespace)),
             (Resource.TOPIC, change.name),
         }
     value = change.after or {}
     if change.resource is Resource.NAMESPACE and "resource_group_name" in value:
-        found.add((Resource.RESOURCE_GROUP, value["resource_group_name"]))
+        keys.add((Resource.RESOURCE_GROUP, value["resource_group_name"]))
     if change.resource is Resource.POLICY and change.field == "resource_group_name":
-        found.add((Resource.RESOURCE_GROUP, change.after))
+        keys.add((Resource.RESOURCE_GROUP, change.after))
     if change.resource in (Resource.TENANT, Resource.NAMESPACE):
         names = [*value.get("allowedClusters", ()), *value.get("replication_clusters", ())]
-        found |= {(Resource.CLUSTER, name) for name in names}
-    return frozenset(found - {(change.resource, change.name)})
+        keys |= {(Resource.CLUSTER, name) for name in names}
+    return frozenset(keys - {(change.resource, change.name)})
 
 
 def check_creation(call: Call, own: str) -> None:
-    """Refuse to create a namespace with policies that the broker would store and break on."""
+    """Refuse to create a namespace with policies that the broker would store and fail on later."""
     parts = call.path.strip("/").split("/")
     if call.method == "PUT" and parts[0] == "namespaces" and len(parts) == 3:
         wrong = problems(call.body or {}, own)
         if wrong:
-            raise PreconditionFailed(f"{'/'.join(parts[1:])} was not created, since {'; '.join(wrong)}.", cluster=own)
-
-
-def short(value: Json) -> str:
-    """A value in a few words, for a detail."""
-    text = "not set" if value is None else repr(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+            raise PreconditionFailed(f"{'/'.join(parts[1:])} was not created: {'; '.join(wrong)}.", cluster=own)

@@ -1,4 +1,4 @@
-"""Get the secrets that a plan writes from the cluster that holds them; they stay in memory."""
+"""Read the secrets that a plan writes from the source cluster; they stay in memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
-async def read_secrets(plan: Plan, source: AdminClient, seal: Redactor) -> dict[str, str]:
+async def read_secrets(plan: Plan, source: AdminClient, redactor: Redactor) -> dict[str, str]:
     """Fingerprint → secret for every secret that the plan writes and the source still has."""
-    wanted = {
+    namespaces = {
         (change.namespace, change.resource is Resource.TOPIC_POLICY)
         for change in plan.changes
         if change.namespace and any(fingerprints(call.body) for call in change.calls)
     }
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     async with TopicPolicyReader(source, None) as reader:
-        for namespace, in_topics in sorted(wanted):
-            found |= await _secrets(source, reader, namespace, seal, in_topics=in_topics)
-    return found
+        for namespace, in_topics in sorted(namespaces):
+            secrets |= await _secrets(source, reader, namespace, redactor, in_topics=in_topics)
+    return secrets
 
 
 async def _secrets(
-    source: AdminClient, reader: TopicPolicyReader, namespace: NamespaceName, seal: Redactor, *, in_topics: bool
+    source: AdminClient, reader: TopicPolicyReader, namespace: NamespaceName, redactor: Redactor, *, in_topics: bool
 ) -> dict[str, str]:
     if not in_topics:
-        return seal.secrets(await source.namespace(namespace) or {})
-    return {key: text for one in await reader.read(namespace) for key, text in seal.secrets(one.policies).items()}
+        return redactor.secrets(await source.namespace(namespace) or {})
+    states = await reader.read(namespace)
+    return {key: text for state in states for key, text in redactor.secrets(state.policies).items()}

@@ -1,4 +1,4 @@
-"""Read and write one cluster for changes: bounded, guarded, and one by one where the broker needs it."""
+"""Read and write one cluster for changes: bounded, guarded, and in sequence where the broker needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
-from pulsar_fleet.planning.apply.live_state import Live
+from pulsar_fleet.planning.apply.live_state import LiveState
 from pulsar_fleet.planning.apply.outcome import check_creation
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazards.guards import guard_call
@@ -24,49 +24,49 @@ from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 log = logging.getLogger(__name__)
 
-_UNPLACED = "unable to persist readPosition"
-_PLACING_AGAIN = (1.0, 5.0)
-# Setting a policy makes the broker walk over all topics of the namespace, and placement lies in one document.
-_ONE_BY_ONE = (Resource.NAMESPACE, Resource.POLICY, Resource.FAILURE_DOMAIN, Resource.ISOLATION)
+_POSITION_NOT_STORED = "unable to persist readPosition"
+_RETRY_SECONDS = (1.0, 5.0)
+# To set a policy the broker visits all topics of the namespace; isolation and failure domains share one document.
+_SEQUENTIAL = (Resource.NAMESPACE, Resource.POLICY, Resource.FAILURE_DOMAIN, Resource.ISOLATION)
 
 
 @dataclass(kw_only=True)
 class Writer:
     """The target of a plan.
 
-    :param own: the name that its brokers gave.
+    :param own: the cluster name that its brokers report.
     :param secrets: fingerprint → secret.
     """
 
     admin: AdminClient
     own: str
-    seal: Redactor
+    redactor: Redactor
     secrets: Mapping[str, str]
     reader: TopicPolicyReader
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.admin.connection.max_connections)
 
-    async def read(self, changes: Sequence[Change]) -> Live:
-        """What changes of one kind and one namespace have in common."""
+    async def read(self, changes: Sequence[Change]) -> LiveState:
+        """The current state that changes of one kind and one namespace share."""
         async with self._slots:
-            return await Live.read(self.admin, changes, self.own, self.seal, self.reader)
+            return await LiveState.read(self.admin, changes, self.own, self.redactor, self.reader)
 
-    async def values(self, changes: Sequence[Change], live: Live) -> list[Json | FleetError]:
-        """The live value of each change, or why it cannot be told."""
+    async def values(self, changes: Sequence[Change], live: LiveState) -> list[Json | FleetError]:
+        """The live value of each change, or the error of reading it."""
         return await asyncio.gather(*(self._value(change, live) for change in changes))
 
     async def send_all(self, changes: Sequence[Change], begun: Sequence[bool]) -> list[FleetError | None]:
-        """Send the calls of each change; the error where the broker did not say that it was made."""
-        lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Send the calls of each change; the error where the broker did not confirm it."""
+        locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-        async def in_lane(change: Change, finish: bool) -> FleetError | None:
-            async with lanes[_lane(change)]:
+        async def in_sequence(change: Change, finish: bool) -> FleetError | None:
+            async with locks[_sequence(change)]:
                 return await self._send(change, finish)
 
-        return await asyncio.gather(*(in_lane(*pair) for pair in zip(changes, begun, strict=True)))
+        return await asyncio.gather(*(in_sequence(*pair) for pair in zip(changes, begun, strict=True)))
 
-    async def _value(self, change: Change, live: Live) -> Json | FleetError:
+    async def _value(self, change: Change, live: LiveState) -> Json | FleetError:
         async with self._slots:
             try:
                 return await live.value(change)
@@ -74,7 +74,7 @@ class Writer:
                 return error
 
     async def _send(self, change: Change, finish: bool) -> FleetError | None:
-        """Send a change; with `finish`, calls that an earlier attempt made may be there already."""
+        """Send a change; with `finish`, an earlier attempt may have made some of its calls."""
         failed: FleetError | None = None
         async with self._slots:
             for call in change.calls:
@@ -89,18 +89,18 @@ class Writer:
         return failed
 
     async def _send_call(self, change: Change, call: Call) -> None:
-        """Send a call, a few times where a busy broker makes a subscription and cannot set its position (observed).
+        """Send a call; retry when a busy broker creates a subscription and cannot store its position (observed).
 
-        What it leaves then stands at the end of the topic, so it is removed before the next try.
+        That subscription starts at the end of the topic, so it is deleted before the next attempt.
         """
-        for seconds in _PLACING_AGAIN:
+        for seconds in _RETRY_SECONDS:
             try:
                 return await self._call(call)
             except InvalidRequest as error:
                 creates = (change.resource, change.action) == (Resource.SUBSCRIPTION, Action.CREATE)
-                if not creates or _UNPLACED not in str(error):
+                if not creates or _POSITION_NOT_STORED not in str(error):
                     raise
-                log.warning("%s; made again in %.0f s", error, seconds)
+                log.warning("%s; retry in %.0f s", error, seconds)
                 await asyncio.sleep(seconds)
                 with suppress(NotFound):
                     await self.admin.delete(call.path)
@@ -114,24 +114,24 @@ class Writer:
         await self.admin.send(replace(call, body=restore_secrets(call.body, self.secrets)))
 
     async def _require_unused(self, cluster: str) -> None:
-        """The broker forgets a cluster even while namespaces replicate to it, so its users are looked for here."""
+        """Refuse to delete a cluster in use: the broker would delete it even while namespaces replicate to it."""
         for name in await self.admin.tenants():
             if cluster in ((await self.admin.tenant(name)) or {}).get("allowedClusters", ()):
                 raise PreconditionFailed(
-                    f"Cluster {cluster!r} is still allowed to tenant {name!r} on {self.own!r}, so it is not deleted: "
-                    "take it from the tenant's list first.",
+                    f"Cluster {cluster!r} is not deleted, because tenant {name!r} on {self.own!r} still allows it: "
+                    "remove it from the tenant's allowed clusters first.",
                     cluster=self.own,
                 )
 
 
-def _lane(change: Change) -> str:
-    """Changes in one lane are sent one after the other, in order."""
-    if change.resource in _ONE_BY_ONE:
+def _sequence(change: Change) -> str:
+    """The key of a sequence: changes with the same key are sent in order, never concurrently."""
+    if change.resource in _SEQUENTIAL:
         return change.resource.value
-    # What is done to a subscription can unload its topic under the next one.
+    # A change of a subscription can unload its topic while the next one is sent.
     return change.name if change.resource is Resource.SUBSCRIPTION else change.id
 
 
-def may_have_been_made(error: FleetError | None) -> bool:
-    """Whether the change may be in place all the same: an answer got lost, or a second try met the first."""
+def may_have_taken_effect(error: FleetError | None) -> bool:
+    """Whether the change may be in place despite the error: the answer was lost, or a retry met the first attempt."""
     return error is None or isinstance(error, Conflict | Unavailable)

@@ -1,7 +1,7 @@
-"""Which values count before and after a change, where layers lie over one another (pure).
+"""Which values are effective before and after a change, when topic, namespace and broker define them (pure).
 
-A retention that is set on a topic can lower what the namespace keeps, and one that is unset can fall to a broker's
-default: what a change does to messages shows only in the values that are in force before and after it.
+A topic's retention can be shorter than the namespace's, and an unset one falls back to the broker's default: only the
+effective values before and after a change show what it does to messages.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.effective import effective_of_namespace, effective_value
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
-from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
-from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.planning.hazards.rules import Setting
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope
+from pulsar_fleet.planning.diff_entry import Resource, TopicPolicyField
+from pulsar_fleet.planning.hazards.rules import ValueChange
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.snapshot.model import BrokerState
 
@@ -23,12 +23,12 @@ Configuration = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InForce:
-    """Comparable documents of the target, before the plan and as it leaves them.
+class EffectiveValues:
+    """Comparable documents of the target, before and after the plan.
 
-    :param brokers: every broker's configuration, with Pulsar's defaults for what it does not tell.
-    :param namespaces: of `before`, by name.
-    :param topics: of `before`, by topic and scope.
+    :param brokers: every broker's configuration, with Pulsar's defaults for settings that it does not report.
+    :param namespaces: before the plan, by name.
+    :param topics: before the plan, by topic and scope.
     """
 
     brokers: tuple[Configuration, ...]
@@ -37,41 +37,41 @@ class InForce:
     namespaces_after: Documents = field(default_factory=dict)
     topics_after: Mapping[tuple[str, str], JsonObject] = field(default_factory=dict)
 
-    def settings(self, change: Change) -> Iterator[Setting]:
-        """Every pair of values that may be in force before and after the change; others may be left out of the plan."""
+    def changes(self, change: Change) -> Iterator[ValueChange]:
+        """Every pair of values that may be effective before and after: a part of the plan may not be applied."""
         if change.resource is Resource.POLICY and change.field in BY_FIELD:
             policy = BY_FIELD[change.field]
             for broker in self.brokers:
                 sides = [effective_of_namespace(policy, value, broker) for value in (change.before, change.after)]
-                yield Setting(change.resource, change.field, *sides)
-        elif change.resource is Resource.TOPIC_POLICY and change.field.partition("/")[2] in TOPIC_BY_FIELD:
+                yield ValueChange(change.resource, change.field, *sides)
+        elif change.resource is Resource.TOPIC_POLICY and TopicPolicyField.parse(change.field).policy in TOPIC_BY_FIELD:
             yield from self._of_topic(change)
         else:
-            yield Setting(change.resource, change.field, change.before, change.after)
+            yield ValueChange(change.resource, change.field, change.before, change.after)
 
-    def _of_topic(self, change: Change) -> Iterator[Setting]:
-        scope, _, name = change.field.partition("/")
-        policy = TOPIC_BY_FIELD[name]
+    def _of_topic(self, change: Change) -> Iterator[ValueChange]:
+        path = TopicPolicyField.parse(change.field)
+        policy = TOPIC_BY_FIELD[path.policy]
         namespace = str(change.namespace)
-        over: list[JsonObject] = [{}, {}]
-        if scope != "global":
-            over = [documents.get((change.name, "global"), {}) for documents in (self.topics, self.topics_after)]
-        below = [documents.get(namespace, {}) for documents in (self.namespaces, self.namespaces_after)]
+        global_documents: list[JsonObject] = [{}, {}]
+        if path.scope is not Scope.GLOBAL:
+            global_documents = [topics.get((change.name, "global"), {}) for topics in (self.topics, self.topics_after)]
+        documents = [namespaces.get(namespace, {}) for namespaces in (self.namespaces, self.namespaces_after)]
 
-        def in_force(value: Json, wide: JsonObject, held: JsonObject, broker: Configuration) -> Json:
-            local = {name: value}
-            return effective_value(policy, local=local, shared=wide, namespace=held, configuration=broker).value
+        def effective(value: Json, shared: JsonObject, document: JsonObject, broker: Configuration) -> Json:
+            local = {path.policy: value}
+            return effective_value(policy, local=local, shared=shared, namespace=document, configuration=broker).value
 
         for broker in self.brokers:
-            before = in_force(change.before, over[0], below[0], broker)
-            for wide in over:
-                for held in below:
-                    after = in_force(change.after, wide, held, broker)
-                    yield Setting(change.resource, policy.namespace_field or name, before, after)
+            before = effective(change.before, global_documents[0], documents[0], broker)
+            for shared in global_documents:
+                for document in documents:
+                    after = effective(change.after, shared, document, broker)
+                    yield ValueChange(change.resource, policy.namespace_field or path.policy, before, after)
 
 
 def configurations(brokers: Iterable[BrokerState]) -> tuple[Configuration, ...]:
-    """What each broker does where nothing is set; Pulsar's own defaults stand for what a broker does not tell."""
+    """What each broker does where no policy is set; Pulsar's defaults replace settings that it does not report."""
     return tuple({**_PULSAR, **broker.configuration} for broker in brokers) or (_PULSAR,)
 
 
@@ -99,5 +99,5 @@ _DISCARDS: Configuration = {
     "backlogQuotaDefaultLimitSecond": "1",
     "backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction",
 }
-NOTHING_KNOWN = InForce(brokers=(_KEEPS, _DISCARDS), namespaces={}, topics={})
-"""Where nobody has looked at what is in force: brokers that keep everything and brokers that keep nothing."""
+UNKNOWN_SETTINGS = EffectiveValues(brokers=(_KEEPS, _DISCARDS), namespaces={}, topics={})
+"""For unknown effective values: one broker that keeps every message and one that keeps none."""

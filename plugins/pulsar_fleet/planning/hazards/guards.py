@@ -1,63 +1,68 @@
-"""What a change can destroy: the linter that marks every planned change, and the guards that no call passes by (pure).
+"""Assess the hazard of every planned change, and refuse the calls that no permission allows (pure).
 
-The rules themselves, with their hazard and their reason, are the table in `hazard_rules`.
+The rules, each with its hazard and its reason, are the tables in `hazards/rules.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.planning.hazards.model import Hazard, Mark, cluster_lists, is_global_topic_list, worst
-from pulsar_fleet.planning.hazards.rules import CALL_RULES, VALUE_RULES, Setting
+from pulsar_fleet.planning.hazard import Hazard, Risk, cluster_lists, is_global_topic_list, worst
+from pulsar_fleet.planning.hazards.rules import CALL_RULES, VALUE_RULES, ValueChange
+from pulsar_fleet.planning.plan import Change
 
 
-def lint_calls(calls: Iterable[Call], own: str) -> tuple[Mark, ...]:
-    """What calls to the cluster `own` can do by themselves, whatever a plan says of them; the worst comes first."""
-    marks = [rule.mark for call in calls for rule in CALL_RULES if rule.matches(call, own)]
-    return _worst_first(marks)
+def with_risks(change: Change, own: str, values: Iterable[ValueChange]) -> Change:
+    """The change with the highest hazard of its calls to the cluster `own` and of `values`; the reason names it."""
+    risks = risks_of_calls(change.calls, own) + risks_of_values(values)
+    hazard = worst(change.hazard, *(risk.hazard for risk in risks))
+    reasons = dict.fromkeys(risk.reason for risk in risks if risk.hazard is hazard)
+    return replace(change, hazard=hazard, reason="; ".join([change.reason, *reasons]))
 
 
-def lint_settings(settings: Iterable[Setting]) -> tuple[Mark, ...]:
-    """What going from one value to another can do; several settings stand for all that may be in force."""
-    marks = [rule.mark for setting in settings for rule in VALUE_RULES if rule.matches(setting)]
-    return _worst_first(marks)
+def risks_of_calls(calls: Iterable[Call], own: str) -> tuple[Risk, ...]:
+    """What calls to the cluster `own` can do, whatever the plan says about them; the highest hazard first."""
+    return _worst_first(rule.risk for call in calls for rule in CALL_RULES if rule.matches(call, own))
 
 
-def hazard_of_call(call: Call, own: str = "") -> Hazard:
-    """The least hazard that a call has by itself; without `own`, cluster lists are not judged."""
-    return worst(*(rule.mark.hazard for rule in CALL_RULES if (own or not rule.names_own) and rule.matches(call, own)))
+def risks_of_values(values: Iterable[ValueChange]) -> tuple[Risk, ...]:
+    """What a change of a value can do; several values are all that may be effective."""
+    return _worst_first(rule.risk for value in values for rule in VALUE_RULES if rule.matches(value))
 
 
 def guard_call(call: Call, own: str) -> None:
-    """Refuse a call that no permission makes right. Every planned call passes here right before it is sent."""
+    """Refuse a call that no permission allows. Every planned call passes here immediately before it is sent."""
     guard_cluster_lists(call, own)
     for rule in CALL_RULES:
         if rule.never and rule.matches(call, own):
-            raise PreconditionFailed(f"{call.text()} on {own!r}: {rule.mark.reason}. Nothing was sent.", cluster=own)
+            raise PreconditionFailed(f"{call.text()} on {own!r}: {rule.risk.reason}. Nothing was sent.", cluster=own)
 
 
 def guard_cluster_lists(call: Call, own: str) -> None:
-    """Refuse a cluster list without the name of the cluster that is asked to store it.
+    """Refuse a cluster list without the name of the cluster that stores it.
 
-    The broker answers 200 to such a list and deletes all topics of the namespace within a second. There is no way
-    around this function: every call passes it right before it is sent, with the name that the brokers themselves gave.
+    The broker answers 200 to such a list and deletes all topics of the namespace within a second (observed). Every
+    call passes this function immediately before it is sent, with the cluster name that the brokers report.
+
+    :raises PreconditionFailed: the list lacks `own`, or it is a topic's global cluster list.
     """
     for field, names in cluster_lists(call):
         if own not in names:
             raise PreconditionFailed(
                 f"{call.text()} would set {field} to {sorted(names)!r} on {own!r}, without {own!r} itself: "
-                f"{own} would delete all its topics there. Nothing was sent; add {own!r} to the list.",
+                f"{own} would delete all topics under it. Nothing was sent; add {own!r} to the list.",
                 cluster=own,
             )
     if is_global_topic_list(call):
         raise PreconditionFailed(
-            f"{call.text()}: a global cluster list of a topic deletes the topic on every cluster that it leaves out. "
+            f"{call.text()}: a topic's global cluster list deletes the topic on every cluster that is not in it. "
             "Set the list of the namespace instead.",
             cluster=own,
         )
 
 
-def _worst_first(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    return tuple(sorted(dict.fromkeys(marks), key=lambda mark: -list(Hazard).index(mark.hazard)))
+def _worst_first(risks: Iterable[Risk]) -> tuple[Risk, ...]:
+    return tuple(sorted(dict.fromkeys(risks), key=lambda risk: -list(Hazard).index(risk.hazard)))

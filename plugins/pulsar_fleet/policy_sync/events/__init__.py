@@ -1,1 +1,1 @@
-"""Changes of metadata as events on a replicated topic (PIP-136)."""
+"""Metadata changes as events on a replicated topic (PIP-136)."""

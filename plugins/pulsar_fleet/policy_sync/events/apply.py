@@ -1,4 +1,4 @@
-"""Apply what other clusters published: planned and written with all guards, read back, and only then acknowledged."""
+"""Apply the events of other clusters: plan, write with all guards, read back, and only then acknowledge."""
 
 from __future__ import annotations
 
@@ -10,212 +10,234 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Applied, Outcome
+from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.last_updated import write_stamps
-from pulsar_fleet.policy_sync.events.participant import Ledgered, Site
-from pulsar_fleet.policy_sync.events.publish import certain, seen
-from pulsar_fleet.policy_sync.events.resolve import Asked, Decided, asked, decide, lost_edits, outstanding
-from pulsar_fleet.policy_sync.events.versions import Known
-from pulsar_fleet.policy_sync.merge.compare import Compared
+from pulsar_fleet.policy_sync.events.last_updated import update_properties
+from pulsar_fleet.policy_sync.events.participant import Participant, StoredVersions
+from pulsar_fleet.policy_sync.events.publish import observed_versions, without_deleted_topics
+from pulsar_fleet.policy_sync.events.resolve import (
+    Resolution,
+    Updates,
+    accepted_updates,
+    lost_edits,
+    outstanding,
+    resolve,
+)
+from pulsar_fleet.policy_sync.events.versions import ResourceVersions
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
-from pulsar_fleet.policy_sync.merge.merge_resource import Merged, Side
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
-from pulsar_fleet.policy_sync.merge.scan import Observed
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item, View
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 log = logging.getLogger(__name__)
 
 PROCEDURE = "sync_metadata"
-_SHAPELESS = (AttributeError, KeyError, TypeError, ValueError)
-"""What comes of a value that no policy can have: an event may hold anything."""
+_INVALID_VALUE = (AttributeError, KeyError, TypeError, ValueError)
+"""Errors caused by a value with another shape than its policy: an event may contain anything."""
 
 
-async def apply_received(site: Site, received: Sequence[Received]) -> Batch:
-    """Apply events, then acknowledge them; the same ones again have no effect.
+async def apply_received(participant: Participant, received: Sequence[Received]) -> Batch:
+    """Apply events, then acknowledge them; a second delivery has no effect.
 
-    Several events of one resource are written once, as their newest fields say. What cannot be applied is put away with
-    its reason and does not stop the rest; what may work later is given back.
+    Several events of one resource cause one write with their newest fields. An event that cannot be applied is
+    dead-lettered with its reason and does not stop the others; one that may succeed later is negatively acknowledged.
     """
-    batch = Batch.of(received, site.request.means, site.ledger.in_migration())
-    before = site.remembered(list(batch.events))
-    batch.drop([item for item in batch.events if not _asked(site, batch, item, before.known(item))])
+    batch = Batch.of(received, participant.request.includes, participant.ledger.in_migration())
+    before = participant.stored_versions(list(batch.events))
+    batch.drop([item for item in batch.events if not _updates(participant, batch, item, before.of(item))])
     if batch.events:
-        await _apply_each(site, batch)
-    for one, reason in batch.refused.items():
-        log.warning("%s: event %s is not applied: %s", site.own, one.id, reason)
-    await site.topic.put_away(batch.refused)
-    await site.topic.acknowledge([*batch.useless, *batch.applied, *batch.refused])
-    await site.topic.give_back(batch.later)
+        await _apply_each(participant, batch)
+    for message, reason in batch.refused.items():
+        log.warning("%s: event %s is not applied: %s", participant.own, message.id, reason)
+    await participant.topic.dead_letter(batch.refused)
+    await participant.topic.acknowledge([*batch.dropped, *batch.applied, *batch.refused])
+    await participant.topic.negatively_acknowledge(batch.postponed)
     return batch
 
 
-async def _apply_each(site: Site, batch: Batch) -> None:
-    """Apply all at once; where a value cannot be meant, resource by resource, so that it stops no other."""
+async def _apply_each(participant: Participant, batch: Batch) -> None:
+    """Apply the whole batch; if a value is not valid, apply each resource separately, so that the others succeed."""
     try:
-        await _apply(site, batch)
-    except (*_SHAPELESS, InvalidRequest, PreconditionFailed, NotFound) as error:
+        with participant.applying(batch.events):
+            await _apply(participant, batch)
+    except (*_INVALID_VALUE, InvalidRequest, PreconditionFailed, NotFound) as error:
         items = list(batch.events)
         if len(items) == 1:
-            wrong = "a value has not the shape that its policy has: " if isinstance(error, _SHAPELESS) else ""
-            batch.refuse(items[0], f"{items[0][0].value} {items[0][1]}: {wrong}{error}")
+            is_invalid = isinstance(error, _INVALID_VALUE)
+            cause = f"a value does not have the shape of its policy: {error}" if is_invalid else str(error)
+            batch.refuse(items[0], f"{items[0][0].value} {items[0][1]}: {cause}")
             return
         for item in items:
             part = batch.take(item)
-            await _apply_each(site, part)
+            await _apply_each(participant, part)
             batch.add(part)
 
 
-async def _apply(site: Site, batch: Batch) -> None:
-    with site.in_hand(batch.events):
-        await _apply_in_hand(site, batch)
-
-
-async def _apply_in_hand(site: Site, batch: Batch) -> None:
-    """Look, keep what is about to be written, write, look again: after a crash no copy is taken for a change."""
-    looked = await _look(site, batch)
+async def _apply(participant: Participant, batch: Batch) -> None:
+    """Scan, save the expected values, write, scan again: after a crash no copy is treated as a new edit."""
+    scan = await _scan(participant, batch)
     if not batch.events:
         return
-    known = _known(site, batch, looked)
-    wanted = {item: _asked(site, batch, item, known[item]) for item in batch.events}
-    lost = _lost(site, batch, wanted, known)
-    decided = _decide(wanted, looked, known)
-    if not site.keep(looked.ledgered, {item: known[item].awaiting(one.marks) for item, one in decided.items()}):
+    versions = _versions(participant, batch, scan)
+    updates = {item: _updates(participant, batch, item, versions[item]) for item in batch.events}
+    lost = _lost(participant, batch, updates, versions)
+    resolutions = {
+        item: resolve(item, requested, versions[item], exists=scan.view.values(item) is not None)
+        for item, requested in updates.items()
+    }
+    expected = {item: versions[item].awaiting(resolution.versions) for item, resolution in resolutions.items()}
+    if not participant.save(scan.stored, expected):
         batch.postpone(batch.events)
         return
-    plan = await _plan(site, looked, decided, _makers(site, batch))
-    applied = await _carry_out(site, plan) if plan.changes else Applied(plan.id, plan.target, ())
+    plan = await _plan(participant, scan, resolutions, _source_snapshots(participant, batch))
+    applied = await _apply_plan(participant, plan) if plan.changes else PlanResult(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
-    looked = await _look(site, batch)
-    known = {item: one.awaiting({}) for item, one in _known(site, batch, looked).items()}
-    if not site.keep(looked.ledgered, known):
+    scan = await _scan(participant, batch)
+    versions = {item: entry.awaiting({}) for item, entry in _versions(participant, batch, scan).items()}
+    if not participant.save(scan.stored, versions):
         batch.postpone(batch.events)
-    batch.stamped += await write_stamps(site, looked.observed, {item: known[item] for item in batch.events})
+    final = {item: versions[item] for item in batch.events}
+    batch.provenance_written += await update_properties(participant, scan.observed, final)
     for item in list(batch.events):
-        left = outstanding(wanted[item], known[item], site.request.order)
-        batch.lost += len(lost[item] - set(left))
-        if left and _may_work_later(item, applied):
+        failed = outstanding(updates[item], versions[item], participant.request.order)
+        batch.lost += len(lost[item] - set(failed))
+        if failed and _is_retryable(item, applied):
             batch.postpone([item])
         else:
-            batch.settle(item, left, _reason(item, decided[item], plan, applied))
+            batch.finish(item, failed, _reason(item, resolutions[item], plan, applied))
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """A cluster at a time, with what was known of it just before."""
+class _Scan:
+    """A scan of some resources, with the versions that were stored before it."""
 
-    ledgered: Ledgered
-    observed: Observed
+    stored: StoredVersions
+    observed: ClusterScan
     view: View
 
 
-async def _look(site: Site, batch: Batch) -> _Looked:
-    """What was known before the look, so that nobody's later knowledge meets it; what cannot be read comes again."""
-    ledgered = site.remembered(list(batch.events))
-    observed = await site.look_at(list(batch.events))
-    view = site.view(observed)
-    batch.postpone([item for item in batch.events if not view.knows(item)])
-    return _Looked(ledgered, observed, view)
+async def _scan(participant: Participant, batch: Batch) -> _Scan:
+    """Load the versions before the scan, so that later versions of another process do not meet older values.
+
+    Events of resources that cannot be read are postponed.
+    """
+    stored = participant.stored_versions(list(batch.events))
+    observed = await participant.scan_items(list(batch.events))
+    view = participant.view(observed)
+    batch.postpone([item for item in batch.events if not view.has_read(item)])
+    return _Scan(stored, observed, view)
 
 
-def _asked(site: Site, batch: Batch, item: Item, known: Known | None) -> Asked:
-    return asked(batch.of_item(item), known or Known(), site.request.order)
+def _updates(participant: Participant, batch: Batch, item: Item, current: ResourceVersions | None) -> Updates:
+    return accepted_updates(batch.of_item(item), current or ResourceVersions(), participant.request.order)
 
 
 def _lost(
-    site: Site, batch: Batch, wanted: Mapping[Item, Asked], known: Mapping[Item, Known]
+    participant: Participant,
+    batch: Batch,
+    updates: Mapping[Item, Updates],
+    versions: Mapping[Item, ResourceVersions],
 ) -> dict[Item, frozenset[str]]:
-    """The edits that are about to be taken back, said before they are gone."""
-    found = {
-        item: lost_edits(one, batch.of_item(item), known[item], site.own, site.request.order)
-        for item, one in wanted.items()
+    """The edits that the updates revert, logged before the write."""
+    order = participant.request.order
+    lost = {
+        item: lost_edits(requested, batch.of_item(item), versions[item], participant.own, order)
+        for item, requested in updates.items()
     }
-    for item, names in found.items():
+    for item, names in lost.items():
         if names:
-            log.warning("%s: edits of %s in %s lose to a newer document", site.own, ", ".join(sorted(names)), item[1])
-    return found
+            fields = ", ".join(sorted(names))
+            log.warning("%s: edits of %s in %s lose to a newer document", participant.own, fields, item[1])
+    return lost
 
 
-def _known(site: Site, batch: Batch, looked: _Looked) -> dict[Item, Known]:
-    """What is known after a look; of a topic that is not there, nothing new."""
-    before = {item: looked.ledgered.known(item) or Known() for item in batch.events}
-    items = certain(looked.view, batch.events)
-    return before | seen(site, looked.observed, looked.view, looked.ledgered, items)
+def _versions(participant: Participant, batch: Batch, scan: _Scan) -> dict[Item, ResourceVersions]:
+    """The versions after a scan; a topic that does not exist keeps its stored ones."""
+    before = {item: scan.stored.of(item) or ResourceVersions() for item in batch.events}
+    items = without_deleted_topics(scan.view, batch.events)
+    return before | observed_versions(participant, scan.observed, scan.view, scan.stored, items)
 
 
-def _decide(wanted: Mapping[Item, Asked], looked: _Looked, known: Mapping[Item, Known]) -> dict[Item, Decided]:
-    return {
-        item: decide(item, one, known[item], there=looked.view.values(item) is not None) for item, one in wanted.items()
-    }
-
-
-def _makers(site: Site, batch: Batch) -> tuple[Snapshot, ...]:
-    """The namespaces as the clusters that published them last would make them."""
-    named = [item for item in batch.events if item[0] is Resource.NAMESPACE]
-    newest = [max(batch.of_item(item), key=lambda event: event.stamp) for item in named]
+def _source_snapshots(participant: Participant, batch: Batch) -> tuple[Snapshot, ...]:
+    """The namespaces with the creation settings of the clusters that published them last."""
+    namespaces = [item for item in batch.events if item[0] is Resource.NAMESPACE]
+    newest = [max(batch.of_item(item), key=lambda event: event.version) for item in namespaces]
     return tuple(
         Snapshot(
             cluster=event.source_cluster,
             began="",
             ended="",
-            key_id=site.seal.key_id,
+            key_id=participant.redactor.key_id,
             namespaces=(NamespaceState(event.resource_name, event.made_with),),
         )
         for event in newest
     )
 
 
-async def _plan(site: Site, looked: _Looked, decided: Mapping[Item, Decided], makers: Sequence[Snapshot]) -> Plan:
-    """What has to be written, with the hazards that it has on this cluster."""
-    compared = [_compared(looked.view, item, one) for item, one in decided.items() if one.values or one.create]
-    observed = await site.with_topics(looked.observed, topics_needed(compared, site.own))
-    target = Target(held=observed.snapshot, topics=observed.topics)
-    return plan_repair(compared, target, makers, source="events of metadata")
+async def _plan(
+    participant: Participant, scan: _Scan, resolutions: Mapping[Item, Resolution], sources: Sequence[Snapshot]
+) -> Plan:
+    """The writes, with their hazards on this cluster."""
+    compared = [
+        _compared(scan.view, item, resolution)
+        for item, resolution in resolutions.items()
+        if resolution.values or resolution.create
+    ]
+    observed = await participant.with_topics(scan.observed, topics_needed(compared, participant.own))
+    target = Target(snapshot=observed.snapshot, topics=observed.topics)
+    return plan_repair(compared, target, sources, source="events of metadata")
 
 
-def _compared(view: View, item: Item, decided: Decided) -> Compared:
-    own, held = view.cluster, view.values(item)
-    values = {**(held or {}), **decided.values}
+def _compared(view: View, item: Item, resolution: Resolution) -> ComparedResource:
+    own, current = view.cluster, view.values(item)
+    values = {**(current or {}), **resolution.values}
     decisions = {
         name: Decision(value=value, rule=Rule.CARRIED)
-        for name, value in decided.values.items()
-        if not same((held or {}).get(name), value)
+        for name, value in resolution.values.items()
+        if not same((current or {}).get(name), value)
     }
-    absent = (own,) if held is None else ()
+    absent = (own,) if current is None else ()
     in_topic = item[0] is Resource.TOPIC_POLICY
-    return Compared(
+    merged = {name: value for name, value in values.items() if value is not None}
+    return ComparedResource(
         item=item,
-        merged=Merged(values={name: value for name, value in values.items() if value is not None}, decisions=decisions),
-        sides=() if held is None else (Side(cluster=own, values=held, seen={}),),
+        merged=MergedResource(values=merged, decisions=decisions),
+        sides=() if current is None else (ClusterValues(cluster=own, values=current, provenance={}),),
         missing=() if in_topic else absent,
-        elsewhere=absent if in_topic else (),
+        without_topic=absent if in_topic else (),
     )
 
 
-async def _carry_out(site: Site, plan: Plan) -> Applied:
-    """Each batch is a run of its own in the ledger, so that it can be undone by itself."""
-    run_id = f"{PROCEDURE}/{site.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    site.ledger.start_run(run_id, PROCEDURE, {"target": site.admin.connection.name, "plan": plan.id})
-    found: dict[str, str] = {}
-    for peer in site.peers:
-        found |= await read_secrets(plan, peer, site.seal)
-    applied = await apply_plan(plan, site.admin, site.ledger, run_id, seal=site.seal, secrets=found)
-    site.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
+async def _apply_plan(participant: Participant, plan: Plan) -> PlanResult:
+    """Each batch is a run of its own in the ledger, so that it can be undone separately."""
+    run_id = f"{PROCEDURE}/{participant.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    admin, ledger = participant.admin, participant.ledger
+    ledger.start_run(run_id, PROCEDURE, {"target": admin.connection.name, "plan": plan.id})
+    values: dict[str, str] = {}
+    for peer in participant.peers:
+        values |= await read_secrets(plan, peer, participant.redactor)
+    applied = await apply_plan(plan, admin, ledger, run_id, redactor=participant.redactor, secrets=values)
+    ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
     return applied
 
 
-def _may_work_later(item: Item, applied: Applied) -> bool:
-    mine = (result for result in applied.not_in_place() if result.change.name == item[1])
-    return any(result.passing or result.outcome is Outcome.CONFLICT for result in mine)
+def _is_retryable(item: Item, applied: PlanResult) -> bool:
+    results = (result for result in applied.not_in_place() if result.change.name == item[1])
+    return any(result.passing or result.outcome is Outcome.CONFLICT for result in results)
 
 
-def _reason(item: Item, decided: Decided, plan: Plan, applied: Applied) -> str:
-    failed = [f"{one.change.label}: {one.detail}" for one in applied.not_in_place() if one.change.name == item[1]]
-    left = [f"{one.field or item[1]}: {one.reason}" for one in plan.left_alone if one.name == item[1]]
-    said = [one for one in (decided.refused, *failed, *left) if one]
-    return "; ".join(said) or f"{item[0].value} {item[1]} does not show what was written."
+def _reason(item: Item, resolution: Resolution, plan: Plan, applied: PlanResult) -> str:
+    kind, name = item
+    failed = (
+        f"{result.change.label}: {result.detail}" for result in applied.not_in_place() if result.change.name == name
+    )
+    skipped = (f"{entry.field or name}: {entry.reason}" for entry in plan.left_alone if entry.name == name)
+    reasons = [reason for reason in (resolution.refused, *failed, *skipped) if reason]
+    return "; ".join(reasons) or f"{kind.value} {name} does not have the written values."

@@ -1,4 +1,4 @@
-"""Some messages of an event topic, and what became of each (pure)."""
+"""Some messages of an event topic and the outcome of each (pure)."""
 
 from __future__ import annotations
 
@@ -9,90 +9,93 @@ from typing import Self
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.versions import Stamp
-from pulsar_fleet.policy_sync.merge.view import Item, place
+from pulsar_fleet.policy_sync.events.versions import Version
+from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 
 Pair = tuple[Received, MetadataChangeEvent]
 
 
 @dataclass(kw_only=True)
 class Batch:
-    """Messages that are applied, of no use, refused with a reason, or to be tried again; `events` are still open.
+    """Messages by outcome: applied, dropped, refused with a reason, or postponed; `events` are still open.
 
-    :param written: changes that were made on the cluster.
-    :param lost: edits that were taken back by a document that did not have them.
-    :param stamped: namespaces in which it was written who wrote them last.
+    :param written: number of changes on the cluster.
+    :param lost: number of edits that a whole document reverted.
+    :param provenance_written: number of namespaces whose provenance properties were written.
     """
 
     events: dict[Item, list[Pair]] = field(default_factory=dict)
-    useless: list[Received] = field(default_factory=list)
+    dropped: list[Received] = field(default_factory=list)
     applied: list[Received] = field(default_factory=list)
-    later: list[Received] = field(default_factory=list)
+    postponed: list[Received] = field(default_factory=list)
     refused: dict[Received, str] = field(default_factory=dict)
     written: int = 0
     lost: int = 0
-    stamped: int = 0
+    provenance_written: int = 0
 
     @classmethod
-    def of(cls, received: Iterable[Received], means: Callable[[Item], bool], busy: Set[str]) -> Self:
-        """Read the messages; what is no event is refused, and what does not travel here is of no use.
+    def of(cls, received: Iterable[Received], includes: Callable[[Item], bool], busy: Set[str]) -> Self:
+        """Decode messages; invalid ones are refused, resources that are not included are dropped.
 
-        :param busy: namespaces in which nothing is written now.
+        :param busy: namespaces in which nothing may be written now; their events are postponed.
         """
-        found = cls()
-        for one in received:
+        batch = cls()
+        for message in received:
             try:
-                event = MetadataChangeEvent.decode(one.content)
+                event = MetadataChangeEvent.decode(message.content)
             except InvalidRequest as error:
-                found.refused[one] = str(error)
+                batch.refused[message] = str(error)
                 continue
             if reason := reason_to_refuse(event):
-                found.refused[one] = reason
-            elif not means(event.item):
-                found.useless.append(one)
-            elif place(event.item)[1] in busy:
-                found.later.append(one)
+                batch.refused[message] = reason
+            elif not includes(event.item):
+                batch.dropped.append(message)
+            elif tenant_and_namespace(event.item)[1] in busy:
+                batch.postponed.append(message)
             else:
-                found.events.setdefault(event.item, []).append((one, event))
-        return found
+                batch.events.setdefault(event.item, []).append((message, event))
+        return batch
 
     def of_item(self, item: Item) -> list[MetadataChangeEvent]:
-        """The open events of one resource, in the order in which they came."""
+        """The open events of one resource, in the order of their arrival."""
         return [event for _, event in self.events[item]]
 
     def drop(self, items: Iterable[Item]) -> None:
-        """The events of these resources ask for nothing."""
+        """Drop the events of these resources: they request nothing."""
         for item in items:
-            self.useless += [one for one, _ in self.events.pop(item)]
+            self.dropped += self._pop(item)
 
-    def settle(self, item: Item, failed: Mapping[str, Stamp], reason: str) -> None:
-        """The events of a resource are applied, but for the fields that failed: who brought these is put away."""
-        for one, event in self.events.pop(item):
-            brought = {name: stamp for name, (_, stamp) in event.fields.items()}
-            # What a document does not hold, it asks for with its own time.
-            if any(brought.get(name, event.stamp) == stamp for name, stamp in failed.items()):
-                self.refused[one] = reason
+    def finish(self, item: Item, failed: Mapping[str, Version], reason: str) -> None:
+        """Mark the events of a resource as applied, except those that requested a failed field: these are refused."""
+        for message, event in self.events.pop(item):
+            requested = {name: version for name, (_, version) in event.fields.items()}
+            # A whole document also requests, with its own version, that the fields it does not hold are unset.
+            if any(requested.get(name, event.version) == version for name, version in failed.items()):
+                self.refused[message] = reason
             else:
-                self.applied.append(one)
+                self.applied.append(message)
 
     def refuse(self, item: Item, reason: str) -> None:
-        """All events of a resource are put away."""
-        self.refused |= {one: reason for one, _ in self.events.pop(item)}
+        """Refuse all events of a resource."""
+        self.refused |= dict.fromkeys(self._pop(item), reason)
 
     def take(self, item: Item) -> Self:
-        """The events of one resource as a batch of their own."""
+        """Move the events of one resource to a batch of their own."""
         return type(self)(events={item: self.events.pop(item)})
 
     def add(self, part: Self) -> None:
-        """What became of a batch that was taken out."""
+        """Add the outcomes of a batch that `take` returned."""
         self.applied += part.applied
-        self.later += part.later
+        self.postponed += part.postponed
         self.refused |= part.refused
         self.written += part.written
         self.lost += part.lost
-        self.stamped += part.stamped
+        self.provenance_written += part.provenance_written
 
     def postpone(self, items: Collection[Item]) -> None:
-        """The events of these resources come again."""
+        """Postpone the events of these resources: they are redelivered."""
         for item in list(items):
-            self.later += [one for one, _ in self.events.pop(item)]
+            self.postponed += self._pop(item)
+
+    def _pop(self, item: Item) -> list[Received]:
+        return [message for message, _ in self.events.pop(item)]

@@ -1,4 +1,4 @@
-"""Reach the clusters that take part, and their event topics (client)."""
+"""Connect to the participating clusters and their event topics (client)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
-from pulsar_fleet.policy_sync.events.outages import Silences
-from pulsar_fleet.policy_sync.events.participant import Site
+from pulsar_fleet.policy_sync.events.outages import Outages
+from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.request import Request
 
 
 @dataclass(kw_only=True)
-class Reached:
+class ReachableClusters:
     """The clusters that answer, by their own names.
 
     :param behind: connection → why its cluster does not answer.
@@ -28,9 +28,9 @@ class Reached:
     behind: dict[str, str] = field(default_factory=dict)
 
     async def add(self, admin: AdminClient) -> str:
-        """Take part with a cluster that answers; returns its name. A second connection to it is `InvalidRequest`.
+        """Add a cluster that answers; returns its name. A second connection to it is `InvalidRequest`.
 
-        :raises Transient: it does not answer.
+        :raises Unavailable: it does not answer.
         """
         name = await admin.cluster_name()
         first = self.clusters.setdefault(name, admin)
@@ -40,23 +40,23 @@ class Reached:
             )
         return name
 
-    def silences(self, run: Run, request: Request) -> Silences:
-        """Since when clusters do not answer; the silences of those that do are over."""
-        found = Silences(run.ledger, request.event_topic)
+    def outages(self, run: Run, request: Request) -> Outages:
+        """The outages of the fleet, after those of the clusters that answer were ended."""
+        outages = Outages(run.ledger, request.event_topic)
         for name, admin in self.clusters.items():
             if admin.connection.name not in self.behind:
-                found.end(admin.connection.name, name)
-        return found
+                outages.end(admin.connection.name, name)
+        return outages
 
 
 @asynccontextmanager
-async def reach(connections: Sequence[ClusterConnection], patience: float) -> AsyncIterator[Reached]:
-    """Open all clusters that answer.
+async def reach(connections: Sequence[ClusterConnection], patience: float) -> AsyncIterator[ReachableClusters]:
+    """Connect to all clusters that answer.
 
-    :param patience: seconds for which a call that fails for a passing reason is tried again.
-    :raises Transient: no cluster answers.
+    :param patience: for how many seconds a call with a temporary failure is retried.
+    :raises Unavailable: no cluster answers.
     """
-    reached = Reached()
+    reached = ReachableClusters()
     async with AsyncExitStack() as stack:
         for connection in connections:
             admin = await stack.enter_async_context(AdminClient(connection, retry_seconds=patience))
@@ -70,27 +70,27 @@ async def reach(connections: Sequence[ClusterConnection], patience: float) -> As
 
 
 @asynccontextmanager
-async def open_site(
-    name: str, reached: Reached, fleet: tuple[str, ...], request: Request, run: Run, seal: Redactor
-) -> AsyncIterator[Site]:
-    """One cluster with its event topic, which must be there.
+async def open_participant(
+    name: str, reached: ReachableClusters, fleet: tuple[str, ...], request: Request, run: Run, redactor: Redactor
+) -> AsyncIterator[Participant]:
+    """One cluster with its event topic, which must exist.
 
-    :raises Transient: the topic cannot be used now.
+    :raises Unavailable: the topic cannot be used now.
     """
     admin = reached.clusters[name]
-    # A client of its own, since only looks are slowed down: what others wrote is applied at once.
-    looker = AdminClient(
+    # Scans have a client of their own: the rate limit must not delay the events of other clusters.
+    scan_admin = AdminClient(
         admin.connection, retry_seconds=admin.http.retry_seconds, calls_per_second=request.calls_per_second
     )
-    async with looker, EventTopic(admin.connection, request) as topic:
-        yield Site(
+    async with scan_admin, EventTopic(admin.connection, request) as topic:
+        yield Participant(
             own=name,
             admin=admin,
-            looker=looker,
+            scan_admin=scan_admin,
             topic=topic,
             request=request,
             ledger=run.ledger,
-            seal=seal,
+            redactor=redactor,
             fleet=fleet,
             clusters=reached.clusters,
         )

@@ -1,4 +1,4 @@
-"""The event of PIP-136: a resource as a cluster had it, each field with when and where it was written (pure)."""
+"""The event of PIP-136: a resource of a cluster, each field with its version (pure)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, EXISTS, Known, Stamp
+from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, EXISTS, ResourceVersions, Version
 from pulsar_fleet.policy_sync.merge.view import Item
 
 
 class EventType(StrEnum):
-    """What happened to the resource last; a snapshot says it again, with its original time."""
+    """The last change of the resource; a snapshot repeats it with its original time."""
 
     CREATED = "Created"
     MODIFIED = "Modified"
@@ -27,7 +27,7 @@ class EventType(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """Kinds of resources; `Topics` is ours, for their policies."""
+    """Kinds of resources; `Topics` is an extension of PIP-136, for topic policies."""
 
     TENANTS = "Tenants"
     NAMESPACES = "Namespaces"
@@ -46,10 +46,13 @@ SCHEMA: JsonObject = {
     "name": "MetadataChangeEvent",
     "namespace": "pulsar_fleet",
     "fields": [
-        {"name": "type", "type": {"type": "enum", "name": "EventType", "symbols": [one.value for one in EventType]}},
+        {
+            "name": "type",
+            "type": {"type": "enum", "name": "EventType", "symbols": [str(member) for member in EventType]},
+        },
         {
             "name": "resource",
-            "type": {"type": "enum", "name": "ResourceType", "symbols": [one.value for one in ResourceType]},
+            "type": {"type": "enum", "name": "ResourceType", "symbols": [str(member) for member in ResourceType]},
         },
         {"name": "resourceName", "type": "string"},
         {"name": "data", "type": ["null", "bytes"], "default": None},
@@ -57,16 +60,16 @@ SCHEMA: JsonObject = {
         {"name": "updateTime", "type": "long"},
     ],
 }
-"""The Avro schema that the event topic is registered with."""
+"""The Avro schema of the event topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataChangeEvent:
     """One event; `update_time` and `source_cluster` are those of its newest field.
 
-    :param data: `{"values": {field: value}, "times": {field: [ms, cluster]}, "made_with": {field: value}}`: fields that
-        mean the same on every cluster, secrets sealed; one with a time and without a value was unset. What a namespace
-        is made with stays each cluster's own afterwards. None when the resource was deleted.
+    :param data: `{"values": {field: value}, "times": {field: [ms, cluster]}, "made_with": {field: value}}`: shared
+        fields, secrets redacted; a field with a time and without a value was unset. `made_with` has the settings for
+        the creation of a namespace, which are local to each cluster afterwards. None if the resource was deleted.
     """
 
     type: EventType
@@ -77,52 +80,56 @@ class MetadataChangeEvent:
     update_time: int
 
     @classmethod
-    def of(cls, item: Item, values: Mapping[str, Json], known: Known, made_with: Mapping[str, Json]) -> Self:
-        """The whole resource as a cluster has it."""
+    def of(
+        cls, item: Item, values: Mapping[str, Json], versions: ResourceVersions, made_with: Mapping[str, Json]
+    ) -> Self:
+        """The whole resource of a cluster."""
         kind, name = item
-        newest = known.newest or Stamp(BEFORE_EVERYTHING, "")
-        there = kind is Resource.TOPIC_POLICY or EXISTS in values
-        created = known.stamp(EXISTS) == newest and newest.update_time != BEFORE_EVERYTHING
-        times = {one: [mark.stamp.update_time, mark.stamp.source_cluster] for one, mark in known.fields.items()}
+        newest = versions.newest or Version(BEFORE_EVERYTHING, "")
+        exists = kind is Resource.TOPIC_POLICY or EXISTS in values
+        created = versions.version(EXISTS) == newest and newest.update_time != BEFORE_EVERYTHING
+        times = {
+            field: [entry.version.update_time, entry.version.source_cluster] for field, entry in versions.fields.items()
+        }
         return cls(
-            type=(EventType.CREATED if created else EventType.MODIFIED) if there else EventType.DELETED,
+            type=(EventType.CREATED if created else EventType.MODIFIED) if exists else EventType.DELETED,
             resource=_TYPES[kind],
             resource_name=name,
-            data={"values": dict(values), "times": times, "made_with": dict(made_with)} if there else None,
+            data={"values": dict(values), "times": times, "made_with": dict(made_with)} if exists else None,
             source_cluster=newest.source_cluster,
             update_time=newest.update_time,
         )
 
     @property
     def item(self) -> Item:
-        """The resource as the rest of the package names it."""
+        """The resource as an `Item`."""
         return _KINDS[self.resource], self.resource_name
 
     @property
-    def fields(self) -> dict[str, tuple[Json, Stamp]]:
-        """Field → value and when it was written; of what was deleted, that it is not there."""
+    def fields(self) -> dict[str, tuple[Json, Version]]:
+        """Field → value and version; for a deleted resource only `EXISTS`."""
         if self.data is None:
-            return {EXISTS: (None, self.stamp)}
+            return {EXISTS: (None, self.version)}
         values = self.data["values"]
-        return {name: (values.get(name), Stamp(*stamp)) for name, stamp in self.data["times"].items()}
+        return {name: (values.get(name), Version(*version)) for name, version in self.data["times"].items()}
 
     @property
     def key(self) -> str:
-        """Of the message: a compaction keeps the last event of each resource."""
+        """The key of the message: a compaction keeps the last event of each resource."""
         return f"{self.resource.value}/{self.resource_name}"
 
     @property
-    def stamp(self) -> Stamp:
-        """Of its newest field, or of the deletion."""
-        return Stamp(self.update_time, self.source_cluster)
+    def version(self) -> Version:
+        """The version of its newest field, or of the deletion."""
+        return Version(self.update_time, self.source_cluster)
 
     @property
     def made_with(self) -> JsonObject:
-        """What a namespace is made with where it is not there yet."""
+        """The settings for the creation of a namespace."""
         return dict((self.data or {}).get("made_with") or {})
 
     def record(self) -> JsonObject:
-        """As a record of `SCHEMA`; the same for equal events."""
+        """As a record of `SCHEMA`; identical for equal events."""
         return {
             "type": self.type.value,
             "resource": self.resource.value,
@@ -142,34 +149,36 @@ class MetadataChangeEvent:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read what `encode` wrote; anything else is `InvalidRequest` with a sentence for the dead-letter topic."""
+        """Read what `encode` wrote; anything else is `InvalidRequest` with a reason for the dead-letter topic."""
         import fastavro
 
         try:
-            found: Any = fastavro.schemaless_reader(io.BytesIO(content), _parsed(), None)
-            data = None if found["data"] is None else json.loads(found["data"])
+            record: Any = fastavro.schemaless_reader(io.BytesIO(content), _parsed(), None)
+            data = None if record["data"] is None else json.loads(record["data"])
         except (ValueError, EOFError, IndexError, TypeError, OverflowError, StopIteration) as error:
-            raise InvalidRequest(f"The event is no MetadataChangeEvent ({type(error).__name__}: {error}).") from error
+            raise InvalidRequest(
+                f"The message is not a MetadataChangeEvent ({type(error).__name__}: {error})."
+            ) from error
         return cls(
-            type=EventType(found["type"]),
-            resource=ResourceType(found["resource"]),
-            resource_name=found["resourceName"],
+            type=EventType(record["type"]),
+            resource=ResourceType(record["resource"]),
+            resource_name=record["resourceName"],
             data=data,
-            source_cluster=found["sourceCluster"],
-            update_time=found["updateTime"],
+            source_cluster=record["sourceCluster"],
+            update_time=record["updateTime"],
         )
 
 
 def reason_to_refuse(event: MetadataChangeEvent) -> str:
-    """Why an event cannot be meant, for the dead-letter topic; empty when it can."""
+    """Why an event is not valid, for the dead-letter topic; empty if it is."""
     try:
         _parse_name(event)
     except FleetError as error:
         return str(error)
     if not event.source_cluster:
-        return f"{event.key} does not say which cluster it comes from."
+        return f"{event.key} does not name the cluster that it comes from."
     if event.type is EventType.DELETED:
-        return "" if event.data is None else f"{event.key} is deleted, and its event holds data all the same."
+        return "" if event.data is None else f"{event.key} is deleted, but its event has data."
     return "" if _is_document(event.data) else f"{event.key} has no fields with times: {str(event.data)[:200]!r}."
 
 
@@ -181,13 +190,13 @@ def _is_document(data: Json) -> bool:
         return False
     if not times or not set(values) <= set(times):
         return False
-    return all(_is_stamp(one) for one in times.values())
+    return all(_is_version(entry) for entry in times.values())
 
 
-def _is_stamp(found: Json) -> bool:
-    if not isinstance(found, list) or len(found) != 2:
+def _is_version(entry: Json) -> bool:
+    if not isinstance(entry, list) or len(entry) != 2:
         return False
-    return type(found[0]) is int and isinstance(found[1], str)
+    return type(entry[0]) is int and isinstance(entry[1], str)
 
 
 def _parse_name(event: MetadataChangeEvent) -> None:

@@ -1,4 +1,4 @@
-"""The event topic of one cluster: publish, receive as a failover consumer, put away what cannot be applied (client)."""
+"""The event topic of one cluster: publish, receive as a failover consumer, dead-letter (client)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
 if TYPE_CHECKING:
     import pulsar
 
-_AGAIN_MS = 5_000
+_REDELIVERY_MS = 5_000
 _AT_ONCE_MS = 1
 _SEND_TIMEOUT_MS = 15_000
 Result = TypeVar("Result")
@@ -25,23 +25,23 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message of the event topic that is neither acknowledged nor given back yet."""
+    """A message of the event topic that is neither acknowledged nor negatively acknowledged yet."""
 
     message: pulsar.Message
     content: bytes
 
     @property
     def id(self) -> str:
-        """Its place in the event topic of this cluster."""
+        """Its message id in the event topic of this cluster."""
         return str(self.message.message_id())
 
 
 class EventTopic:
     """A producer and the failover consumer `metadata-syncer`; use it with `async with`.
 
-    Of several consumers the cluster gives the events to one, and when that one dies to the next.
+    Of several consumers the cluster gives the events to one, and to the next one if that one dies.
 
-    :raises Transient: the cluster does not answer; what was sent may have arrived.
+    :raises Unavailable: the cluster does not answer; a sent event may have arrived.
     """
 
     def __init__(self, connection: ClusterConnection, request: Request) -> None:
@@ -50,7 +50,7 @@ class EventTopic:
         self._client: pulsar.Client | None = None
         self._consumer: Any = None
         self._producer: Any = None
-        self._dead: Any = None
+        self._dead_letters: Any = None
 
     async def __aenter__(self) -> Self:
         await self._in_thread(self._open)
@@ -64,28 +64,28 @@ class EventTopic:
 
     @property
     def consumer_name(self) -> str:
-        """By which the cluster says whose turn it is."""
+        """The name by which the cluster identifies the active consumer."""
         return str(self._consumer.consumer_name())
 
     async def receive(self, most: int, wait_seconds: float) -> list[Received]:
-        """What is there, at most so many; waits for the first one only."""
+        """At most `most` messages; waits for the first one only."""
         return await self._in_thread(lambda: self._receive(most, int(wait_seconds * 1000)))
 
     async def acknowledge(self, done: Iterable[Received]) -> None:
-        """They are applied, of no use or put away: they do not come again."""
-        await self._in_thread(lambda: [self._consumer.acknowledge(one.message) for one in done])
+        """Acknowledge messages: they are not redelivered."""
+        await self._in_thread(lambda: [self._consumer.acknowledge(received.message) for received in done])
 
-    async def give_back(self, later: Iterable[Received]) -> None:
-        """They come again after some seconds."""
-        await self._in_thread(lambda: [self._consumer.negative_acknowledge(one.message) for one in later])
+    async def negatively_acknowledge(self, postponed: Iterable[Received]) -> None:
+        """Negatively acknowledge messages: they are redelivered after some seconds."""
+        await self._in_thread(lambda: [self._consumer.negative_acknowledge(received.message) for received in postponed])
 
     async def publish(self, events: Iterable[MetadataChangeEvent]) -> int:
-        """Send events to all clusters, keyed by resource; returns when all are stored here."""
+        """Send events to all clusters, keyed by resource; returns when this cluster has stored all."""
         return await self._in_thread(lambda: self._publish(list(events)))
 
-    async def put_away(self, refused: Mapping[Received, str]) -> None:
-        """Keep messages on this cluster, as they are, each with the reason why it was not applied."""
-        await self._in_thread(lambda: self._put_away(refused))
+    async def dead_letter(self, refused: Mapping[Received, str]) -> None:
+        """Store messages unchanged in the dead-letter topic of this cluster, each with its reason."""
+        await self._in_thread(lambda: self._dead_letter(refused))
 
     def _open(self) -> None:
         import pulsar
@@ -97,24 +97,24 @@ class EventTopic:
             SUBSCRIPTION,
             pulsar.ConsumerType.Failover,
             initial_position=pulsar.InitialPosition.Earliest,
-            negative_ack_redelivery_delay_ms=_AGAIN_MS,
+            negative_ack_redelivery_delay_ms=_REDELIVERY_MS,
         )
         options = {"send_timeout_millis": _SEND_TIMEOUT_MS, "block_if_queue_full": True}
         schema = pulsar.schema.AvroSchema(None, schema_definition=SCHEMA)
         self._producer = self._client.create_producer(topic, schema=schema, **options)
-        self._dead = self._client.create_producer(str(self._request.dead_letters), **options)
+        self._dead_letters = self._client.create_producer(str(self._request.dead_letters), **options)
 
     def _receive(self, most: int, wait_ms: int) -> list[Received]:
         import pulsar
 
-        found: list[Received] = []
+        batch: list[Received] = []
         try:
-            while len(found) < most:
-                message = self._consumer.receive(_AT_ONCE_MS if found else max(wait_ms, _AT_ONCE_MS))
-                found.append(Received(message, message.data()))
+            while len(batch) < most:
+                message = self._consumer.receive(_AT_ONCE_MS if batch else max(wait_ms, _AT_ONCE_MS))
+                batch.append(Received(message, message.data()))
         except pulsar.Timeout:
             pass
-        return found
+        return batch
 
     def _publish(self, events: list[MetadataChangeEvent]) -> int:
         failed: list[object] = []
@@ -131,12 +131,12 @@ class EventTopic:
             raise Unavailable(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
         return len(events)
 
-    def _put_away(self, refused: Mapping[Received, str]) -> None:
-        for one, reason in refused.items():
-            self._dead.send(
-                one.content,
-                properties={"reason": reason, "message_id": one.id},
-                partition_key=one.message.partition_key() or None,
+    def _dead_letter(self, refused: Mapping[Received, str]) -> None:
+        for received, reason in refused.items():
+            self._dead_letters.send(
+                received.content,
+                properties={"reason": reason, "message_id": received.id},
+                partition_key=received.message.partition_key() or None,
                 disable_replication=True,
             )
 

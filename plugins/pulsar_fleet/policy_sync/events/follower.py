@@ -1,4 +1,4 @@
-"""Keep one cluster up to date: publish its changes, apply those of the others, whoever's turn it is (client)."""
+"""Follow one cluster: publish its changes and apply those of the others (client)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.policy_sync.events.apply import apply_received
 from pulsar_fleet.policy_sync.events.batch import Batch
-from pulsar_fleet.policy_sync.events.outages import Silences, behind_text
-from pulsar_fleet.policy_sync.events.participant import Site
+from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
+from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import publish_changes
 
 log = logging.getLogger(__name__)
 
 _MOST = 500
 PAUSE_SECONDS = 5.0
-"""Between two tries of a cluster that does not answer."""
+"""Between two calls to a cluster that does not answer."""
 _WAIT_SECONDS = 1.0
 _MOST_REASONS = 20
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was done on one cluster; `dropped` were stale, came before, or do not travel here.
+    """The counts of one cluster; `dropped` events were stale, repeated or not included.
 
-    :param written: changes that were made; events that ask for what is there already make none.
-    :param lost: edits that a whole document took back although nobody edited their field later.
-    :param stamped: namespaces in which it was written who wrote them last.
-    :param looks: whole looks at the cluster, and `look_calls` the calls that these made.
-    :param unsent: cluster → events that wait here for it.
-    :param behind_since: since when it does not answer, empty if it does.
+    :param written: changes on the cluster; an event for a value that is already in place causes none.
+    :param lost: edits that a whole document reverted although no later edit of their field exists.
+    :param provenance_written: namespaces whose provenance properties were written.
+    :param scans: full scans of the cluster, and `scan_calls` their calls.
+    :param unsent: cluster → events that wait here for its replication.
+    :param behind_since: since when the cluster does not answer, empty if it does.
     """
 
     published: int = 0
@@ -44,9 +44,9 @@ class Tally:
     refused: int = 0
     written: int = 0
     lost: int = 0
-    stamped: int = 0
-    looks: int = 0
-    look_calls: int = 0
+    provenance_written: int = 0
+    scans: int = 0
+    scan_calls: int = 0
     reasons: list[str] = field(default_factory=list)
     active: bool = False
     backlog: int = 0
@@ -54,14 +54,14 @@ class Tally:
     behind_since: str = ""
 
     def count(self, batch: Batch) -> None:
-        """Add what became of a batch."""
+        """Add the outcomes of a batch."""
         self.applied += len(batch.applied)
-        self.dropped += len(batch.useless)
-        self.postponed += len(batch.later)
+        self.dropped += len(batch.dropped)
+        self.postponed += len(batch.postponed)
         self.refused += len(batch.refused)
         self.written += batch.written
         self.lost += batch.lost
-        self.stamped += batch.stamped
+        self.provenance_written += batch.provenance_written
         self.reasons = [*self.reasons, *batch.refused.values()][-_MOST_REASONS:]
 
     def to_json(self) -> JsonObject:
@@ -69,41 +69,46 @@ class Tally:
         return asdict(self)
 
 
-async def publish_once(site: Site, tally: Tally, *, snapshot: bool) -> None:
-    """Publish what changed, if it is our turn; a snapshot is compacted afterwards, so that the topic stays small."""
-    await _take_standing(site, tally)
+async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool) -> None:
+    """Publish changes if the cluster gives its events to this process; compact the topic after a snapshot."""
+    await _update_state(participant, tally)
     if not tally.active:
         return
-    calls = site.looker.calls
-    published = await publish_changes(site, snapshot=snapshot)
-    tally.looks += 1
-    tally.look_calls += site.looker.calls - calls
-    tally.published += published.events
-    tally.stamped += published.stamped
+    calls = participant.scan_admin.calls
+    counts = await publish_changes(participant, snapshot=snapshot)
+    tally.scans += 1
+    tally.scan_calls += participant.scan_admin.calls - calls
+    tally.published += counts.events
+    tally.provenance_written += counts.provenance_written
     if snapshot:
-        await compact(site)
+        await compact(participant)
 
 
-async def drain(site: Site, tally: Tally) -> None:
-    """Apply events until none came for a while."""
-    while received := await site.topic.receive(_MOST, site.request.quiet_seconds):
-        tally.count(await apply_received(site, received))
-    await _take_standing(site, tally)
+async def drain(participant: Participant, tally: Tally) -> None:
+    """Apply events until none arrives for `idle_seconds`."""
+    while received := await participant.topic.receive(_MOST, participant.request.idle_seconds):
+        tally.count(await apply_received(participant, received))
+    await _update_state(participant, tally)
 
 
 async def follow(
-    site: Site, tally: Tally, silences: Silences, stopped: asyncio.Event, say: Callable[[str], None]
+    participant: Participant, tally: Tally, outages: Outages, stopped: asyncio.Event, say: Callable[[str], None]
 ) -> None:
-    """Publish and apply, side by side, until stopped; a cluster that does not answer is tried again, and said once."""
+    """Publish and apply concurrently until stopped; an unreachable cluster is retried and reported once."""
     follower = _Follower(
-        site=site, tally=tally, silences=silences, stopped=stopped, say=say, snapshot_due=site.request.snapshot
+        participant=participant,
+        tally=tally,
+        outages=outages,
+        stopped=stopped,
+        say=say,
+        snapshot_due=participant.request.snapshot,
     )
-    await side_by_side(follower.repeat(follower.look), follower.repeat(follower.receive))
+    await run_all(follower.repeat(follower.publish), follower.repeat(follower.receive))
 
 
-async def side_by_side(*work: Coroutine[None, None, None]) -> None:
-    """Do all of it; the first error ends the rest before it is raised."""
-    tasks = [asyncio.create_task(one) for one in work]
+async def run_all(*work: Coroutine[None, None, None]) -> None:
+    """Run coroutines concurrently; the first error cancels the others before it is raised."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -113,41 +118,41 @@ async def side_by_side(*work: Coroutine[None, None, None]) -> None:
 
 
 async def pause(stopped: asyncio.Event, seconds: float) -> None:
-    """Wait, not longer than until stopped."""
+    """Wait for some seconds or until stopped."""
     try:
         await asyncio.wait_for(stopped.wait(), seconds)
     except TimeoutError:
         return
 
 
-async def compact(site: Site) -> None:
+async def compact(participant: Participant) -> None:
     """Let the cluster keep only the last event of each resource."""
     try:
-        await site.admin.put(f"/{site.request.event_topic.path}/compaction")
+        await participant.admin.put(f"/{participant.request.event_topic.path}/compaction")
     except Conflict:
-        log.info("%s: a compaction goes on", site.own)
+        log.info("%s: a compaction is already running", participant.own)
 
 
-async def _take_standing(site: Site, tally: Tally) -> None:
-    standing = await site.standing()
-    tally.active, tally.backlog, tally.unsent = standing.active, standing.backlog, dict(standing.unsent)
+async def _update_state(participant: Participant, tally: Tally) -> None:
+    state = await participant.topic_state()
+    tally.active, tally.backlog, tally.unsent = state.active, state.backlog, dict(state.unsent)
 
 
 @dataclass(kw_only=True)
 class _Follower:
-    """One follower of one cluster; of several only the one that gets the events publishes."""
+    """One follower of one cluster; of several followers only the one that receives the events publishes."""
 
-    site: Site
+    participant: Participant
     tally: Tally
-    silences: Silences
+    outages: Outages
     stopped: asyncio.Event
     say: Callable[[str], None]
     snapshot_due: bool
     failing: set[str] = field(default_factory=set)
-    snapped: float = field(default_factory=time.monotonic)
+    last_snapshot: float = field(default_factory=time.monotonic)
 
     async def repeat(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do it until stopped, whether the cluster answers or not."""
+        """Repeat a step until stopped, also while the cluster does not answer."""
         name = step.__name__
         while not self.stopped.is_set():
             try:
@@ -158,26 +163,26 @@ class _Follower:
             else:
                 self._succeed(name)
 
-    async def look(self) -> None:
-        """Publish what changed, then wait for the next look."""
-        request = self.site.request
-        every = request.snapshot_minutes * 60
-        due = self.snapshot_due or bool(every and time.monotonic() - self.snapped >= every)
-        await publish_once(self.site, self.tally, snapshot=due)
+    async def publish(self) -> None:
+        """Publish changes, then wait for the next scan."""
+        request = self.participant.request
+        interval = request.snapshot_minutes * 60
+        due = self.snapshot_due or bool(interval and time.monotonic() - self.last_snapshot >= interval)
+        await publish_once(self.participant, self.tally, snapshot=due)
         if due and self.tally.active:
-            self.snapshot_due, self.snapped = False, time.monotonic()
+            self.snapshot_due, self.last_snapshot = False, time.monotonic()
         await pause(self.stopped, request.poll_seconds if self.tally.active else _WAIT_SECONDS)
 
     async def receive(self) -> None:
-        """Apply what is there."""
-        if received := await self.site.topic.receive(_MOST, _WAIT_SECONDS):
-            self.tally.count(await apply_received(self.site, received))
+        """Apply the events that have arrived."""
+        if received := await self.participant.topic.receive(_MOST, _WAIT_SECONDS):
+            self.tally.count(await apply_received(self.participant, received))
 
     def _fail(self, step: str, error: Unavailable) -> None:
         if not self.failing:
-            _, since = self.silences.begin(self.site.admin.connection.name)
+            _, since = self.outages.begin(self.participant.admin.connection.name)
             self.tally.behind_since = since.isoformat()
-            self.say(behind_text(self.site.own, since, error))
+            self.say(behind_text(self.participant.own, since, error))
         self.failing.add(step)
 
     def _succeed(self, step: str) -> None:
@@ -185,6 +190,6 @@ class _Follower:
             return
         self.failing.remove(step)
         if not self.failing:
-            self.silences.end(self.site.admin.connection.name, self.site.own)
-            self.say(f"{self.site.own} answers again; it was behind since {self.tally.behind_since}")
+            self.outages.end(self.participant.admin.connection.name, self.participant.own)
+            self.say(f"{self.participant.own} answers again; it was behind since {self.tally.behind_since}")
             self.tally.behind_since = ""

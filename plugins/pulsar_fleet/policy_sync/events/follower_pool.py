@@ -1,4 +1,4 @@
-"""Follow several clusters without an end: who does not answer yet is joined when it does."""
+"""Follow several clusters until stopped; an unreachable cluster joins when it answers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import Reached, open_site, reach
-from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, Tally, follow, pause, side_by_side
-from pulsar_fleet.policy_sync.events.outages import Silences, behind_text
+from pulsar_fleet.policy_sync.events.connect import ReachableClusters, open_participant, reach
+from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, Tally, follow, pause, run_all
+from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.setup import prepare
 
 _PATIENCE_SECONDS = 2.0
-"""A follower tries again by itself, and says sooner than a run that a cluster does not answer."""
+"""A follower retries by itself, and reports an unreachable cluster sooner than a run."""
 
 
 async def follow_all(
@@ -31,42 +31,42 @@ async def follow_all(
     stopped: asyncio.Event,
     say: Callable[[str], None],
 ) -> JsonObject:
-    """Make the event topic, then publish and apply on each cluster until stopped.
+    """Create the event topic, then publish and apply on each cluster until stopped.
 
-    :param say: is told when it begins, and when a cluster stops to answer or answers again.
-    :returns: cluster → what `Tally.to_json` says.
-    :raises Transient: no cluster answers.
-    :raises Rejected: the event topic is not there, and not all clusters answer that are needed to make it.
+    :param say: receives a line at the start, and when a cluster stops answering or answers again.
+    :returns: cluster → `Tally.to_json`.
+    :raises Unavailable: no cluster answers.
+    :raises InvalidRequest: the event topic does not exist, and a cluster that is needed to create it does not answer.
     """
     async with reach(connections, _PATIENCE_SECONDS) as reached:
-        seal = open_seal()
-        fleet = await prepare(reached.clusters, request, run, seal)
-        crew = _Crew(
+        redactor = open_redactor()
+        fleet = await prepare(reached.clusters, request, run, redactor)
+        pool = _FollowerPool(
             reached=reached,
             fleet=fleet,
             request=request,
             run=run,
-            seal=seal,
-            silences=reached.silences(run, request),
+            redactor=redactor,
+            outages=reached.outages(run, request),
             stopped=stopped,
             say=say,
         )
         say(f"Following {', '.join(reached.clusters)} of {', '.join(fleet)}")
-        late = [connection for connection in connections if connection.name in reached.behind]
-        await side_by_side(*map(crew.follow, list(reached.clusters)), *map(crew.join, late))
-    return {name: one.to_json() for name, one in crew.tallies.items()}
+        unreachable = [connection for connection in connections if connection.name in reached.behind]
+        await run_all(*map(pool.follow, list(reached.clusters)), *map(pool.join, unreachable))
+    return {name: tally.to_json() for name, tally in pool.tallies.items()}
 
 
 @dataclass(kw_only=True)
-class _Crew:
+class _FollowerPool:
     """The followers of one process."""
 
-    reached: Reached
+    reached: ReachableClusters
     fleet: tuple[str, ...]
     request: Request
     run: Run
-    seal: Redactor
-    silences: Silences
+    redactor: Redactor
+    outages: Outages
     stopped: asyncio.Event
     say: Callable[[str], None]
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -74,33 +74,34 @@ class _Crew:
     async def follow(self, name: str) -> None:
         """Follow a cluster that answers."""
         tally = self.tallies.setdefault(name, Tally())
-        async with open_site(name, self.reached, self.fleet, self.request, self.run, self.seal) as site:
-            await follow(site, tally, self.silences, self.stopped, self.say)
+        opened = open_participant(name, self.reached, self.fleet, self.request, self.run, self.redactor)
+        async with opened as participant:
+            await follow(participant, tally, self.outages, self.stopped, self.say)
 
     async def join(self, connection: ClusterConnection) -> None:
-        """Follow a cluster from when it answers on."""
+        """Wait until a cluster answers, then follow it."""
         async with AdminClient(connection, retry_seconds=_PATIENCE_SECONDS) as admin:
             why = Unavailable(self.reached.behind[connection.name])
             while not self.stopped.is_set():
-                self._miss(connection, why)
+                self._begin_outage(connection, why)
                 await pause(self.stopped, PAUSE_SECONDS)
                 try:
                     name = await self.reached.add(admin)
-                    await prepare({name: admin}, self.request, self.run, self.seal)
-                    self._welcome(connection, name)
+                    await prepare({name: admin}, self.request, self.run, self.redactor)
+                    self._end_outage(connection, name)
                     await self.follow(name)
                 except Unavailable as error:
                     why = error
 
-    def _miss(self, connection: ClusterConnection, why: Unavailable) -> None:
-        name, since = self.silences.begin(connection.name)
+    def _begin_outage(self, connection: ClusterConnection, why: Unavailable) -> None:
+        name, since = self.outages.begin(connection.name)
         tally = self.tallies.setdefault(name, Tally())
         if not tally.behind_since:
             self.say(behind_text(name, since, why))
         tally.behind_since = since.isoformat()
 
-    def _welcome(self, connection: ClusterConnection, name: str) -> None:
-        self.silences.end(connection.name, name)
-        for known in {name, connection.name} & self.tallies.keys():
-            self.tallies[known].behind_since = ""
+    def _end_outage(self, connection: ClusterConnection, name: str) -> None:
+        self.outages.end(connection.name, name)
+        for label in {name, connection.name} & self.tallies.keys():
+            self.tallies[label].behind_since = ""
         self.say(f"{name} answers; following it too")

@@ -1,4 +1,4 @@
-"""Since when a cluster does not answer: kept by who noticed it first, so that runs and followers say the same."""
+"""Since when a cluster does not answer: recorded by the first process that notices, read by runs and followers."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.ledger.event_store import Kept, Key, MarkStore
+from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
 
 _FLEET = "*"
-_CONNECTION, _SILENT = "connection", "silent since"
+_CONNECTION, _OUTAGE = "connection", "outage"
 
 
-class Silences:
-    """The silences of the clusters of one event topic; it writes only where something changes."""
+class Outages:
+    """The outages of the clusters of one event topic; a call writes only if something changed."""
 
     def __init__(self, ledger: Ledger, topic: TopicName) -> None:
-        self._store = MarkStore(ledger, str(topic), _FLEET)
+        self._store = EventStore(ledger, str(topic), _FLEET)
 
     def begin(self, connection: str) -> tuple[str, datetime]:
-        """The cluster of a connection does not answer: its name, or the connection's if it never did, and since when.
+        """Record that the cluster of a connection does not answer; later calls return the same until the outage ends.
 
-        Later calls say the same until the silence ends.
+        :returns: the name of the cluster, or of the connection if its cluster never answered, and since when.
         """
-        known = self._store.load()
-        led = known.get((_CONNECTION, connection))
-        cluster = str(led.document["cluster"]) if led else connection
-        found = known.get((_SILENT, cluster))
-        if found and found.document["since"]:
-            return cluster, datetime.fromisoformat(found.document["since"])
+        stored = self._store.load()
+        last = stored.get((_CONNECTION, connection))
+        cluster = str(last.document["cluster"]) if last else connection
+        outage = stored.get((_OUTAGE, cluster))
+        if outage and outage.document["since"]:
+            return cluster, datetime.fromisoformat(outage.document["since"])
         now = datetime.now(UTC)
-        self._keep(known, (_SILENT, cluster), "since", now.isoformat())
+        self._save(stored, (_OUTAGE, cluster), "since", now.isoformat())
         return cluster, now
 
     def end(self, connection: str, cluster: str) -> None:
-        """The cluster answers, by this connection."""
-        known = self._store.load()
-        self._keep(known, (_CONNECTION, connection), "cluster", cluster)
+        """Record that the cluster answers by this connection."""
+        stored = self._store.load()
+        self._save(stored, (_CONNECTION, connection), "cluster", cluster)
         for name in {cluster, connection}:
-            if (_SILENT, name) in known:
-                self._keep(known, (_SILENT, name), "since", None)
+            if (_OUTAGE, name) in stored:
+                self._save(stored, (_OUTAGE, name), "since", None)
 
-    def _keep(self, known: dict[Key, Kept], key: Key, name: str, value: Json) -> None:
-        before = known.get(key, Kept(0, {}))
+    def _save(self, stored: dict[Key, StoredDocument], key: Key, name: str, value: Json) -> None:
+        before = stored.get(key, StoredDocument(0, {}))
         if before.document != {name: value}:
-            # Who is slower than another process leaves it at what that one has seen.
-            self._store.keep({key: Kept(before.version, {name: value})})
+            # If another process was faster, its record stays.
+            self._store.save({key: StoredDocument(before.version, {name: value})})
 
 
 def behind_text(cluster: str, since: datetime, why: object) -> str:
-    """The sentence that a follower says when a cluster stops to answer."""
+    """The line that a follower prints when a cluster stops answering."""
     return f"{cluster} is behind since {since:%Y-%m-%d %H:%M:%S} UTC: {why}"

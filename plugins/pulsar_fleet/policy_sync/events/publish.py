@@ -1,4 +1,4 @@
-"""Find what was changed on a cluster by others than us, and publish it (client)."""
+"""Find changes that were made on a cluster by others, and publish them (client)."""
 
 from __future__ import annotations
 
@@ -9,137 +9,151 @@ from dataclasses import dataclass
 
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
-from pulsar_fleet.policy_sync.events.last_updated import write_stamps
-from pulsar_fleet.policy_sync.events.participant import Ledgered, Site, shown, times
-from pulsar_fleet.policy_sync.events.versions import Known, Look, note
+from pulsar_fleet.policy_sync.events.last_updated import update_properties
+from pulsar_fleet.policy_sync.events.participant import Participant, StoredVersions, field_values, write_times
+from pulsar_fleet.policy_sync.events.versions import ObservedValues, ResourceVersions, next_versions
 from pulsar_fleet.policy_sync.merge.plan import made_with
-from pulsar_fleet.policy_sync.merge.scan import Observed
-from pulsar_fleet.policy_sync.merge.view import Item, View, place
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Published:
-    """How many events were sent, and how many namespaces stamped."""
+class PublishCounts:
+    """The number of sent events, and of namespaces whose provenance properties were written."""
 
     events: int = 0
-    stamped: int = 0
+    provenance_written: int = 0
 
 
-async def publish_changes(site: Site, *, snapshot: bool = False) -> Published:
-    """Look at the cluster and publish each resource that changed, as soon as the part in which it lies is read.
+async def publish_changes(participant: Participant, *, snapshot: bool = False) -> PublishCounts:
+    """Scan the cluster and publish each changed resource as soon as its part of the scan is read.
 
-    A change is known before it is published, so one that a crash kept back is published with its time by the next call.
-    Nothing more is published when another process was faster to see the same.
+    A version is saved before it is published, so after a crash the next call publishes it with its original time. If
+    another process saved the same change first, this call stops.
 
     :param snapshot: publish every resource, each field with its original time and source.
     """
-    # Read before the look: what another process comes to know meanwhile must not meet values from before that.
-    site.begin_look()
-    before, looked, done = site.remembered(), set[Item](), Published()
-    async with aclosing(site.look()) as parts:
+    # Load the versions before the scan: versions that another process saves later must not meet older values.
+    participant.begin_scan()
+    before, scanned, counts = participant.stored_versions(), set[Item](), PublishCounts()
+    async with aclosing(participant.scan_cluster()) as parts:
         async for observed in parts:
-            view = site.view(observed)
-            items = _shown_first(view, before, looked)
-            looked.update(items)
-            if not await _publish_part(site, _Part(observed, view, items), before, done, snapshot=snapshot):
-                return done
-    if not site.touched and not before.covers(site.scope()):
-        site.keep_scope(before)
-    return done
+            view = participant.view(observed)
+            items = _newly_scanned(view, before, scanned)
+            scanned.update(items)
+            part = _Part(observed, view, items)
+            if not await _publish_part(participant, part, before, counts, snapshot=snapshot):
+                return counts
+    if not participant.touched and not before.covers(participant.scope()):
+        participant.save_scope(before)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a look, and the resources about which it tells."""
+    """A part of a scan, and the resources in it."""
 
-    observed: Observed
+    observed: ClusterScan
     view: View
     items: Sequence[Item]
 
 
-def _shown_first(view: View, before: Ledgered, looked: Set[Item]) -> list[Item]:
-    """The resources about which this part of a look tells and no earlier one: the last one, that some are gone."""
-    here = {name for kind, name in view.items if kind is Resource.NAMESPACE}
-    known = (item for item in before.items() if not here or place(item)[1] in here)
+def _newly_scanned(view: View, before: StoredVersions, scanned: Set[Item]) -> list[Item]:
+    """The resources of this part that no earlier part has; the last part also has the resources that are gone."""
+    namespaces = {name for kind, name in view.items if kind is Resource.NAMESPACE}
+    stored = (item for item in before.items() if not namespaces or tenant_and_namespace(item)[1] in namespaces)
     order = {kind: rank for rank, kind in enumerate(Resource)}
-    return sorted({*view.items, *known} - looked, key=lambda item: (order[item[0]], item[1]))
+    return sorted({*view.items, *stored} - scanned, key=lambda item: (order[item[0]], item[1]))
 
 
-async def _publish_part(site: Site, part: _Part, before: Ledgered, done: Published, *, snapshot: bool) -> bool:
-    """Whether nobody else was faster."""
+async def _publish_part(
+    participant: Participant, part: _Part, before: StoredVersions, counts: PublishCounts, *, snapshot: bool
+) -> bool:
+    """Save and publish the changes of a part; False if another process was faster."""
     observed, view = part.observed, part.view
-    items = _meant(site, observed, view, part.items)
-    if unsure := _lost_policies(view, before, items):
-        observed = await site.with_topics(observed, unsure)
-        view = site.view(observed)
-    touched = site.touched
-    known = seen(site, observed, view, before, [item for item in certain(view, items) if item not in touched])
-    if not site.keep(before, {item: one for item, one in known.items() if one != before.known(item)}):
-        log.info("%s: another follower saw the same first", site.own)
+    items = _included(participant, observed, view, part.items)
+    if namespaces := _namespaces_to_list(view, before, items):
+        observed = await participant.with_topics(observed, namespaces)
+        view = participant.view(observed)
+    touched = participant.touched
+    valid = [item for item in without_deleted_topics(view, items) if item not in touched]
+    versions = observed_versions(participant, observed, view, before, valid)
+    if not participant.save(before, {item: entry for item, entry in versions.items() if entry != before.of(item)}):
+        log.info("%s: another follower saved the same changes first", participant.own)
         return False
-    due = {item: one for item, one in known.items() if snapshot or not one.published}
-    done.events += await _publish(site, observed, view, due) if due else 0
-    done.stamped += await write_stamps(site, observed, known)
+    due = {item: entry for item, entry in versions.items() if snapshot or not entry.published}
+    counts.events += await _publish(participant, observed, view, due) if due else 0
+    counts.provenance_written += await update_properties(participant, observed, versions)
     return True
 
 
-def seen(site: Site, observed: Observed, view: View, before: Ledgered, items: Iterable[Item]) -> dict[Item, Known]:
-    """What is known of resources after a look; before the first whole one a value may have any age."""
-    first, found = not before.covers(site.scope()), {}
+def observed_versions(
+    participant: Participant, observed: ClusterScan, view: View, before: StoredVersions, items: Iterable[Item]
+) -> dict[Item, ResourceVersions]:
+    """The versions of resources after a scan; before the first full scan a value may have any age."""
+    first, versions = not before.covers(participant.scope()), {}
     for item in items:
-        known, values = before.known(item), shown(view, item)
-        if known is None and not values:
+        current, values = before.of(item), field_values(view, item)
+        if current is None and not values:
             continue
-        looked = Look(
+        state = ObservedValues(
             values=values,
             now=int(observed.ended * 1000),
-            times=times(observed, item),
+            times=write_times(observed, item),
             first=first,
-            whole=site.request.order.whole,
+            whole=participant.request.order.whole,
         )
-        found[item] = note(known, looked, site.own)
-    return found
+        versions[item] = next_versions(current, state, participant.own)
+    return versions
 
 
-async def _publish(site: Site, observed: Observed, view: View, looked: Mapping[Item, Known]) -> int:
-    """Send resources as they were looked at, tenants first; only then they count as published."""
-    ledgered = site.remembered(list(looked))
-    mine = {item: one for item, one in looked.items() if one.fields and ledgered.known(item) == one}
-    if not mine:
+async def _publish(
+    participant: Participant, observed: ClusterScan, view: View, versions: Mapping[Item, ResourceVersions]
+) -> int:
+    """Send the scanned resources, tenants first, then save them as published."""
+    stored = participant.stored_versions(list(versions))
+    current = {item: entry for item, entry in versions.items() if entry.fields and stored.of(item) == entry}
+    if not current:
         return 0
-    documents = {(Resource.NAMESPACE, one.name): made_with(one.policies) for one in observed.snapshot.namespaces}
-    sent = await site.topic.publish(
-        MetadataChangeEvent.of(item, shown(view, item), one, documents.get(item, {})) for item, one in mine.items()
+    documents = {(Resource.NAMESPACE, state.name): made_with(state.policies) for state in observed.snapshot.namespaces}
+    sent = await participant.topic.publish(
+        MetadataChangeEvent.of(item, field_values(view, item), entry, documents.get(item, {}))
+        for item, entry in current.items()
     )
-    # What an event is applied to meanwhile is published once more, by the next look.
-    done = {item: one.as_published() for item, one in mine.items() if not one.published and item not in site.in_work}
-    site.keep(ledgered, done)
+    # A resource to which an event is applied in the meantime is published again after the next scan.
+    busy = participant.being_applied
+    done = {item: entry.as_published() for item, entry in current.items() if not entry.published and item not in busy}
+    participant.save(stored, done)
     return sent
 
 
-def _meant(site: Site, observed: Observed, view: View, items: Iterable[Item]) -> list[Item]:
-    """What travels: not what a migration holds, nor what could not be read."""
-    held = site.ledger.in_migration() | {
-        one.name for one in observed.snapshot.namespaces if one.policies.get("migrated")
-    }
-    return [item for item in items if site.request.means(item) and view.knows(item) and place(item)[1] not in held]
-
-
-def _lost_policies(view: View, before: Ledgered, items: Iterable[Item]) -> set[str]:
-    """Namespaces of which only the list of topics tells whether a topic lost its policies or is gone."""
-    return {
-        place(item)[1]
+def _included(participant: Participant, observed: ClusterScan, view: View, items: Iterable[Item]) -> list[Item]:
+    """The resources that may be published: not those in a migration, nor those that could not be read."""
+    in_migration = participant.ledger.in_migration() | observed.migrated
+    return [
+        item
         for item in items
-        if item[0] is Resource.TOPIC_POLICY and item not in view.items and _had_values(before.known(item))
+        if participant.request.includes(item)
+        and view.has_read(item)
+        and tenant_and_namespace(item)[1] not in in_migration
+    ]
+
+
+def _namespaces_to_list(view: View, before: StoredVersions, items: Iterable[Item]) -> set[str]:
+    """Namespaces with a topic that lost its policies or is gone: only the list of topics distinguishes these."""
+    return {
+        tenant_and_namespace(item)[1]
+        for item in items
+        if item[0] is Resource.TOPIC_POLICY and item not in view.items and _had_values(before.of(item))
     }
 
 
-def _had_values(known: Known | None) -> bool:
-    return known is not None and any(mark.digest for mark in known.fields.values())
+def _had_values(versions: ResourceVersions | None) -> bool:
+    return versions is not None and any(entry.digest for entry in versions.fields.values())
 
 
-def certain(view: View, items: Iterable[Item]) -> list[Item]:
-    """Without topics that are gone: that their policies are gone with them is no change of these."""
+def without_deleted_topics(view: View, items: Iterable[Item]) -> list[Item]:
+    """The resources without deleted topics: the deletion of a topic is no change of its policies."""
     return [item for item in items if item[0] is not Resource.TOPIC_POLICY or view.values(item) is not None]

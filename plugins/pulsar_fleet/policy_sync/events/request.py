@@ -1,4 +1,4 @@
-"""What a run of metadata events was asked for (pure)."""
+"""The settings of a run of metadata events (pure)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.resolve import Order
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
-from pulsar_fleet.policy_sync.merge.view import Item, is_selected, place
+from pulsar_fleet.policy_sync.merge.view import Item, is_selected, tenant_and_namespace
 
 EVENT_TOPIC = "persistent://pulsar-fleet/metadata/events"
 SUBSCRIPTION = "metadata-syncer"
@@ -22,56 +22,56 @@ SUBSCRIPTION = "metadata-syncer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for.
+    """The settings of a run or a follower.
 
-    :param topics: carry the policies of topics too.
-    :param order: which change counts; all followers of a fleet must have the same.
-    :param stamp: write into each namespace's properties who wrote it last, and when.
+    :param topics: also carry topic policies.
+    :param order: which change wins; all followers of a fleet must have the same.
+    :param write_provenance: write into each namespace's properties when and where it was last written.
     :param snapshot: publish every resource once, with its original time, before anything else.
-    :param snapshot_minutes: how often a follower does that by itself; 0 for never.
-    :param poll_seconds: how long a follower waits between two looks at its cluster.
-    :param calls_per_second: how many calls a look makes in a second at most, on each cluster; 0 for no bound.
-    :param quiet_seconds: a run ends when no event came for so long.
+    :param snapshot_minutes: interval of a follower's own snapshots; 0 for none.
+    :param poll_seconds: how long a follower waits between two scans of its cluster.
+    :param calls_per_second: rate limit of a scan, on each cluster; 0 for no limit.
+    :param idle_seconds: a run ends when no event arrives for this time.
     """
 
     selection: Selection = field(default_factory=Selection)
     event_topic: TopicName = field(default_factory=lambda: TopicName.parse(EVENT_TOPIC))
     topics: bool = True
     order: Order = field(default_factory=Order)
-    stamp: bool = False
+    write_provenance: bool = False
     snapshot: bool = False
     snapshot_minutes: float = 60.0
     poll_seconds: float = 0.5
     calls_per_second: float = 0.0
-    quiet_seconds: float = 2.0
+    idle_seconds: float = 2.0
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
-        """Read the settings of a run; a wrong one is `InvalidRequest`."""
+        """Read the settings of a run; an invalid one is `InvalidRequest`."""
         topic = TopicName.parse(params["event_topic"])
         if not topic.persistent:
-            raise InvalidRequest(f"The event topic {str(topic)!r} keeps no message: name it persistent://….")
+            raise InvalidRequest(f"The event topic {str(topic)!r} stores no messages: name a persistent:// topic.")
         return cls(
             selection=Selection.parse(params["selection"]),
             event_topic=topic,
             topics=params["topics"],
             order=Order(tie_break=TieBreak(params["tie_break"]), granularity=Granularity(params["granularity"])),
-            stamp=params["stamp"],
+            write_provenance=params["write_provenance"],
             snapshot=params["snapshot"],
             snapshot_minutes=params["snapshot_minutes"],
             poll_seconds=params["poll_seconds"],
             calls_per_second=params["calls_per_second"],
-            quiet_seconds=params["quiet_seconds"],
+            idle_seconds=params["idle_seconds"],
         )
 
     @property
     def dead_letters(self) -> TopicName:
-        """Where events go that could not be applied; each cluster has its own."""
+        """The topic of dead-lettered events; each cluster has its own."""
         return TopicName(self.event_topic.namespace, f"{self.event_topic.local}-dead-letters")
 
-    def means(self, item: Item) -> bool:
-        """Whether a resource travels: where the events themselves are kept never does."""
-        tenant, namespace = place(item)
+    def includes(self, item: Item) -> bool:
+        """Whether a resource is carried; the tenant and the namespace of the event topic never are."""
+        tenant, namespace = tenant_and_namespace(item)
         own = self.event_topic.namespace
         if namespace == str(own) or (item[0] is Resource.TENANT and tenant == own.tenant):
             return False

@@ -1,4 +1,4 @@
-"""Make the event topic on every cluster, replicated between them (client)."""
+"""Create the event topic on every cluster, replicated between them (client)."""
 
 from __future__ import annotations
 
@@ -24,35 +24,40 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
-from pulsar_fleet.policy_sync.merge.scan import look
+from pulsar_fleet.policy_sync.merge.scan import scan_cluster
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 _RETENTION = {"retentionTimeInMinutes": 7 * 24 * 60, "retentionSizeInMB": 512}
-"""Events stay for a week, so that a topic can be read again from its beginning."""
+"""One week, in which a topic can be read again from its beginning."""
 _COMPACTED_FROM_BYTES = 1024 * 1024
 _LINK_SECONDS = 30.0
 
 
-async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Run, seal: Redactor) -> tuple[str, ...]:
-    """Make what is missing, on each cluster; again it changes nothing. Clusters that are there already stay.
+async def prepare(
+    clusters: Mapping[str, AdminClient], request: Request, run: Run, redactor: Redactor
+) -> tuple[str, ...]:
+    """Create missing parts of the event topic on each cluster; a second call changes nothing.
+
+    Clusters that the topic is already replicated to stay.
 
     :returns: the names of all clusters that the event topic is replicated to.
-    :raises Rejected: a single cluster was named, and it has no event topic.
-    :raises Refused: something could not be made; the sentence says what, on which cluster.
+    :raises InvalidRequest: only one cluster was named, and it has no event topic.
+    :raises PreconditionFailed: a part could not be created; the message names it and the cluster.
     """
     selection = Selection(namespaces=frozenset({request.event_topic.namespace}))
-    held = {name: (await look(admin, selection, seal, topics=False)).snapshot for name, admin in clusters.items()}
-    fleet = tuple(sorted({*clusters, *_replicated(held.values())}))
+    scans = {name: await scan_cluster(admin, selection, redactor, topics=False) for name, admin in clusters.items()}
+    snapshots = {name: scan.snapshot for name, scan in scans.items()}
+    fleet = tuple(sorted({*clusters, *_replicated(snapshots.values())}))
     if len(fleet) < 2:
         raise InvalidRequest(
             f"There is no event topic {request.event_topic} on {fleet[0]} yet: "
-            "name all clusters once, while they answer, to make it."
+            "name all clusters in one run, while they answer, to create it."
         )
-    plans = {name: _plan(one, clusters, fleet, request) for name, one in held.items()}
+    plans = {name: _plan(snapshot, clusters, fleet, request) for name, snapshot in snapshots.items()}
     for name, plan in plans.items():
-        await _carry_out(clusters[name], plan.shared(), run, seal)
+        await _apply(clusters[name], plan.shared(), run, redactor)
     for name, plan in plans.items():
-        await _carry_out(clusters[name], plan.batch(plan.namespaces()), run, seal)
+        await _apply(clusters[name], plan.batch(plan.namespaces()), run, redactor)
     for admin in clusters.values():
         for topic in (request.event_topic, request.dead_letters):
             with suppress(Conflict):
@@ -63,13 +68,14 @@ async def prepare(clusters: Mapping[str, AdminClient], request: Request, run: Ru
 
 
 def _replicated(snapshots: Iterable[Snapshot]) -> set[str]:
-    """The clusters that the event topic is replicated to already."""
-    return {name for one in snapshots for state in one.namespaces for name in state.policies["replication_clusters"]}
+    """The clusters that the event topic is already replicated to."""
+    states = (state for snapshot in snapshots for state in snapshot.namespaces)
+    return {name for state in states for name in state.policies["replication_clusters"]}
 
 
-def _plan(held: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[str], request: Request) -> Plan:
-    """What one cluster lacks."""
-    namespace, own = request.event_topic.namespace, held.cluster
+def _plan(snapshot: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[str], request: Request) -> Plan:
+    """The missing parts on one cluster."""
+    namespace, own = request.event_topic.namespace, snapshot.cluster
     document = {
         "replication_clusters": list(fleet),
         "retention_policies": _RETENTION,
@@ -77,28 +83,28 @@ def _plan(held: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[s
         "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
         "is_allow_auto_update_schema": True,
     }
-    wanted = replace(held, namespaces=(NamespaceState(str(namespace), document),))
-    planner = Planner(wanted, held, StartAt.EARLIEST)
+    planned = replace(snapshot, namespaces=(NamespaceState(str(namespace), document),))
+    planner = Planner(planned, snapshot, StartAt.EARLIEST)
     for name, admin in clusters.items():
-        if name not in held.known_clusters:
-            planner.take(Difference(Resource.CLUSTER, name, "", Side.MISSING, _address(admin.connection), None))
-    tenant = next(iter(held.tenants), None)
+        if name not in snapshot.known_clusters:
+            planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, _address(admin.connection), None))
+    tenant = next(iter(snapshot.tenants), None)
     roles = {ROLES: list(tenant.admin_roles), CLUSTERS: list(tenant.allowed_clusters)} if tenant else None
     allowed = sorted({*fleet, *(roles[CLUSTERS] if roles else ())})
     if roles is None or allowed != roles[CLUSTERS]:
         after = {ROLES: roles[ROLES] if roles else [], CLUSTERS: allowed}
         side = Side.DIFFERENT if roles else Side.MISSING
-        planner.take(Difference(Resource.TENANT, namespace.tenant, "", side, after, roles))
-    if not held.namespaces:
-        planner.take(Difference(Resource.NAMESPACE, str(namespace), "", Side.MISSING, document, None))
-    elif (listed := held.namespaces[0].policies["replication_clusters"]) != list(fleet):
+        planner.add(Difference(Resource.TENANT, namespace.tenant, "", side, after, roles))
+    if not snapshot.namespaces:
+        planner.add(Difference(Resource.NAMESPACE, str(namespace), "", Side.MISSING, document, None))
+    elif (listed := snapshot.namespaces[0].policies["replication_clusters"]) != list(fleet):
         field = "replication_clusters"
-        planner.take(Difference(Resource.POLICY, str(namespace), field, Side.DIFFERENT, list(fleet), sorted(listed)))
+        planner.add(Difference(Resource.POLICY, str(namespace), field, Side.DIFFERENT, list(fleet), sorted(listed)))
     return Plan(source="the event topic", target=own, changes=planner.ordered())
 
 
 async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]) -> None:
-    """Wait until replication has its cursors: it never sends what was published before these."""
+    """Wait for the replication cursors: replication never sends events from before their creation."""
     end = time.monotonic() + _LINK_SECONDS
     cursors = {replicator_cursor(name): name for name in peers}
     while missing := cursors.keys() - cursors_in_stats(await admin.internal_stats(request.event_topic)).keys():
@@ -112,7 +118,7 @@ async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]
 
 
 def _address(connection: ClusterConnection) -> JsonObject:
-    """How the brokers of another cluster reach this one: as we do."""
+    """The addresses for the brokers of other clusters: those of our connection."""
     if not connection.admin_url.startswith("https:"):
         return {"serviceUrl": connection.admin_url, "brokerServiceUrl": connection.require_service_url()}
     trust = {"brokerClientTrustCertsFilePath": connection.tls_trust_file} if connection.tls_trust_file else {}
@@ -124,12 +130,12 @@ def _address(connection: ClusterConnection) -> JsonObject:
     }
 
 
-async def _carry_out(admin: AdminClient, plan: Plan, run: Run, seal: Redactor) -> None:
+async def _apply(admin: AdminClient, plan: Plan, run: Run, redactor: Redactor) -> None:
     if plan.empty:
         return
-    applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", seal=seal)
+    applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", redactor=redactor)
     if failed := applied.not_in_place():
         raise PreconditionFailed(
-            f"The event topic cannot be made on {plan.target}: {failed[0].change.label}: {failed[0].detail}",
+            f"The event topic cannot be created on {plan.target}: {failed[0].change.label}: {failed[0].detail}",
             cluster=plan.target,
         )

@@ -1,7 +1,7 @@
-"""When and where each field of a resource was written, as one cluster knows it, and which value counts (pure).
+"""The version of each field of a resource on one cluster, and which version counts (pure).
 
-A value that a cluster shows and nobody announced was written there, after everything that the cluster knew. The first
-look at a cluster cannot tell when its values were written, so these beat nothing that has a time.
+A value that appears on a cluster without an event was written there, after all versions that the cluster had. The first
+scan of a cluster cannot tell when its values were written, so these never win against a version with a time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.provenance import digest
 
 EXISTS = ""
-"""The field of a tenant or namespace that says that it is there; its value is True."""
+"""The field of a tenant or namespace for its existence; its value is True."""
 
 BEFORE_EVERYTHING = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stamp:
-    """When something was written, in ms since 1970, and on which cluster: two events with the same are one."""
+class Version:
+    """When a value was written, in ms since 1970, and on which cluster: events with equal versions are identical."""
 
     update_time: int
     source_cluster: str
 
-    def newer_than(self, other: Stamp | None, tie_break: TieBreak) -> bool:
-        """Whether it counts over another one; at the same time the cluster's name decides."""
+    def newer_than(self, other: Version | None, tie_break: TieBreak) -> bool:
+        """Whether it wins against another version; at equal times the cluster's name decides."""
         if other is None or self.update_time != other.update_time:
             return other is None or self.update_time > other.update_time
         if self.source_cluster == other.source_cluster:
@@ -38,41 +38,41 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A value by its digest, empty for one that is not set, and when and where it was written."""
+class FieldVersion:
+    """The digest of a value, empty for a value that is not set, and its version."""
 
     digest: str
-    stamp: Stamp
+    version: Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of one resource on one cluster; a field that was once set stays, with the time of its end.
+class ResourceVersions:
+    """The versions of one resource on one cluster; a field that was unset stays, with the version of its removal.
 
-    :param expected: what we are about to write: where it is found, it is as old as its original.
-    :param published: the event topic has all of it.
+    :param expected: the values that we are about to write; once they are present, they have these versions.
+    :param published: whether the event topic has all versions.
     """
 
-    fields: Mapping[str, Mark] = field(default_factory=dict)
-    expected: Mapping[str, Mark] = field(default_factory=dict)
+    fields: Mapping[str, FieldVersion] = field(default_factory=dict)
+    expected: Mapping[str, FieldVersion] = field(default_factory=dict)
     published: bool = True
 
     @property
-    def newest(self) -> Stamp | None:
-        """When and where any of it was written last, None if nothing is known."""
-        return max((mark.stamp for mark in self.fields.values()), default=None)
+    def newest(self) -> Version | None:
+        """The newest version of all fields, None without fields."""
+        return max((entry.version for entry in self.fields.values()), default=None)
 
-    def stamp(self, name: str) -> Stamp | None:
-        """When a field was written last, None if it never was."""
-        found = self.fields.get(name)
-        return found.stamp if found else None
+    def version(self, name: str) -> Version | None:
+        """The version of a field, None if it was never set."""
+        entry = self.fields.get(name)
+        return entry.version if entry else None
 
-    def awaiting(self, written: Mapping[str, Mark]) -> Self:
-        """The same when these values are about to be written."""
+    def awaiting(self, written: Mapping[str, FieldVersion]) -> Self:
+        """The same before these values are written."""
         return replace(self, expected=dict(written))
 
     def as_published(self) -> Self:
-        """The same when the event topic has all of it."""
+        """The same after all versions were published."""
         return replace(self, published=True)
 
     def to_json(self) -> JsonObject:
@@ -84,21 +84,21 @@ class Known:
         }
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        fields, expected = (_from_json(found[part]) for part in ("fields", "expected"))
-        return cls(fields=fields, expected=expected, published=found["published"])
+        fields, expected = (_from_json(document[part]) for part in ("fields", "expected"))
+        return cls(fields=fields, expected=expected, published=document["published"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """A look at one resource.
+class ObservedValues:
+    """The values of one resource in a scan.
 
-    :param values: what it showed; nothing for a resource that is not there.
-    :param now: when it ended, in ms since 1970.
-    :param times: field → when it was written, where the cluster itself tells.
-    :param first: nobody looked before, so a value may have any age.
-    :param whole: what is changed makes the resource as a whole newer than all that was known of it.
+    :param values: empty for a resource that does not exist.
+    :param now: when the scan ended, in ms since 1970.
+    :param times: field → when it was written, if the cluster tells.
+    :param first: whether this is the first scan of the cluster, so that a value may have any age.
+    :param whole: whether a changed field makes the whole resource newer than all its earlier versions.
     """
 
     values: Mapping[str, Json]
@@ -108,53 +108,58 @@ class Look:
     whole: bool = False
 
 
-def note(known: Known | None, look: Look, own: str) -> Known:
-    """What is known after a look; looking again at the same values changes nothing.
+def next_versions(before: ResourceVersions | None, observed: ObservedValues, own: str) -> ResourceVersions:
+    """The versions after a scan; a second scan of the same values changes nothing.
 
-    What is about to be written and is not there yet is awaited further: who writes it may be late.
+    Expected values that are not present yet stay expected: their writer may be late.
     """
-    before = known or Known()
-    found = {name: digest(look.values.get(name)) for name in {*before.fields, *before.expected, *look.values}}
-    came = _came(before, found, own, whole=look.whole)
-    held = {name: mark.digest for name, mark in before.fields.items()}
-    moved = [name for name, one in found.items() if name not in came and one != held.get(name, "")]
-    fields = {**before.fields, **came}
-    fields |= {name: Mark(found[name], _moved_at(name, before, look, own)) for name in moved}
-    return Known(
+    earlier = before or ResourceVersions()
+    names = {*earlier.fields, *earlier.expected, *observed.values}
+    digests = {name: digest(observed.values.get(name)) for name in names}
+    arrived = _arrived(earlier, digests, own, whole=observed.whole)
+    old = {name: entry.digest for name, entry in earlier.fields.items()}
+    changed = [name for name, text in digests.items() if name not in arrived and text != old.get(name, "")]
+    fields = {**earlier.fields, **arrived}
+    fields |= {name: FieldVersion(digests[name], _new_version(name, earlier, observed, own)) for name in changed}
+    return ResourceVersions(
         fields=fields,
-        expected=_awaited(before, came, moved, whole=look.whole),
-        published=before.published and not moved,
+        expected=_still_expected(earlier, arrived, changed, whole=observed.whole),
+        published=earlier.published and not changed,
     )
 
 
-def _came(before: Known, found: Mapping[str, str], own: str, *, whole: bool) -> dict[str, Mark]:
-    """The fields that show what was about to be written; a document of which a part is missing has not come yet."""
-    came = {name: mark for name, mark in before.expected.items() if mark.digest == found[name]}
-    if not whole or len(came) == len(before.expected):
-        return came
-    unknown = Stamp(BEFORE_EVERYTHING, own)
-    return {name: Mark(mark.digest, before.stamp(name) or unknown) for name, mark in came.items()}
+def _arrived(before: ResourceVersions, digests: Mapping[str, str], own: str, *, whole: bool) -> dict[str, FieldVersion]:
+    """The expected fields that are present; a whole document has arrived only if all its fields are present."""
+    arrived = {name: entry for name, entry in before.expected.items() if entry.digest == digests[name]}
+    if not whole or len(arrived) == len(before.expected):
+        return arrived
+    unknown = Version(BEFORE_EVERYTHING, own)
+    return {name: FieldVersion(entry.digest, before.version(name) or unknown) for name, entry in arrived.items()}
 
 
-def _awaited(before: Known, came: Collection[str], moved: Collection[str], *, whole: bool) -> Mapping[str, Mark]:
+def _still_expected(
+    before: ResourceVersions, arrived: Collection[str], changed: Collection[str], *, whole: bool
+) -> Mapping[str, FieldVersion]:
     if whole:
-        return {} if moved or len(came) == len(before.expected) else before.expected
-    return {name: mark for name, mark in before.expected.items() if name not in came and name not in moved}
+        return {} if changed or len(arrived) == len(before.expected) else before.expected
+    return {name: entry for name, entry in before.expected.items() if name not in arrived and name not in changed}
 
 
-def _moved_at(name: str, before: Known, look: Look, own: str) -> Stamp:
-    """When and where a value was written that nobody announced: after everything that was known of it."""
-    if look.first and name not in before.fields:
-        return Stamp(look.times.get(name, BEFORE_EVERYTHING), own)
-    known = (before.fields, before.expected)
-    older = [one for marks in known for key, one in marks.items() if look.whole or key == name]
-    after = max((one.stamp.update_time + 1 for one in older), default=BEFORE_EVERYTHING)
-    return Stamp(max(look.times.get(name, look.now), after), own)
+def _new_version(name: str, before: ResourceVersions, observed: ObservedValues, own: str) -> Version:
+    """The version of a value that was written without an event: newer than all earlier versions of the field."""
+    if observed.first and name not in before.fields:
+        return Version(observed.times.get(name, BEFORE_EVERYTHING), own)
+    entries = (*before.fields.items(), *before.expected.items())
+    older = [entry for key, entry in entries if observed.whole or key == name]
+    after = max((entry.version.update_time + 1 for entry in older), default=BEFORE_EVERYTHING)
+    return Version(max(observed.times.get(name, observed.now), after), own)
 
 
-def _to_json(marks: Mapping[str, Mark]) -> JsonObject:
-    return {name: [one.digest, one.stamp.update_time, one.stamp.source_cluster] for name, one in marks.items()}
+def _to_json(fields: Mapping[str, FieldVersion]) -> JsonObject:
+    return {
+        name: [entry.digest, entry.version.update_time, entry.version.source_cluster] for name, entry in fields.items()
+    }
 
 
-def _from_json(found: JsonObject) -> dict[str, Mark]:
-    return {name: Mark(text, Stamp(time, cluster)) for name, (text, time, cluster) in found.items()}
+def _from_json(document: JsonObject) -> dict[str, FieldVersion]:
+    return {name: FieldVersion(text, Version(time, cluster)) for name, (text, time, cluster) in document.items()}

@@ -1,1 +1,1 @@
-"""What several clusters should hold: identical fields, provenance, who wins."""
+"""The values that several clusters should hold: shared fields, provenance, three-way merge."""

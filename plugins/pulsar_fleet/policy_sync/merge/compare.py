@@ -1,4 +1,4 @@
-"""Hold the clusters of a fleet beside each other and what they agreed on last (pure)."""
+"""Compare the clusters of a fleet with each other and with their merge base (pure)."""
 
 from __future__ import annotations
 
@@ -6,190 +6,196 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.ledger.reconciliation_store import Agreement
+from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.fields import Values, is_cluster_list, localised
-from pulsar_fleet.policy_sync.merge.merge_field import Held, Rule, is_only_behind
-from pulsar_fleet.policy_sync.merge.merge_resource import How, Merged, Side, merge_resource
-from pulsar_fleet.policy_sync.merge.view import Item, View, place
+from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, is_only_behind
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource, MergeOptions, merge_resource
+from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 
 _CONFLICTS = (Rule.TIME, Rule.NAME, Rule.JOINED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
-    """What every cluster should hold, whatever it holds now; `source` names it in messages."""
+class DesiredState:
+    """The values that every cluster should hold regardless of its own; messages name the `source`."""
 
     source: str
     items: Mapping[Item, Values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedResource:
     """One resource on all clusters.
 
     :param sides: the clusters that have it.
     :param missing: the clusters on which it has to be created.
-    :param gone: the clusters that had it once; or all that have it, where the authority does not.
-    :param elsewhere: topics only: the clusters without the topic, on which nothing can be set.
+    :param gone: the clusters that had it and no longer have it; or all that have it if the authority does not.
+    :param without_topic: topics only: the clusters without the topic, on which nothing can be set.
     """
 
     item: Item
-    merged: Merged
-    sides: tuple[Side, ...]
+    merged: MergedResource
+    sides: tuple[ClusterValues, ...]
     missing: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
-    agreed: Agreement | None = None
+    without_topic: tuple[str, ...] = ()
+    base: MergeBase | None = None
 
     @property
     def has_drift(self) -> bool:
-        """Whether the clusters do not hold the same."""
+        """Whether the clusters hold different values."""
         return bool(self.missing or self.gone or self.drifting)
 
     @property
     def drifting(self) -> dict[str, tuple[str, ...]]:
-        """Field → the clusters that hold another value than they should."""
-        found = {
-            name: tuple(one.cluster for one in self.sides if not _holds(one, name, decision.value))
+        """Field → the clusters that hold another value than the decided one."""
+        clusters_by_field = {
+            name: tuple(side.cluster for side in self.sides if not _has_value(side, name, decision.value))
             for name, decision in self.merged.decisions.items()
         }
-        return {name: clusters for name, clusters in found.items() if clusters}
+        return {name: clusters for name, clusters in clusters_by_field.items() if clusters}
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The fields in which clusters moved apart; one that still holds what was replaced elsewhere did not."""
+        """The fields with different edits; a cluster that only holds a value replaced elsewhere is no conflict."""
         return tuple(
             name
-            for name, one in self.merged.decisions.items()
-            if one.rule in _CONFLICTS and not all(self._is_behind(name, loser, one.value) for loser in one.losers)
+            for name, decision in self.merged.decisions.items()
+            if decision.rule in _CONFLICTS
+            and not all(self._is_behind(name, loser, decision.value) for loser in decision.losers)
         )
 
-    def _is_behind(self, name: str, loser: Held, value: Json) -> bool:
-        holders = [side.held(name) for side in self.sides if same(side.values.get(name), value)]
-        base = self.agreed.document.get(name) if self.agreed else None
+    def _is_behind(self, name: str, loser: FieldState, value: Json) -> bool:
+        holders = [side.state(name) for side in self.sides if same(side.values.get(name), value)]
+        base = self.base.document.get(name) if self.base else None
         return is_only_behind(loser, holders, base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that was compared; `unread` is what was left out because a cluster could not tell."""
+    """All compared resources; `unread` are the resources that a cluster could not read."""
 
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedResource, ...]
     unread: tuple[Item, ...] = ()
 
-    def drift(self) -> tuple[Compared, ...]:
-        """The resources that are not the same everywhere."""
-        return tuple(one for one in self.compared if one.has_drift)
+    def drift(self) -> tuple[ComparedResource, ...]:
+        """The resources that are not identical on all clusters."""
+        return tuple(resource for resource in self.compared if resource.has_drift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """On what terms clusters are compared.
+class CompareOptions:
+    """How clusters are compared.
 
-    :param choices: what the operator chose, by resource and field.
-    :param meant: whether a resource takes part; what does not is left as it is.
-    :param apart: the resources that are not the same on all clusters and in the truth, where that is known already.
+    :param choices: the values that the operator chose, by resource and field.
+    :param includes: whether a resource takes part; other resources are not changed.
+    :param divergent: the resources that are not identical on all clusters and in the desired state, if already known.
     """
 
-    how: How = field(default_factory=How)
-    truth: Truth | None = None
+    merge: MergeOptions = field(default_factory=MergeOptions)
+    desired: DesiredState | None = None
     choices: Mapping[Item, Mapping[str, Json]] = field(default_factory=dict)
-    meant: Callable[[Item], bool] = lambda _: True
-    apart: Collection[Item] | None = None
+    includes: Callable[[Item], bool] = lambda _: True
+    divergent: Collection[Item] | None = None
 
 
-def compare(views: Sequence[View], agreed: Mapping[Item, Agreement], terms: Terms) -> Comparison:
-    """Merge every resource; the order of the clusters makes no difference."""
-    given = sorted(views, key=lambda view: view.cluster)
-    items: set[Item] = {(Resource(kind), name) for kind, name in agreed}
-    items.update(item for view in given for item in view.items)
-    items.update(terms.truth.items if terms.truth else ())
-    compared: list[Compared] = []
+def compare(views: Sequence[View], bases: Mapping[Item, MergeBase], options: CompareOptions) -> Comparison:
+    """Merge every resource; the order of the clusters has no effect."""
+    ordered = sorted(views, key=lambda view: view.cluster)
+    items: set[Item] = {(Resource(kind), name) for kind, name in bases}
+    items.update(item for view in ordered for item in view.items)
+    items.update(options.desired.items if options.desired else ())
+    compared: list[ComparedResource] = []
     unread: list[Item] = []
-    for item in sorted(filter(terms.meant, items)):
-        if all(view.knows(item) for view in given):
-            compared.append(_compare(item, given, agreed.get(item), terms))
+    for item in sorted(filter(options.includes, items)):
+        if all(view.has_read(item) for view in ordered):
+            compared.append(_compare(item, ordered, bases.get(item), options))
         else:
             unread.append(item)
     return Comparison(compared=tuple(compared), unread=tuple(unread))
 
 
-def unsure_topics(views: Sequence[View]) -> dict[str, frozenset[str]]:
-    """Cluster → the namespaces whose topics it has to be asked for.
+def namespaces_to_list(views: Sequence[View]) -> dict[str, frozenset[str]]:
+    """Cluster → the namespaces whose topics have to be listed.
 
-    A topic without policies looks like no topic: only a list tells whether it lost its policies or is gone.
+    A topic without policies looks the same as a missing topic: only the list of topics distinguishes them.
     """
-    found: dict[str, set[str]] = {}
+    namespaces: dict[str, set[str]] = {}
     topics = {item for view in views for item in view.items if item[0] is Resource.TOPIC_POLICY}
     for item in topics:
-        namespace = place(item)[1]
+        namespace = tenant_and_namespace(item)[1]
         for view in views:
-            there = (Resource.NAMESPACE, namespace) in view.items
-            if there and item not in view.items and view.knows(item):
-                found.setdefault(view.cluster, set()).add(namespace)
-    return {cluster: frozenset(names) for cluster, names in found.items()}
+            has_namespace = (Resource.NAMESPACE, namespace) in view.items
+            if has_namespace and item not in view.items and view.has_read(item):
+                namespaces.setdefault(view.cluster, set()).add(namespace)
+    return {cluster: frozenset(names) for cluster, names in namespaces.items()}
 
 
-def _compare(item: Item, views: Sequence[View], agreed: Agreement | None, terms: Terms) -> Compared:
-    members = agreed.clusters if agreed else ()
+def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options: CompareOptions) -> ComparedResource:
+    members = base.clusters if base else ()
     sides = tuple(
-        Side(cluster=view.cluster, values=values, seen=view.seen.get(item, {}), joined=view.cluster in members)
+        ClusterValues(
+            cluster=view.cluster,
+            values=values,
+            provenance=view.provenance.get(item, {}),
+            joined=view.cluster in members,
+        )
         for view in views
         if (values := view.values(item)) is not None
     )
     absent = [view.cluster for view in views if view.values(item) is None]
-    base = agreed.document if agreed else {}
-    if agreed and not absent and _at_rest(item, sides, base, terms):
-        nothing = Merged(values=dict(base), decisions={})
-        chosen = terms.choices.get(item)
-        merged = merge_resource(base, sides, replace(terms.how, chosen=chosen)) if chosen else nothing
-        return Compared(item=item, merged=merged, sides=sides, agreed=agreed)
-    if not agreed:
-        # Who has never agreed with anybody has not moved away from anything either.
+    document = base.document if base else {}
+    if base and not absent and _is_unchanged(item, sides, document, options):
+        nothing = MergedResource(values=dict(document), decisions={})
+        chosen = options.choices.get(item)
+        merged = merge_resource(document, sides, replace(options.merge, chosen=chosen)) if chosen else nothing
+        return ComparedResource(item=item, merged=merged, sides=sides, base=base)
+    if not base:
+        # Without a merge base no cluster has changed anything.
         sides = tuple(replace(side, joined=True) for side in sides)
-    how = replace(terms.how, chosen=terms.choices.get(item, {}))
-    if terms.truth is not None:
-        return _against_truth(item, sides, absent, agreed, replace(how, truth=terms.truth.items.get(item)))
-    merged = merge_resource(base, sides, how)
+    how = replace(options.merge, chosen=options.choices.get(item, {}))
+    if options.desired is not None:
+        return _with_desired(item, sides, absent, base, replace(how, desired=options.desired.items.get(item)))
+    merged = merge_resource(document, sides, how)
     if item[0] is Resource.TOPIC_POLICY:
-        return Compared(item=item, merged=merged, sides=sides, elsewhere=tuple(absent), agreed=agreed)
-    gone = _gone(absent, agreed) if sides else ()
-    missing = tuple(one for one in absent if one not in gone) if sides else ()
-    return Compared(item=item, merged=merged, sides=sides, missing=missing, gone=gone, agreed=agreed)
+        return ComparedResource(item=item, merged=merged, sides=sides, without_topic=tuple(absent), base=base)
+    gone = _gone(absent, base) if sides else ()
+    missing = tuple(cluster for cluster in absent if cluster not in gone) if sides else ()
+    return ComparedResource(item=item, merged=merged, sides=sides, missing=missing, gone=gone, base=base)
 
 
-def _at_rest(item: Item, sides: Sequence[Side], base: Values, terms: Terms) -> bool:
-    """Whether all that hold a resource hold what they last agreed on, and nobody says anything else."""
+def _is_unchanged(item: Item, sides: Sequence[ClusterValues], base: Values, options: CompareOptions) -> bool:
+    """Whether all clusters with a resource hold the merge base, and the desired state does not differ from it."""
     if not all(side.joined for side in sides):
         return False
-    if terms.apart is None:
-        return terms.truth is None and all(same(side.values, base) for side in sides)
-    return item not in terms.apart and same(sides[0].values, base)
+    if options.divergent is None:
+        return options.desired is None and all(same(side.values, base) for side in sides)
+    return item not in options.divergent and same(sides[0].values, base)
 
 
-def _against_truth(
-    item: Item, sides: tuple[Side, ...], absent: Sequence[str], agreed: Agreement | None, how: How
-) -> Compared:
-    if how.truth is None:
-        # Nothing is said about its fields; that it is there at all is what differs.
-        nothing = Merged(values={}, decisions={})
+def _with_desired(
+    item: Item, sides: tuple[ClusterValues, ...], absent: Sequence[str], base: MergeBase | None, options: MergeOptions
+) -> ComparedResource:
+    if options.desired is None:
+        # The desired state does not have the resource: only its existence is a difference, not its fields.
+        nothing = MergedResource(values={}, decisions={})
         gone = tuple(side.cluster for side in sides) if item[0] is not Resource.TOPIC_POLICY else ()
-        return Compared(item=item, merged=nothing, sides=sides, gone=gone, agreed=agreed)
-    merged = merge_resource(agreed.document if agreed else {}, sides, how)
+        return ComparedResource(item=item, merged=nothing, sides=sides, gone=gone, base=base)
+    merged = merge_resource(base.document if base else {}, sides, options)
     if item[0] is Resource.TOPIC_POLICY:
-        return Compared(item=item, merged=merged, sides=sides, elsewhere=tuple(absent), agreed=agreed)
-    return Compared(item=item, merged=merged, sides=sides, missing=tuple(absent), agreed=agreed)
+        return ComparedResource(item=item, merged=merged, sides=sides, without_topic=tuple(absent), base=base)
+    return ComparedResource(item=item, merged=merged, sides=sides, missing=tuple(absent), base=base)
 
 
-def _gone(absent: Collection[str], agreed: Agreement | None) -> tuple[str, ...]:
-    had = {*agreed.clusters, *agreed.gone} if agreed else set()
-    return tuple(one for one in absent if one in had)
+def _gone(absent: Collection[str], base: MergeBase | None) -> tuple[str, ...]:
+    former = {*base.clusters, *base.gone} if base else set()
+    return tuple(cluster for cluster in absent if cluster in former)
 
 
-def _holds(side: Side, name: str, value: Json) -> bool:
-    """Whether a cluster holds a value; a list of clusters can be written in two ways for the one that holds it."""
-    held = side.values.get(name)
+def _has_value(side: ClusterValues, name: str, value: Json) -> bool:
+    """Whether a cluster holds a value; `$self` in a list of clusters equals the cluster's own name."""
+    current = side.values.get(name)
     if is_cluster_list(name):
-        return same(localised(held, side.cluster), localised(value, side.cluster))
-    return same(held, value)
+        return same(localised(current, side.cluster), localised(value, side.cluster))
+    return same(current, value)

@@ -1,4 +1,4 @@
-"""Which resources the clusters of a fleet do not hold alike, by their stored snapshots, some namespaces at a time."""
+"""The divergent resources of a fleet, by stored snapshots of its clusters, some namespaces at a time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from pulsar_fleet.snapshot.store.reader import StoredSnapshot, store_snapshot
 SCHEMA_VERSION = 1
 KIND = "fleet"
 NAMESPACES_AT_ONCE = 2_000
-_FOLDER = "apart"
+_FOLDER = "divergent"
 
 Batches = Sequence[Sequence[str]]
 Spread = Callable[[Batches, Callable[[Sequence[str]], Json]], Json]
-"""Does some work for each batch of names, wherever it likes; results in the order of the batches."""
+"""Runs a function for each batch of names, in any process; results in the order of the batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApartRequest:
-    """Stored snapshots of clusters that should hold the same: the document that a job gets.
+class DivergenceRequest:
+    """Stored snapshots of clusters that should be identical: the document for a job.
 
-    :param fleet: the names of all clusters, also of those that are away: they say what a list of clusters means.
+    :param fleet: the names of all clusters, including unreachable ones: they give lists of clusters their meaning.
     """
 
     snapshots: tuple[Reference, ...]
@@ -41,78 +41,85 @@ class ApartRequest:
 
     def to_bytes(self) -> bytes:
         """As a JSON document."""
-        snapshots = [one.to_json() for one in self.snapshots]
+        snapshots = [reference.to_json() for reference in self.snapshots]
         return json.dumps(
             {"schema_version": SCHEMA_VERSION, "kind": KIND, "snapshots": snapshots, "fleet": self.fleet}
         ).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
-        found: JsonObject = json.loads(content)
-        if (found.get("kind"), found.get("schema_version")) != (KIND, SCHEMA_VERSION):
+        """Read what `to_bytes` wrote; a document of another version is `InvalidRequest`."""
+        document: JsonObject = json.loads(content)
+        kind, version = document.get("kind"), document.get("schema_version")
+        if (kind, version) != (KIND, SCHEMA_VERSION):
             raise InvalidRequest(
-                f"The request has kind {found.get('kind')!r} and version {found.get('schema_version')!r}, this job "
-                f"reads {KIND!r} and {SCHEMA_VERSION}: use the job and the package of one release."
+                f"The request has kind {kind!r} and version {version!r}, this job reads {KIND!r} and "
+                f"{SCHEMA_VERSION}: use the job and the package of one release."
             )
-        return cls(snapshots=tuple(map(Reference.from_json, found["snapshots"])), fleet=tuple(found["fleet"]))
+        return cls(snapshots=tuple(map(Reference.from_json, document["snapshots"])), fleet=tuple(document["fleet"]))
 
 
-def asks_for_apart(content: bytes) -> bool:
-    """Whether a request is one of these."""
+def is_divergence_request(content: bytes) -> bool:
+    """Whether a document is a `DivergenceRequest`."""
     return bool(json.loads(content).get("kind") == KIND)
 
 
-def hand_over(run: Run, looks: Mapping[str, Snapshot], fleet: Collection[str]) -> tuple[str, str]:
-    """Store what was seen of each cluster, and ask a job to compare it; returns the URIs of its request and result."""
-    stored = (store_snapshot(run.artefacts, run.id, one, name=f"{_FOLDER}/{name}") for name, one in looks.items())
-    request = ApartRequest(snapshots=tuple(stored), fleet=tuple(sorted(fleet)))
+def store_request(run: Run, snapshots: Mapping[str, Snapshot], fleet: Collection[str]) -> tuple[str, str]:
+    """Store the snapshot of each cluster and a request to compare them; returns the URIs of request and result."""
+    stored = (
+        store_snapshot(run.artefacts, run.id, snapshot, name=f"{_FOLDER}/{name}")
+        for name, snapshot in snapshots.items()
+    )
+    request = DivergenceRequest(snapshots=tuple(stored), fleet=tuple(sorted(fleet)))
     reference = run.artefacts.write(run.id, f"{_FOLDER}/request.json", request.to_bytes())
     return reference.uri, str(run.artefacts.folder(run.id) / _FOLDER / "result.json")
 
 
-def take_over(run: Run, result_uri: str) -> frozenset[Item]:
-    """Take the result that the job left, and remove what it was made from. `NotFound` if there is none."""
+def read_result(run: Run, result_uri: str) -> frozenset[Item]:
+    """Read the result of the job and delete the stored snapshots; `NotFound` if there is no result."""
     try:
-        found = json.loads(UPath(result_uri).read_bytes())
+        result = json.loads(UPath(result_uri).read_bytes())
     except OSError as error:
         raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
     # A run every few minutes would fill the store.
     folder = run.artefacts.folder(run.id) / _FOLDER
     folder.fs.rm(folder.path, recursive=True)
-    return frozenset((Resource(kind), name) for kind, name in found["apart"])
+    return frozenset((Resource(kind), name) for kind, name in result["divergent"])
 
 
-def find_apart(request: ApartRequest, spread: Spread) -> JsonObject:
-    """Compare what lies in no namespace here, and all namespaces by `spread`. Again gives the same.
+def find_divergent(request: DivergenceRequest, spread: Spread) -> JsonObject:
+    """Compare tenants in this process and namespaces by `spread`; a second call returns the same.
 
-    :returns: `{"compared": namespaces, "apart": resources as kind and name}`.
+    :returns: `{"compared": number of namespaces, "divergent": resources as kind and name}`.
     """
     stored = _open(request)
-    outside = list(apart([one.load_outside() for one in stored], request.fleet))
-    names = sorted({name for one in stored for name in one.namespaces()})
+    outside = list(divergent([snapshot.load_without_namespaces() for snapshot in stored], request.fleet))
+    names = sorted({name for snapshot in stored for name in snapshot.namespaces()})
     batches = [names[first : first + NAMESPACES_AT_ONCE] for first in range(0, len(names), NAMESPACES_AT_ONCE)]
 
-    def within(some: Sequence[str]) -> Json:
-        return _plain(apart([one.load_within(some) for one in _open(request)], request.fleet))
+    def within(batch: Sequence[str]) -> Json:
+        return _plain(divergent([snapshot.load_namespaces(batch) for snapshot in _open(request)], request.fleet))
 
-    found = [item for part in spread(batches, within) for item in part]
-    return {"schema_version": SCHEMA_VERSION, "compared": len(names), "apart": [*_plain(outside), *found]}
+    within_namespaces = [item for part in spread(batches, within) for item in part]
+    resources = [*_plain(outside), *within_namespaces]
+    return {"schema_version": SCHEMA_VERSION, "compared": len(names), "divergent": resources}
 
 
-def apart(snapshots: Sequence[Snapshot], fleet: Collection[str]) -> Iterator[Item]:
-    """The resources that one of the clusters does not hold, or not in the fields that the others hold (pure)."""
-    held = [items_of(one, fleet) for one in snapshots]
-    for item in sorted({item for items in held for item in items}):
-        first, *others = (items.get(item) for items in held)
+def divergent(snapshots: Sequence[Snapshot], fleet: Collection[str]) -> Iterator[Item]:
+    """The resources that a cluster does not have, or that differ in a shared field (pure)."""
+    clusters = [items_of(snapshot, fleet) for snapshot in snapshots]
+    for item in sorted({item for items in clusters for item in items}):
+        first, *others = (items.get(item) for items in clusters)
         if first is None or not all(other is not None and same(first, other) for other in others):
             yield item
 
 
 @lru_cache(maxsize=2)
-def _open(request: ApartRequest) -> tuple[StoredSnapshot, ...]:
-    """All snapshots; kept, so that a process proves each table once and not for every batch."""
-    return tuple(StoredSnapshot.open(Artefacts(UPath(one.uri).parent), one) for one in request.snapshots)
+def _open(request: DivergenceRequest) -> tuple[StoredSnapshot, ...]:
+    """All snapshots; cached, so that a process checks the digest of each table once and not once per batch."""
+    return tuple(
+        StoredSnapshot.open(Artefacts(UPath(reference.uri).parent), reference) for reference in request.snapshots
+    )
 
 
 def _plain(items: Iterator[Item] | Sequence[Item]) -> Json:

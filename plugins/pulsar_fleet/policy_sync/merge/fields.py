@@ -1,12 +1,14 @@
 """Documents of policies as single fields that mean the same on every cluster, and back (pure).
 
-Rights, properties and quotas are taken apart into their entries, so that two edits of different entries never meet. In
-lists of clusters a cluster's own name becomes `$self`, where the list names no other cluster of the fleet.
+Permissions, properties and quotas are split into their entries, so that edits of different entries do not conflict. In
+a list of clusters the cluster's own name becomes `$self` if the list names no other cluster of the fleet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
 from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -17,11 +19,32 @@ from pulsar_fleet.snapshot.model import TenantState
 
 SELF = "$self"
 ROLES, CLUSTERS = "adminRoles", "allowedClusters"
-_LISTS = frozenset({CLUSTERS, "allowed_clusters", "replication_clusters", "local/replicationClusters"})
 _IN_ENTRIES = (Kind.GRANTS, Kind.PROPERTIES, Kind.QUOTAS)
 
 Values = dict[str, Json]
 """Field → value, only of fields that are set. `retention_policies`, `properties/owner`, `local/maxProducers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicField:
+    """A topic policy in one of its scopes; its text, such as `local/maxProducers`, is the field in `Values`."""
+
+    scope: Scope
+    policy: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote."""
+        scope, _, policy = text.partition("/")
+        return cls(Scope(scope), policy)
+
+    def __str__(self) -> str:
+        return f"{self.scope.value}/{self.policy}"
+
+
+_LISTS = frozenset(
+    {CLUSTERS, "allowed_clusters", "replication_clusters", str(TopicField(Scope.LOCAL, "replicationClusters"))}
+)
 
 
 def tenant_values(tenant: TenantState, fleet: Collection[str], own: str) -> Values:
@@ -30,80 +53,80 @@ def tenant_values(tenant: TenantState, fleet: Collection[str], own: str) -> Valu
 
 
 def namespace_values(document: Mapping[str, Json], fleet: Collection[str], own: str) -> Values:
-    """The fields of a namespace that clusters can agree on: not what each keeps for itself or takes once, when made."""
-    found: Values = {}
+    """The fields of a namespace that clusters can share: without local settings and settings for its creation."""
+    values: Values = {}
     for field, value in comparable(document, own).items():
         policy = BY_FIELD.get(field)
         if policy is not None and (policy.own or policy.kind is Kind.AT_CREATION):
             continue
         if field in _LISTS:
-            found[field] = neutral(value, fleet, own)
+            values[field] = neutral(value, fleet, own)
         elif policy is not None and policy.kind in _IN_ENTRIES:
-            found |= {_key(field, *path): one for path, one in _entries(value, deep=policy.kind is Kind.GRANTS)}
+            values |= {_key(field, *path): entry for path, entry in _entries(value, deep=policy.kind is Kind.GRANTS)}
         else:
-            found[field] = value
-    return found
+            values[field] = value
+    return values
 
 
 def topic_values(documents: Mapping[str, Mapping[str, Json]], fleet: Collection[str], own: str) -> Values:
-    """The policies of a topic that can be carried, by `scope/field`.
+    """The policies of a topic that can be copied to other clusters, by the text of their `TopicField`.
 
-    :param documents: scope → the document as the broker keeps it.
+    :param documents: scope → the document as the broker stores it.
     """
-    found: Values = {}
-    for scope, document in documents.items():
-        for field, value in topic_comparable(document).items():
-            policy = TOPIC_BY_FIELD.get(field)
-            if policy is not None and not policy.carried(Scope(scope)):
+    values: Values = {}
+    for scope in map(Scope, documents):
+        for name, value in topic_comparable(documents[scope]).items():
+            policy = TOPIC_BY_FIELD.get(name)
+            if policy is not None and not policy.is_copied(scope):
                 continue
-            key = f"{scope}/{field}"
-            found[key] = neutral(value, fleet, own) if key in _LISTS else value
-    return found
+            field = str(TopicField(scope, name))
+            values[field] = neutral(value, fleet, own) if field in _LISTS else value
+    return values
 
 
 def policy_of(field: str) -> str:
-    """The policy of a namespace in which a field lies: `properties` of `properties/owner`."""
+    """The policy of a namespace to which a field belongs: `properties` for `properties/owner`."""
     return field.partition("/")[0]
 
 
 def whole_value(policy: str, values: Mapping[str, Json], own: str) -> Json:
-    """The comparable value of one policy, put together from its fields; None when none of them is set."""
+    """The comparable value of one policy, composed of its fields; None if none of them is set."""
     if policy in _LISTS:
         return localised(values.get(policy), own)
     row = BY_FIELD.get(policy)
     if row is None or row.kind not in _IN_ENTRIES:
         return values.get(policy)
-    found: JsonObject = {}
+    whole: JsonObject = {}
     for field, value in values.items():
         if policy_of(field) == policy:
-            _put(found, [unquote(part) for part in field.split("/")[1:]], value)
-    return found or None
+            _put(whole, [unquote(part) for part in field.split("/")[1:]], value)
+    return whole or None
 
 
 def neutral(names: Collection[str], fleet: Collection[str], own: str) -> list[str]:
-    """A cluster list as every cluster of the fleet would have it."""
+    """A cluster list with `$self` for the cluster's own name."""
     if set(names) & set(fleet) != {own}:
         return sorted(names)
     return sorted({SELF if name == own else name for name in names})
 
 
 def localised(names: Json, own: str) -> Json:
-    """A neutral list in the terms of one cluster."""
+    """A neutral list with the name of one cluster instead of `$self`."""
     return None if names is None else sorted({own if name == SELF else name for name in names})
 
 
 def is_cluster_list(field: str) -> bool:
-    """Whether a field names clusters: without the serving cluster's own name it deletes topics."""
+    """Whether a field lists clusters. **Hazard**: a list without the serving cluster's own name deletes topics."""
     return field in _LISTS
 
 
 def namespace_document(values: Mapping[str, Json]) -> JsonObject:
-    """A namespace's fields as one document, policy by policy, that means the same on every cluster."""
+    """The fields of a namespace as one document, by policy, that means the same on every cluster."""
     return {policy: whole_value(policy, values, SELF) for policy in sorted({policy_of(name) for name in values})}
 
 
 def values_of_document(document: Mapping[str, Json]) -> Values:
-    """Read what `namespace_document` made, also when a person has edited it: lists come in any order."""
+    """Read what `namespace_document` wrote, also after manual edits: lists may have any order."""
     keyed = {
         policy: {SELF: value} if policy in BY_FIELD and BY_FIELD[policy].kind is Kind.CLUSTER_MAP else value
         for policy, value in document.items()
@@ -112,22 +135,22 @@ def values_of_document(document: Mapping[str, Json]) -> Values:
 
 
 def with_policy(document: Mapping[str, Json], policy: str, value: Json, own: str) -> JsonObject:
-    """The document of a namespace with one policy as a comparable value says."""
+    """The document of a namespace with one policy set to a comparable value; None unsets it."""
     row = BY_FIELD.get(policy)
-    rest = {field: one for field, one in document.items() if field != policy}
+    others = {field: old for field, old in document.items() if field != policy}
     if row is not None and row.kind is Kind.CLUSTER_MAP:
-        others = {name: one for name, one in (document.get(policy) or {}).items() if name != own}
-        return {**rest, policy: others if value is None else {**others, own: value}}
-    return rest if value is None else {**rest, policy: value}
+        entries = {name: entry for name, entry in (document.get(policy) or {}).items() if name != own}
+        return {**others, policy: entries if value is None else {**entries, own: value}}
+    return others if value is None else {**others, policy: value}
 
 
 def _entries(value: JsonObject, *, deep: bool) -> Iterator[tuple[tuple[str, ...], Json]]:
-    for name, one in value.items():
-        if deep and isinstance(one, dict):
-            for path, inner in _entries(one, deep=True):
+    for name, entry in value.items():
+        if deep and isinstance(entry, dict):
+            for path, inner in _entries(entry, deep=True):
                 yield (name, *path), inner
         else:
-            yield (name,), one
+            yield (name,), entry
 
 
 def _key(field: str, *path: str) -> str:

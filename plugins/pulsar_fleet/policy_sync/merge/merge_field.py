@@ -1,8 +1,8 @@
-"""Which value all clusters should hold: three-way per field against the last agreed value, after PIP-136 (pure).
+"""The value that all clusters should hold: a three-way merge of one field, after PIP-136 (pure).
 
-The latest change wins. A change is known to lie between two times; where two of these spans overlap nobody can tell
-which was later, and the cluster's name decides. What the proposal calls the smaller name, the broker's own
-synchroniser calls the larger one, so the direction is always said.
+The latest change wins. The time of a change is known as a span; if two spans overlap, their order is unknown and the
+cluster's name decides. PIP-136 prefers the smaller name, the broker's own synchroniser the larger one, so the direction
+is always a parameter.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pulsar_fleet.policy_sync.merge.provenance import digest
 
 
 class TieBreak(StrEnum):
-    """Whose value wins when nobody can tell which was written later: that of the … name."""
+    """Which cluster wins if the order of two writes is unknown: the one with the … name."""
 
     SMALLER = "smaller"
     LARGER = "larger"
 
 
 class Rule(StrEnum):
-    """Why a value was picked."""
+    """Why a value was chosen."""
 
     AGREED = "agreed"
-    """Nobody changed it."""
+    """No cluster changed it."""
     CARRIED = "carried"
     """Changed on one cluster, or to the same value on several."""
     TIME = "latest time"
@@ -39,13 +39,13 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What one cluster holds in one field, and when it was written.
+class FieldState:
+    """The value of one field on one cluster, and when it was written.
 
-    :param value: None is not set.
-    :param not_before: it was written between these two times, in seconds since 1970 by our clock.
-    :param joined: the cluster took part in the last agreement about this resource.
-    :param replaced: digests of the values that it took the place of.
+    :param value: None means not set.
+    :param not_before: the earliest time of the write, in seconds since 1970 by our clock; `not_after` the latest.
+    :param joined: whether the merge base of the resource includes the cluster.
+    :param replaced: digests of the values that this value replaced.
     """
 
     cluster: str
@@ -58,36 +58,36 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The value that every cluster should hold; the losers wrote another one since the last agreement."""
+    """The value that every cluster should hold; the losers wrote another value since the merge base."""
 
     value: Json
     rule: Rule
     winner: str = ""
-    losers: tuple[Held, ...] = ()
+    losers: tuple[FieldState, ...] = ()
 
 
-def merge_field(base: Json, sides: Iterable[Held], tie_break: TieBreak) -> Decision:
-    """Pick the value that every cluster should hold; in which order the clusters are given makes no difference.
+def merge_field(base: Json, sides: Iterable[FieldState], tie_break: TieBreak) -> Decision:
+    """Choose the value that every cluster should hold; the order of `sides` has no effect.
 
-    One side moved: it wins. Several moved to the same: agreed. Moved apart: see `latest` and `winner`. A cluster that
-    joins takes what the others agreed on; what it alone has set is carried to them. The losers are returned, so that
-    nothing is dropped in silence.
+    One cluster changed the value: it wins. Several changed it to the same value: agreed. They changed it to different
+    values: see `latest` and `winner`. A cluster that joins takes the agreed value; a value that only it has set is
+    carried to the others. The losers are returned, so that no edit disappears without a record.
 
-    :param base: the last agreed value, None for not set or never agreed.
+    :param base: the last agreed value; None means not set, or no agreement yet.
     """
-    given = sorted(sides, key=_key)
-    moved = [one for one in given if _moved(one, base)]
-    contenders = latest(moved)
+    states = sorted(sides, key=_key)
+    changes = [state for state in states if _is_change(state, base)]
+    contenders = latest(changes)
     contenders = _unreplaced(contenders, digest(base)) or contenders
     first = winner(contenders, tie_break) if contenders else None
     value = first.value if first else base
-    losers = tuple(one for one in moved if not same(one.value, value))
+    losers = tuple(change for change in changes if not same(change.value, value))
     rule = Rule.CARRIED if first else Rule.AGREED
     if losers:
-        told_by_time = all(same(one.value, value) for one in contenders)
-        rule = Rule.TIME if told_by_time else Rule.NAME
-    strangers = tuple(one for one in given if not one.joined and one.value is not None and one not in moved)
-    overruled = tuple(one for one in strangers if not same(one.value, value))
+        decided_by_time = all(same(contender.value, value) for contender in contenders)
+        rule = Rule.TIME if decided_by_time else Rule.NAME
+    joining = (state for state in states if not state.joined and state.value is not None and state not in changes)
+    overruled = tuple(state for state in joining if not same(state.value, value))
     return Decision(
         value=value,
         rule=Rule.JOINED if overruled and not losers else rule,
@@ -96,51 +96,52 @@ def merge_field(base: Json, sides: Iterable[Held], tie_break: TieBreak) -> Decis
     )
 
 
-def latest(changes: Iterable[Held]) -> tuple[Held, ...]:
-    """The changes of which none is surely earlier than another one.
+def latest(changes: Iterable[FieldState]) -> tuple[FieldState, ...]:
+    """The changes that are not certainly earlier than another change.
 
-    `latest((*latest(a), *latest(b)))` is `latest((*a, *b))`: what is dropped early would be dropped late too, so the
-    result does not depend on who meets whom first.
+    `latest((*latest(a), *latest(b)))` equals `latest((*a, *b))`, so the result does not depend on the order in which
+    changes are compared.
     """
-    known = {_key(one): one for one in changes}
-    bound = max((one.not_before for one in known.values()), default=0.0)
-    kept = (known[key] for key in sorted(known))
-    return tuple(one for one in kept if one.not_after > bound or one.not_before == bound)
+    by_key = {_key(change): change for change in changes}
+    bound = max((change.not_before for change in by_key.values()), default=0.0)
+    ordered = (by_key[key] for key in sorted(by_key))
+    return tuple(change for change in ordered if change.not_after > bound or change.not_before == bound)
 
 
-def winner(contenders: Sequence[Held], tie_break: TieBreak) -> Held:
-    """The one whose cluster has the smaller or the larger name; `contenders` must not be empty."""
+def winner(contenders: Sequence[FieldState], tie_break: TieBreak) -> FieldState:
+    """The contender whose cluster has the smaller or the larger name; `contenders` must not be empty."""
     pick = min if tie_break is TieBreak.SMALLER else max
     return pick(contenders, key=_key)
 
 
-def is_only_behind(loser: Held, holders: Iterable[Held], base: Json) -> bool:
-    """Whether a loser just has not got yet what took the place of its value since the last agreement: no conflict.
+def is_only_behind(loser: FieldState, holders: Iterable[FieldState], base: Json) -> bool:
+    """Whether a loser holds a value that was replaced since the merge base and has not been updated yet: no conflict.
 
-    :param holders: those that hold what was decided.
+    :param holders: the clusters that hold the decided value.
     """
-    given, agreed = list(holders), digest(base)
-    since_replaced = {older for one in given for older in _replaced(one, agreed)}
-    took_it_back = any(digest(one.value) in _replaced(loser, agreed) for one in given)
-    return loser.joined and digest(loser.value) in since_replaced and not took_it_back
+    deciding, agreed = list(holders), digest(base)
+    since_replaced = {older for holder in deciding for older in _replaced(holder, agreed)}
+    has_reverted = any(digest(holder.value) in _replaced(loser, agreed) for holder in deciding)
+    return loser.joined and digest(loser.value) in since_replaced and not has_reverted
 
 
-def _unreplaced(contenders: Sequence[Held], base: str) -> tuple[Held, ...]:
-    """Those whose value no other one took the place of since the last agreement, where times alone cannot tell."""
-    known = {older for one in contenders for older in _replaced(one, base)}
-    return tuple(one for one in contenders if digest(one.value) not in known)
+def _unreplaced(contenders: Sequence[FieldState], base: str) -> tuple[FieldState, ...]:
+    """The contenders whose value no other contender replaced since the merge base: it decides where spans overlap."""
+    replaced = {older for contender in contenders for older in _replaced(contender, base)}
+    return tuple(contender for contender in contenders if digest(contender.value) not in replaced)
 
 
-def _replaced(one: Held, base: str) -> tuple[str, ...]:
-    """Digests of the values that it took the place of since the last agreement."""
-    return one.replaced[: one.replaced.index(base)] if base in one.replaced else one.replaced
+def _replaced(state: FieldState, base: str) -> tuple[str, ...]:
+    """Digests of the values that were replaced since the merge base."""
+    return state.replaced[: state.replaced.index(base)] if base in state.replaced else state.replaced
 
 
-def _moved(one: Held, base: Json) -> bool:
-    if one.joined:
-        return not same(one.value, base)
-    return base is None and one.value is not None
+def _is_change(state: FieldState, base: Json) -> bool:
+    if state.joined:
+        return not same(state.value, base)
+    return base is None and state.value is not None
 
 
-def _key(one: Held) -> tuple[str, float, float, str, tuple[str, ...]]:
-    return one.cluster, one.not_after, one.not_before, json.dumps(one.value, sort_keys=True), one.replaced
+def _key(state: FieldState) -> tuple[str, float, float, str, tuple[str, ...]]:
+    value = json.dumps(state.value, sort_keys=True)
+    return state.cluster, state.not_after, state.not_before, value, state.replaced

@@ -1,16 +1,16 @@
-"""A whole resource, merged field by field or as one document (pure)."""
+"""The merge of a whole resource, field by field or as one document (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.policy_sync.merge.fields import Values
-from pulsar_fleet.policy_sync.merge.merge_field import Decision, Held, Rule, TieBreak, merge_field
-from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, Seen
+from pulsar_fleet.policy_sync.merge.merge_field import Decision, FieldState, Rule, TieBreak, merge_field
+from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, Provenance
 
 
 class Granularity(StrEnum):
@@ -22,37 +22,37 @@ class Granularity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """What one cluster holds of a resource.
+class ClusterValues:
+    """The values of a resource on one cluster.
 
-    :param seen: field → when it was written, where that is known.
-    :param joined: the cluster took part in the last agreement about it.
+    :param provenance: field → when it was written, if known.
+    :param joined: whether the merge base of the resource includes the cluster.
     """
 
     cluster: str
     values: Mapping[str, Json]
-    seen: Mapping[str, Seen]
+    provenance: Mapping[str, Provenance]
     joined: bool = True
 
-    def held(self, name: str) -> Held:
-        """One field of it."""
-        seen = self.seen.get(name)
-        return Held(
+    def state(self, name: str) -> FieldState:
+        """One field."""
+        provenance = self.provenance.get(name)
+        return FieldState(
             cluster=self.cluster,
             value=self.values.get(name),
-            not_before=seen.not_before if seen else UNKNOWN,
-            not_after=seen.not_after if seen else UNBOUNDED,
+            not_before=provenance.not_before if provenance else UNKNOWN,
+            not_after=provenance.not_after if provenance else UNBOUNDED,
             joined=self.joined,
-            replaced=seen.replaced if seen else (),
+            replaced=provenance.replaced if provenance else (),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """What every cluster should hold.
+class MergedResource:
+    """The values that every cluster should hold.
 
-    :param decisions: only of fields in which the clusters, or they and the last agreement, differ.
-    :param lost: edits that lost although nobody else had edited their field: of whole documents only.
+    :param decisions: only for fields that differ between the clusters or from the merge base.
+    :param lost: number of edits that lost although no other cluster edited their field: only for whole documents.
     """
 
     values: Values
@@ -61,88 +61,87 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How to merge.
+class MergeOptions:
+    """How a resource is merged.
 
-    :param truth: what every cluster should hold whatever it holds now, None to let the latest change win.
-    :param chosen: field → the value that the operator chose of a conflict.
+    :param desired: the values that every cluster should hold regardless of its own; None: the latest change wins.
+    :param chosen: field → the value of a conflict that the operator chose.
     """
 
     tie_break: TieBreak = TieBreak.SMALLER
     granularity: Granularity = Granularity.FIELD
-    truth: Mapping[str, Json] | None = None
+    desired: Mapping[str, Json] | None = None
     chosen: Mapping[str, Json] = field(default_factory=dict)
 
 
-def merge_resource(base: Mapping[str, Json], clusters: Iterable[Side], how: How) -> Merged:
-    """Merge what the clusters hold of one resource; in which order they are given makes no difference.
+def merge_resource(
+    base: Mapping[str, Json], clusters: Iterable[ClusterValues], options: MergeOptions
+) -> MergedResource:
+    """Merge the values of one resource; the order of the clusters has no effect.
 
-    :param base: what they agreed on last, empty when they never did.
+    :param base: the document of the merge base; empty if there is none.
     """
     sides = sorted(clusters, key=lambda side: side.cluster)
-    if how.truth is not None:
-        decided, lost = _by_truth(sides, how.truth), 0
-    elif how.granularity is Granularity.FIELD:
-        decided, lost = _by_field(base, sides, how.tie_break), 0
+    if options.desired is not None:
+        decided, lost = _by_authority(sides, options.desired), 0
+    elif options.granularity is Granularity.FIELD:
+        decided, lost = _by_field(base, sides, options.tie_break), 0
     else:
-        decided, lost = _by_document(base, sides, how.tie_break)
-    for name, value in how.chosen.items():
+        decided, lost = _by_document(base, sides, options.tie_break)
+    for name, value in options.chosen.items():
         decided[name] = Decision(value=value, rule=Rule.CHOSEN)
-    return Merged(
-        values={name: one.value for name, one in decided.items() if one.value is not None},
-        decisions={name: one for name, one in decided.items() if _differs(one, base.get(name), sides, name)},
+    return MergedResource(
+        values={name: decision.value for name, decision in decided.items() if decision.value is not None},
+        decisions={
+            name: decision for name, decision in decided.items() if _differs(decision, base.get(name), sides, name)
+        },
         lost=lost,
     )
 
 
-def _by_truth(sides: Sequence[Side], truth: Mapping[str, Json]) -> dict[str, Decision]:
-    return {name: Decision(value=truth.get(name), rule=Rule.AUTHORITY) for name in _names(truth, sides)}
+def _by_authority(sides: Sequence[ClusterValues], desired: Mapping[str, Json]) -> dict[str, Decision]:
+    return {name: Decision(value=desired.get(name), rule=Rule.AUTHORITY) for name in _names(desired, sides)}
 
 
-def _by_field(base: Mapping[str, Json], sides: Sequence[Side], tie_break: TieBreak) -> dict[str, Decision]:
+def _by_field(base: Mapping[str, Json], sides: Sequence[ClusterValues], tie_break: TieBreak) -> dict[str, Decision]:
     return {
-        name: merge_field(base.get(name), [side.held(name) for side in sides], tie_break)
+        name: merge_field(base.get(name), [side.state(name) for side in sides], tie_break)
         for name in _names(base, sides)
     }
 
 
 def _by_document(
-    base: Mapping[str, Json], sides: Sequence[Side], tie_break: TieBreak
+    base: Mapping[str, Json], sides: Sequence[ClusterValues], tie_break: TieBreak
 ) -> tuple[dict[str, Decision], int]:
     names = _names(base, sides)
     whole = merge_field(dict(base) or None, [_document(side, base) for side in sides], tie_break)
-    value, losing = whole.value or {}, {one.cluster for one in whole.losers}
+    value, losing = whole.value or {}, {loser.cluster for loser in whole.losers}
     lost = 0
     decided = {}
     for name in names:
-        edits = [side.held(name) for side in sides if side.cluster in losing]
-        edits = [one for one in edits if not same(one.value, base.get(name))]
-        losers = tuple(one for one in edits if not same(one.value, value.get(name)))
+        states = (side.state(name) for side in sides if side.cluster in losing)
+        edits = (state for state in states if not same(state.value, base.get(name)))
+        losers = tuple(edit for edit in edits if not same(edit.value, value.get(name)))
         lost += len(losers) if same(value.get(name), base.get(name)) else 0
         decided[name] = Decision(value=value.get(name), rule=whole.rule, winner=whole.winner, losers=losers)
     return decided, lost
 
 
-def _document(side: Side, base: Mapping[str, Json]) -> Held:
-    """A document as one value, as old as its youngest edit."""
-    edits = [side.held(name) for name in _names(base, [side]) if not same(side.values.get(name), base.get(name))]
-    return Held(
+def _document(side: ClusterValues, base: Mapping[str, Json]) -> FieldState:
+    """A document as one value with the time of its newest edit."""
+    edits = [side.state(name) for name in _names(base, [side]) if not same(side.values.get(name), base.get(name))]
+    return FieldState(
         cluster=side.cluster,
         value=dict(side.values) or None,
-        not_before=max((one.not_before for one in edits), default=UNKNOWN),
-        not_after=max((one.not_after for one in edits), default=UNKNOWN),
+        not_before=max((edit.not_before for edit in edits), default=UNKNOWN),
+        not_after=max((edit.not_after for edit in edits), default=UNKNOWN),
         joined=side.joined,
     )
 
 
-def _names(base: Mapping[str, Json], sides: Sequence[Side]) -> list[str]:
-    def given() -> Iterator[str]:
-        yield from base
-        for side in sides:
-            yield from side.values
-
-    return sorted(set(given()))
+def _names(base: Mapping[str, Json], sides: Iterable[ClusterValues]) -> list[str]:
+    return sorted({*base, *(name for side in sides for name in side.values)})
 
 
-def _differs(decision: Decision, agreed: Json, sides: Sequence[Side], name: str) -> bool:
+def _differs(decision: Decision, agreed: Json, sides: Sequence[ClusterValues], name: str) -> bool:
     return not all(same(value, decision.value) for value in (agreed, *(side.values.get(name) for side in sides)))

@@ -1,4 +1,4 @@
-"""What has to be written on one cluster so that it holds what was merged (pure)."""
+"""The writes that bring one cluster to the merged values (pure)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
-from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
+from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
-from pulsar_fleet.planning.hazards.model import Hazard
+from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
-from pulsar_fleet.policy_sync.merge.compare import Compared
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
+    TopicField,
     is_cluster_list,
     localised,
     policy_of,
@@ -35,23 +36,23 @@ _FOR_ITSELF = (Kind.AT_CREATION, Kind.LOCAL, Kind.INTERNAL, Kind.MIRROR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The cluster that is planned for.
+    """The cluster for which a plan is made.
 
-    :param topics: namespace → its topics, of the namespaces in which something about topics is written.
-    :param whole: what may be deleted there, as it is: namespace → its comparable document.
+    :param topics: namespace → its topics, for the namespaces whose topics the plan needs.
+    :param deletable: namespace → its current comparable document, for the namespaces that may be deleted.
     """
 
-    held: Snapshot
+    snapshot: Snapshot
     topics: Mapping[str, Collection[str]] = field(default_factory=dict)
-    whole: Mapping[str, JsonObject] = field(default_factory=dict)
+    deletable: Mapping[str, JsonObject] = field(default_factory=dict)
 
 
-class _Holding:
-    """What the target holds, by name."""
+class _Current:
+    """The current values of the target, by name."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.cluster = snapshot.cluster
-        self.known = frozenset(snapshot.known_clusters)
+        self.known_clusters = frozenset(snapshot.known_clusters)
         self.tenants = {
             state.name: {ROLES: list(state.admin_roles), CLUSTERS: list(state.allowed_clusters)}
             for state in snapshot.tenants
@@ -60,174 +61,179 @@ class _Holding:
         self._topics = topic_documents(snapshot)
 
     def policies(self, item: Item) -> Mapping[str, Json]:
-        """The comparable policies of a namespace, or of a topic by `scope/policy`."""
+        """The comparable policies of a namespace, or of a topic by the text of their `TopicField`."""
         kind, name = item
         if kind is Resource.NAMESPACE:
             return comparable(self._namespaces[name], self.cluster)
         return {
-            f"{scope}/{policy}": value
+            str(TopicField(Scope(scope), policy)): value
             for scope, document in self._topics.get(name, {}).items()
             for policy, value in topic_comparable(document).items()
         }
 
 
 def plan_repair(
-    compared: Iterable[Compared],
+    compared: Iterable[ComparedResource],
     target: Target,
     others: Sequence[Snapshot],
     *,
     source: str,
     delete: bool = False,
 ) -> Plan:
-    """The changes that bring one cluster to what was merged, only of fields that differ.
+    """The changes that bring one cluster to the merged values, only for fields that differ.
 
-    :param others: where a namespace that has to be made is taken from, first come first.
-    :param source: who says what should be held, for people.
-    :param delete: plan to delete what is gone elsewhere; each needs permission.
+    :param others: the clusters from which a new namespace is copied; the first that has it is used.
+    :param source: where the merged values come from, for messages.
+    :param delete: also plan to delete resources that are gone elsewhere; each deletion needs permission.
     """
-    chosen = tuple(compared)
-    held, own = target.held, target.held.cluster
+    resources = tuple(compared)
+    snapshot, own = target.snapshot, target.snapshot.cluster
     listed = tuple(TopicState(name, 0, {}) for names in target.topics.values() for name in sorted(names))
-    wanted = _wanted(chosen, held, others)
-    planner = Planner(replace(wanted, topics=listed), held, StartAt.EARLIEST, exact=True)
-    holding, documents = _Holding(held), {state.name: state.policies for state in wanted.namespaces}
-    left: list[LeftAlone] = []
-    for one in chosen:
-        for found in _differences(one, holding, documents):
-            if reason := _reason(found, holding):
-                left.append(LeftAlone(found.resource, found.name, found.field, reason))
+    planned = _planned_snapshot(resources, snapshot, others)
+    planner = Planner(replace(planned, topics=listed), snapshot, StartAt.EARLIEST, exact=True)
+    current, documents = _Current(snapshot), {state.name: state.policies for state in planned.namespaces}
+    skipped: list[LeftAlone] = []
+    for resource in resources:
+        for difference in _differences(resource, current, documents):
+            if reason := _reason_to_skip(difference, current):
+                skipped.append(LeftAlone(difference.resource, difference.name, difference.field, reason))
             else:
-                planner.take(found)
-        left += _cannot_have(one, own)
-    changes = (*planner.ordered(), *(_deletions(chosen, target) if delete else ()))
-    return Plan(source=source, target=own, changes=changes, left_alone=(*planner.left, *left))
+                planner.add(difference)
+        skipped += _impossible(resource, own)
+    changes = (*planner.ordered(), *(_deletions(resources, target) if delete else ()))
+    return Plan(source=source, target=own, changes=changes, left_alone=(*planner.left_alone, *skipped))
 
 
-def topics_needed(compared: Iterable[Compared], cluster: str) -> frozenset[str]:
-    """The namespaces whose topics have to be known before anything about them is written on a cluster."""
+def topics_needed(compared: Iterable[ComparedResource], cluster: str) -> frozenset[str]:
+    """The namespaces whose topics must be listed before a cluster is planned for."""
     return frozenset(
-        one.item[1]
-        for one in compared
-        if one.item[0] is Resource.NAMESPACE
-        and any(name.startswith("auth_policies/") for name in _drifting_on(one, cluster))
+        resource.item[1]
+        for resource in compared
+        if resource.item[0] is Resource.NAMESPACE
+        and any(name.startswith("auth_policies/") for name in _drifting_on(resource, cluster))
     )
 
 
-def _differences(one: Compared, held: _Holding, documents: Mapping[str, JsonObject]) -> Iterator[Difference]:
-    """What a plan has to remove.
+def _differences(
+    resource: ComparedResource, current: _Current, documents: Mapping[str, JsonObject]
+) -> Iterator[Difference]:
+    """The differences that a plan has to remove.
 
-    :param documents: the namespaces as the plan leaves them.
+    :param documents: the namespaces after the plan.
     """
-    kind, name = one.item
-    drifting = _drifting_on(one, held.cluster)
-    if held.cluster in one.missing:
-        whole = _tenant(one, held.cluster) if kind is Resource.TENANT else documents[name]
+    kind, name = resource.item
+    drifting = _drifting_on(resource, current.cluster)
+    if current.cluster in resource.missing:
+        whole = _tenant(resource, current.cluster) if kind is Resource.TENANT else documents[name]
         yield Difference(kind, name, "", Side.MISSING, whole, None)
     elif drifting and kind is Resource.TENANT:
-        yield Difference(kind, name, "", Side.DIFFERENT, _tenant(one, held.cluster), held.tenants[name])
+        yield Difference(kind, name, "", Side.DIFFERENT, _tenant(resource, current.cluster), current.tenants[name])
     elif drifting:
-        yield from _by_policy(one, drifting, held)
+        yield from _by_policy(resource, drifting, current)
 
 
-def _by_policy(one: Compared, drifting: Collection[str], held: _Holding) -> Iterator[Difference]:
-    kind, name = one.item
+def _by_policy(resource: ComparedResource, drifting: Collection[str], current: _Current) -> Iterator[Difference]:
+    kind, name = resource.item
     in_namespace = kind is Resource.NAMESPACE
-    before = held.policies(one.item)
+    before = current.policies(resource.item)
     for policy in sorted({policy_of(path) if in_namespace else path for path in drifting}):
-        after, live = whole_value(policy, one.merged.values, held.cluster), before.get(policy)
+        after, live = whole_value(policy, resource.merged.values, current.cluster), before.get(policy)
         side = Side.EXTRA if after is None else Side.MISSING if live is None else Side.DIFFERENT
         yield Difference(Resource.POLICY if in_namespace else kind, name, policy, side, after, live)
 
 
-def _tenant(one: Compared, own: str) -> JsonObject:
-    values = one.merged.values
+def _tenant(resource: ComparedResource, own: str) -> JsonObject:
+    values = resource.merged.values
     return {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], own)}
 
 
-def _reason(found: Difference, held: _Holding) -> str:
-    """Why a list of clusters is not written: what it could do is never worth it."""
-    name = CLUSTERS if found.resource is Resource.TENANT else found.field
-    listed = found.source[CLUSTERS] if found.resource is Resource.TENANT else found.source
+def _reason_to_skip(difference: Difference, current: _Current) -> str:
+    """Why a list of clusters is not written, empty if it is: a wrong list deletes topics."""
+    is_tenant = difference.resource is Resource.TENANT
+    name = CLUSTERS if is_tenant else difference.field
+    listed = difference.source[CLUSTERS] if is_tenant else difference.source
     if not is_cluster_list(name) or listed is None:
         return ""
-    if held.cluster not in listed:
-        return f"the list {', '.join(listed)} leaves {held.cluster} out, which would delete its topics"
-    unknown = sorted(set(listed) - held.known)
-    return f"{held.cluster} does not know {', '.join(unknown)}" if unknown else ""
+    if current.cluster not in listed:
+        return f"the list {', '.join(listed)} leaves {current.cluster} out, which would delete its topics"
+    unknown = sorted(set(listed) - current.known_clusters)
+    return f"{current.cluster} does not know {', '.join(unknown)}" if unknown else ""
 
 
-def _cannot_have(one: Compared, own: str) -> Iterator[LeftAlone]:
-    kind, name = one.item
-    if own in one.elsewhere and one.merged.values:
+def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
+    kind, name = resource.item
+    if own in resource.without_topic and resource.merged.values:
         yield LeftAlone(kind, name, "", f"{own} does not have the topic")
-    if own in one.gone:
-        yield LeftAlone(kind, name, "", f"gone on {own}; it is made again by hand only")
+    if own in resource.gone:
+        yield LeftAlone(kind, name, "", f"gone on {own}; recreate it by hand")
 
 
-def _drifting_on(one: Compared, cluster: str) -> list[str]:
-    return [name for name, clusters in one.drifting.items() if cluster in clusters]
+def _drifting_on(resource: ComparedResource, cluster: str) -> list[str]:
+    return [name for name, clusters in resource.drifting.items() if cluster in clusters]
 
 
-def _wanted(compared: Sequence[Compared], held: Snapshot, others: Sequence[Snapshot]) -> Snapshot:
-    """The cluster as the plan leaves it: what hazards are judged by, and what new namespaces are made from."""
-    own = held.cluster
-    documents = {state.name: state.policies for state in held.namespaces}
-    topics = {(state.topic, state.scope): state for state in held.topic_policies}
-    for one in compared:
-        kind, name = one.item
-        if kind is Resource.NAMESPACE and own in one.missing:
-            documents[name] = _new_document(one, held, others)
+def _planned_snapshot(compared: Sequence[ComparedResource], snapshot: Snapshot, others: Sequence[Snapshot]) -> Snapshot:
+    """The cluster after the plan: the input for hazards and the documents of new namespaces."""
+    own = snapshot.cluster
+    documents = {state.name: state.policies for state in snapshot.namespaces}
+    topics = {(state.topic, state.scope): state for state in snapshot.topic_policies}
+    for resource in compared:
+        kind, name = resource.item
+        if kind is Resource.NAMESPACE and own in resource.missing:
+            documents[name] = _new_document(resource, snapshot, others)
         elif kind is Resource.NAMESPACE and name in documents:
-            for policy in {policy_of(field) for field in _drifting_on(one, own)}:
-                value = whole_value(policy, one.merged.values, own)
+            for policy in {policy_of(path) for path in _drifting_on(resource, own)}:
+                value = whole_value(policy, resource.merged.values, own)
                 documents[name] = with_policy(documents[name], policy, value, own)
         elif kind is Resource.TOPIC_POLICY:
-            _set_topic(topics, name, {field: one.merged.values.get(field) for field in _drifting_on(one, own)})
+            _set_topic(topics, name, {path: resource.merged.values.get(path) for path in _drifting_on(resource, own)})
     namespaces = tuple(NamespaceState(name, documents[name]) for name in sorted(documents))
-    return replace(held, namespaces=namespaces, topic_policies=tuple(topics.values()))
+    return replace(snapshot, namespaces=namespaces, topic_policies=tuple(topics.values()))
 
 
 def _set_topic(topics: dict[tuple[str, str], TopicPolicyState], name: str, values: Mapping[str, Json]) -> None:
     for path, value in values.items():
-        scope, _, policy = path.partition("/")
-        known = topics.get((name, scope), TopicPolicyState(name, scope, {}, 0))
-        topics[name, scope] = replace(known, policies={**known.policies, policy: value})
+        topic_field = TopicField.parse(path)
+        scope = topic_field.scope.value
+        state = topics.get((name, scope), TopicPolicyState(name, scope, {}, 0))
+        topics[name, scope] = replace(state, policies={**state.policies, topic_field.policy: value})
 
 
 def made_with(document: Mapping[str, Json]) -> JsonObject:
-    """The part of a namespace's document that it is made with and that each cluster keeps for itself afterwards."""
+    """The part of a namespace's document that is used at its creation and is local to each cluster afterwards."""
     return {name: value for name, value in document.items() if name in BY_FIELD and BY_FIELD[name].kind in _FOR_ITSELF}
 
 
-def _new_document(one: Compared, held: Snapshot, others: Sequence[Snapshot]) -> JsonObject:
-    """What a namespace is made with: what was merged, and what only its maker can say, as another cluster has it."""
-    own, values = held.cluster, one.merged.values
+def _new_document(resource: ComparedResource, snapshot: Snapshot, others: Sequence[Snapshot]) -> JsonObject:
+    """The document of a new namespace: the merged values, and local settings as on another cluster."""
+    own, values = snapshot.cluster, resource.merged.values
     document: JsonObject = {}
     for other in others:
         for state in other.namespaces:
-            if state.name == one.item[1] and not document:
-                document = translate(state.policies, other.cluster, own, held.known_clusters).document
-    kept = made_with(document)
+            if state.name == resource.item[1] and not document:
+                document = translate(state.policies, other.cluster, own, snapshot.known_clusters).document
+    new = made_with(document)
     for policy in {policy_of(name) for name in values}:
         value = whole_value(policy, values, own)
         if is_cluster_list(policy):
-            value = sorted({own, *(set(value or ()) & set(held.known_clusters))})
-        kept = with_policy(kept, policy, value, own)
-    return {"replication_clusters": [own], **kept}
+            value = sorted({own, *(set(value or ()) & set(snapshot.known_clusters))})
+        new = with_policy(new, policy, value, own)
+    return {"replication_clusters": [own], **new}
 
 
-def _deletions(compared: Sequence[Compared], target: Target) -> Iterator[Change]:
-    """Delete what others deleted, as long as nothing changed since: namespaces first, then tenants."""
-    own = target.held.cluster
-    tenants = _Holding(target.held).tenants
-    for one in sorted(compared, key=lambda one: one.item[0] is Resource.TENANT):
-        kind, name = one.item
-        if not one.gone or kind is Resource.TOPIC_POLICY or own not in (side.cluster for side in one.sides):
+def _deletions(compared: Sequence[ComparedResource], target: Target) -> Iterator[Change]:
+    """Deletions of resources that are gone elsewhere and unchanged since then: namespaces first, then tenants."""
+    own = target.snapshot.cluster
+    tenants = _Current(target.snapshot).tenants
+    for resource in sorted(compared, key=lambda resource: resource.item[0] is Resource.TENANT):
+        kind, name = resource.item
+        if not resource.gone or kind is Resource.TOPIC_POLICY or own not in (side.cluster for side in resource.sides):
             continue
-        if _was_edited(one, own):
+        if _was_edited(resource, own):
             continue
         path = NamespaceName.parse(name).path if kind is Resource.NAMESPACE else quote(name, safe="")
-        before = target.whole.get(name) if kind is Resource.NAMESPACE else tenants[name]
+        before = target.deletable.get(name) if kind is Resource.NAMESPACE else tenants[name]
+        gone_elsewhere = f"gone on {', '.join(resource.gone)}"
         yield Change(
             resource=kind,
             name=name,
@@ -237,10 +243,12 @@ def _deletions(compared: Sequence[Compared], target: Target) -> Iterator[Change]
             before=before,
             after=None,
             hazard=Hazard.DESTRUCTIVE,
-            reason=f"gone on {', '.join(one.gone)}" if own not in one.gone else "the authority does not have it",
+            reason=gone_elsewhere if own not in resource.gone else "the authority does not have it",
         )
 
 
-def _was_edited(one: Compared, own: str) -> bool:
-    base = one.agreed.document if one.agreed else None
-    return base is not None and any(side.cluster == own and not same(dict(side.values), base) for side in one.sides)
+def _was_edited(resource: ComparedResource, own: str) -> bool:
+    base = resource.base.document if resource.base else None
+    return base is not None and any(
+        side.cluster == own and not same(dict(side.values), base) for side in resource.sides
+    )

@@ -1,4 +1,4 @@
-"""When a field got the value that it has: REST gives no time, so each look bounds it by the looks before (pure)."""
+"""When a field got its value: the admin API gives no times, so each scan bounds them by the scan before (pure)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Self
 from pulsar_fleet.cluster.json import Json, JsonObject
 
 if TYPE_CHECKING:
-    from pulsar_fleet.cluster.admin.clock_skew import Clock
+    from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 
 UNKNOWN = 0.0
-"""Before everything: the value was there when the cluster was first looked at."""
+"""Before everything: the value was present in the first scan of the cluster."""
 
 UNBOUNDED = 32_503_680_000.0
-"""After everything: nobody has looked yet."""
+"""After everything: the cluster has not been scanned yet."""
 
 _MOST_REPLACED = 16
 
 Span = tuple[float, float]
-"""Between these two times, in seconds since 1970 by our clock."""
+"""Earliest and latest time, in seconds since 1970 by our clock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A value, by its digest, and between which times it was written.
+class Provenance:
+    """The digest of a value, and the earliest and the latest time of its write.
 
-    :param replaced: digests of the values that it took the place of, on its cluster or as the winner of a conflict,
-        youngest first: who still holds one of these is behind, also where the times cannot tell.
+    :param replaced: digests of the values that this value replaced, on its cluster or as the winner of a conflict,
+        newest first: a cluster that still holds one of them is behind, even if the times do not show it.
     """
 
     digest: str
@@ -39,50 +39,51 @@ class Seen:
     replaced: tuple[str, ...] = ()
 
     def having_replaced(self, *older: str) -> Self:
-        """The same, knowing of more values that it took the place of."""
-        known = (one for one in (*older, *self.replaced) if one != self.digest)
-        return replace(self, replaced=tuple(dict.fromkeys(known))[:_MOST_REPLACED])
+        """The same with more replaced values."""
+        digests = (text for text in (*older, *self.replaced) if text != self.digest)
+        return replace(self, replaced=tuple(dict.fromkeys(digests))[:_MOST_REPLACED])
 
     def to_json(self) -> list[Json]:
-        """As a JSON list."""
+        """As a JSON array."""
         return [self.digest, self.not_before, self.not_after, list(self.replaced)]
 
     @classmethod
-    def from_json(cls, found: list[Json]) -> Self:
+    def from_json(cls, document: list[Json]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(found[0], found[1], found[2], tuple(found[3]))
+        return cls(document[0], document[1], document[2], tuple(document[3]))
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one look at a resource told; a field that was once set and is not any more stays, with its time.
+    """The fields of one resource in one scan; a field that was unset later stays, with its time.
 
-    :param looked: when the look began: what it showed was the case then or later.
-    :param expected: what we were about to write then, as old as its original: a copy must beat nothing newer.
+    :param observed_at: when the scan began: its values were present then or later.
+    :param expected: values that this run was about to write, with the provenance of their originals: a copy must not
+        win against a newer value.
     """
 
-    looked: float
-    fields: Mapping[str, Seen]
-    expected: Mapping[str, Seen] = field(default_factory=dict)
+    observed_at: float
+    fields: Mapping[str, Provenance]
+    expected: Mapping[str, Provenance] = field(default_factory=dict)
 
-    def awaiting(self, decided: Mapping[str, Seen]) -> Self:
-        """The same when values have been decided on: what is held already gets their age, the others are expected."""
-        held = {
-            name: one for name, one in decided.items() if name in self.fields and self.fields[name].digest == one.digest
+    def awaiting(self, decided: Mapping[str, Provenance]) -> Self:
+        """The same before a write: values that are already present get the decided provenance, others are expected."""
+        present = {
+            name: provenance
+            for name, provenance in decided.items()
+            if name in self.fields and self.fields[name].digest == provenance.digest
         }
-        expected = {name: one for name, one in decided.items() if name not in held}
-        return replace(self, fields={**self.fields, **held}, expected=expected)
+        expected = {name: provenance for name, provenance in decided.items() if name not in present}
+        return replace(self, fields={**self.fields, **present}, expected=expected)
 
     def to_json(self) -> JsonObject:
-        """All but the time of the look as a JSON object."""
-        return {"seen": _to_json(self.fields), "expected": _to_json(self.expected)}
+        """As a JSON object without the time of the scan."""
+        return {"fields": _to_json(self.fields), "expected": _to_json(self.expected)}
 
     @classmethod
-    def from_json(cls, looked: float, found: JsonObject) -> Self:
+    def from_json(cls, observed_at: float, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        return cls(
-            looked, *({name: Seen.from_json(one) for name, one in found[part].items()} for part in ("seen", "expected"))
-        )
+        return cls(observed_at, *(_from_json(document[part]) for part in ("fields", "expected")))
 
 
 def observe(
@@ -91,56 +92,60 @@ def observe(
     *,
     began: float,
     ended: float,
-    known: Mapping[str, Span] | None = None,
+    spans: Mapping[str, Span] | None = None,
 ) -> Observation:
-    """The next observation of a resource; looking again at the same values keeps their times.
+    """The next observation of a resource; unchanged values keep their times.
 
-    :param began: when reading began, and `ended` when it ended.
-    :param known: spans that are known otherwise, such as from the events of topic policies.
+    :param began: when the scan began, and `ended` when it ended.
+    :param spans: spans from another source, such as the events of topic policies.
     """
     earlier = before.fields if before else {}
     expected = before.expected if before else {}
-    since = before.looked if before else UNKNOWN
-    fields: dict[str, Seen] = {}
+    since = before.observed_at if before else UNKNOWN
+    fields: dict[str, Provenance] = {}
     for name in sorted({*earlier, *values}):
-        found, seen, ours = digest(values.get(name)), earlier.get(name), expected.get(name)
-        if seen is not None and seen.digest == found:
-            fields[name] = seen
-        elif ours is not None and ours.digest == found:
+        text, previous, ours = digest(values.get(name)), earlier.get(name), expected.get(name)
+        if previous is not None and previous.digest == text:
+            fields[name] = previous
+        elif ours is not None and ours.digest == text:
             fields[name] = ours
         else:
-            # What replaced a value was written after it, also when both were seen within seconds.
-            span = (max(since, seen.not_after) if seen and seen.not_after <= ended else since, ended)
-            new = Seen(found, *_narrowed(span, (known or {}).get(name)))
-            # Whether our own value came in between is not known after a crash, but it was no later.
-            older = (one for gone in (ours, seen) if gone for one in (gone.digest, *gone.replaced))
+            # A value was written after the value that it replaced, even if both were observed within seconds.
+            span = (max(since, previous.not_after) if previous and previous.not_after <= ended else since, ended)
+            new = Provenance(text, *_narrowed(span, (spans or {}).get(name)))
+            # After a crash it is unknown whether our own value was written in between, but it was not written later.
+            older = (value for past in (ours, previous) if past for value in (past.digest, *past.replaced))
             fields[name] = new.having_replaced(*older)
     return Observation(began, fields)
 
 
-def span_of(event_ms: int, clock: Clock, skew: float) -> Span:
-    """When an event of a cluster's clock was, by ours.
+def span_of(event_ms: int, clock: ClockSkew, skew: float) -> Span:
+    """The span of an event by our clock, from its time by the clock of the cluster.
 
-    :param skew: seconds on top of what was measured, for clocks that jump.
+    :param skew: seconds in addition to the measured skew, for clocks that jump.
     """
     middle, open_ = event_ms / 1000 - clock.ahead, clock.uncertainty + skew
     return middle - open_, middle + open_
 
 
 def digest(value: Json) -> str:
-    """The same for equal values, empty for one that is not set; of no use for guessing the value's secrets."""
+    """Equal for equal values, empty for a value that is not set; it does not help to guess secrets in the value."""
     if value is None:
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _to_json(seen: Mapping[str, Seen]) -> JsonObject:
-    return {name: one.to_json() for name, one in seen.items()}
+def _to_json(fields: Mapping[str, Provenance]) -> JsonObject:
+    return {name: provenance.to_json() for name, provenance in fields.items()}
 
 
-def _narrowed(span: Span, known: Span | None) -> Span:
-    """Where both say something, what both say; where they contradict each other, what is known."""
-    if known is None:
+def _from_json(document: JsonObject) -> dict[str, Provenance]:
+    return {name: Provenance.from_json(provenance) for name, provenance in document.items()}
+
+
+def _narrowed(span: Span, other: Span | None) -> Span:
+    """The intersection; the other span if they contradict each other."""
+    if other is None:
         return span
-    both = max(span[0], known[0]), min(span[1], known[1])
-    return both if both[0] <= both[1] else known
+    both = max(span[0], other[0]), min(span[1], other[1])
+    return both if both[0] <= both[1] else other

@@ -1,39 +1,40 @@
-"""Look at one cluster: a call for each namespace, two for each tenant, a fixed number for each broker (client)."""
+"""Scan one cluster: one call per namespace, two per tenant, a fixed number per broker (client)."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.clock_skew import Clock, measure_clock
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import BROKERS_TENANT, NamespaceName
-from pulsar_fleet.cluster.policies.topic_policies import topic_comparable
+from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
+from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
+from pulsar_fleet.policy_sync.merge.fields import TopicField
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
-from pulsar_fleet.policy_sync.merge.view import POLICIES_OF, Item, place
+from pulsar_fleet.policy_sync.merge.view import POLICIES_OF, Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
-from pulsar_fleet.snapshot.documents import read_namespace, read_partitioned
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
+from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned
 from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
-from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
+from pulsar_fleet.snapshot.topic_policy_reader import GLOBAL_PREFIX, TopicPolicyReader
 
 
 class EventTimes:
-    """Listens to a pass over the events of a namespace.
+    """The times of topic policies, collected while the events of a namespace are read.
 
-    Each event repeats all policies of its topic, so a policy was written with the event in which it first had its
-    value. Of the first event that is left after a compaction only the end is known.
+    Each event repeats all policies of its topic, so a policy was written with the event in which its value appeared
+    first. The first event after a compaction only bounds the latest time.
     """
 
     def __init__(self) -> None:
@@ -41,41 +42,41 @@ class EventTimes:
         self._written: dict[str, dict[str, tuple[bool, int]]] = {}
 
     def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
-        """Take the next event."""
+        """Add the next event."""
         first = key not in self._values
         before = self._values.get(key, {})
         values = topic_comparable(state.policies) if state else {}
         written = self._written.setdefault(key, {})
-        for name_of_field in {*before, *values}:
-            if first or not same(before.get(name_of_field), values.get(name_of_field)):
-                written[name_of_field] = (not first, at)
+        for policy in {*before, *values}:
+            if first or not same(before.get(policy), values.get(policy)):
+                written[policy] = (not first, at)
         self._values[key] = values
 
-    def spans(self, topic: str, clock: Clock, skew: float) -> dict[str, Span]:
-        """`scope/policy` → when it was written, by our clock."""
-        found: dict[str, Span] = {}
-        for scope, key in (("local", topic), ("global", f"__G__{topic}")):
-            for name_of_field, (exact, at) in self._written.get(key, {}).items():
+    def spans(self, topic: str, clock: ClockSkew, skew: float) -> dict[str, Span]:
+        """Text of a `TopicField` → when it was written, by our clock."""
+        spans: dict[str, Span] = {}
+        for scope, key in ((Scope.LOCAL, topic), (Scope.GLOBAL, f"{GLOBAL_PREFIX}{topic}")):
+            for policy, (exact, at) in self._written.get(key, {}).items():
                 begin, end = span_of(at, clock, skew)
-                found[f"{scope}/{name_of_field}"] = (begin if exact else UNKNOWN, end)
-        return found
+                spans[str(TopicField(scope, policy))] = (begin if exact else UNKNOWN, end)
+        return spans
 
 
 _PASSES_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What one look at a cluster showed.
+class ClusterScan:
+    """The result of one scan of a cluster.
 
-    :param snapshot: brokers, tenants, namespaces without what each cluster keeps for itself, topic policies.
+    :param snapshot: brokers, tenants, namespaces without local settings, topic policies.
     :param began: in seconds since 1970 by our clock; `ended` likewise.
-    :param events: namespace → when its topics' policies were written.
-    :param topics: namespace → its topics, of those that were asked for by `look_for_topics`.
+    :param events: namespace → when its topic policies were written.
+    :param topics: namespace → its topics, for the namespaces given to `list_topics`.
     """
 
     snapshot: Snapshot
-    clock: Clock
+    clock: ClockSkew
     began: float
     ended: float
     calls: int
@@ -83,126 +84,136 @@ class Observed:
     topics: dict[str, frozenset[str]]
 
     @property
+    def migrated(self) -> frozenset[str]:
+        """The namespaces that the cluster marks as migrated."""
+        return frozenset(state.name for state in self.snapshot.namespaces if state.policies.get("migrated"))
+
+    @property
     def unread(self) -> frozenset[str]:
-        """What is there and could not be read, or is hidden from our role."""
-        bad = (Problem.UNREADABLE, Problem.HIDDEN)
-        return frozenset(note.resource for note in self.snapshot.notes if note.problem in bad) - set(Area)
+        """The resources that exist and could not be read, or that are hidden from our role."""
+        failures = (Problem.UNREADABLE, Problem.HIDDEN)
+        return frozenset(note.resource for note in self.snapshot.notes if note.problem in failures) - set(Area)
 
 
-async def look(
-    admin: AdminClient, selection: Selection, seal: Redactor, *, topics: bool, earlier: Observed | None = None
-) -> Observed:
-    """Read what the selection means on one cluster.
+async def scan_cluster(
+    admin: AdminClient, selection: Selection, redactor: Redactor, *, topics: bool, earlier: ClusterScan | None = None
+) -> ClusterScan:
+    """Read the selected resources of one cluster.
 
-    :param topics: read the policies of topics too: a pass over the events of each namespace, no call.
-    :param earlier: a look of a moment ago, whose brokers, clock and known clusters still count.
-    :raises Transient: the cluster does not answer.
-    :raises Denied: it does not let us read.
+    :param topics: also read topic policies: one pass over the events of each namespace, no call.
+    :param earlier: a recent scan; its brokers, clock and known clusters are reused.
+    :raises Unavailable: the cluster does not answer.
+    :raises PermissionDenied: the cluster denies the reads.
     """
-    reading = await _Reading.begin(admin, seal, earlier)
-    tenants, names = await _tenants(admin, selection, reading.attempts)
-    namespaces = await _namespaces(admin, names, seal, reading.attempts)
-    async with TopicPolicyReader(admin, seal) as reader:
-        policies = await reading.policies(namespaces, reader) if topics else []
-    return reading.end(selection.texts(), tenants, namespaces, policies)
+    scanner = await _Scanner.begin(admin, redactor, earlier)
+    tenants, names = await _tenants(admin, selection, scanner.partial_reads)
+    namespaces = await _namespaces(admin, names, redactor, scanner.partial_reads)
+    async with TopicPolicyReader(admin, redactor) as reader:
+        policies = await scanner.policies(namespaces, reader) if topics else []
+    return scanner.end(selection.texts(), tenants, namespaces, policies)
 
 
-async def look_in_parts(
+async def scan_in_parts(
     admin: AdminClient,
     selection: Selection,
-    seal: Redactor,
+    redactor: Redactor,
     *,
     topics: bool,
-    earlier: Observed | None = None,
+    earlier: ClusterScan | None = None,
     most: int = 100,
-) -> AsyncGenerator[Observed, None]:
-    """The same, each time the tenants and so many namespaces more; close it where it is left early.
+) -> AsyncGenerator[ClusterScan, None]:
+    """Like `scan_cluster`, in parts of `most` namespaces; each part has all tenants.
 
-    Only the last part has no namespace. What no part showed, and the last one does not call unread, is not there.
+    Only the last part has no namespace. A resource that is in no part and not among the unread resources of the last
+    part does not exist. Close the generator if you do not read it to the end.
     """
-    reading = await _Reading.begin(admin, seal, earlier)
-    tenants, names = await _tenants(admin, selection, reading.attempts)
-    async with TopicPolicyReader(admin, seal) as reader:
+    scanner = await _Scanner.begin(admin, redactor, earlier)
+    tenants, names = await _tenants(admin, selection, scanner.partial_reads)
+    async with TopicPolicyReader(admin, redactor) as reader:
         for first in range(0, len(names), most):
-            namespaces = await _namespaces(admin, names[first : first + most], seal, reading.attempts)
-            policies = await reading.policies(namespaces, reader) if topics else []
+            namespaces = await _namespaces(admin, names[first : first + most], redactor, scanner.partial_reads)
+            policies = await scanner.policies(namespaces, reader) if topics else []
             if namespaces:
-                yield reading.end((), tenants, namespaces, policies)
-    yield reading.end(selection.texts(), tenants, (), ())
+                yield scanner.end((), tenants, namespaces, policies)
+    yield scanner.end(selection.texts(), tenants, (), ())
 
 
-async def look_at(admin: AdminClient, items: Collection[Item], seal: Redactor, earlier: Observed) -> Observed:
-    """Read some resources: a call for each namespace in which one lies, two for a tenant, the topics where asked for.
+async def scan_items(
+    admin: AdminClient, items: Collection[Item], redactor: Redactor, earlier: ClusterScan
+) -> ClusterScan:
+    """Read some resources: one call per namespace, two per tenant; topics only for topic policies.
 
-    :param earlier: a look of a moment ago, whose brokers, clock and known clusters still count.
-    :raises Transient: the cluster does not answer.
+    :param earlier: a recent scan; its brokers, clock and known clusters are reused.
+    :raises Unavailable: the cluster does not answer.
     """
-    reading = await _Reading.begin(admin, seal, earlier)
-    named = sorted(name for kind, name in items if kind is Resource.TENANT)
-    answers = await asyncio.gather(*(read_tenant(admin, name, reading.attempts, listing=name) for name in named))
+    scanner = await _Scanner.begin(admin, redactor, earlier)
+    tenant_list = sorted(name for kind, name in items if kind is Resource.TENANT)
+    answers = await asyncio.gather(
+        *(read_tenant(admin, name, scanner.partial_reads, listing=name) for name in tenant_list)
+    )
     tenants = [answer[0] for answer in answers if answer is not None]
-    places = sorted({place(item)[1] for item in items} - {""})
-    namespaces = await _namespaces(admin, list(map(NamespaceName.parse, places)), seal, reading.attempts)
-    of_topics = {place(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
-    chosen = [one for one in namespaces if one.name in of_topics]
-    async with TopicPolicyReader(admin, seal) as reader:
-        policies = await reading.policies(chosen, reader)
-    found = reading.end((), tenants, namespaces, policies)
-    return await look_for_topics(admin, found, [one.name for one in chosen])
+    names = sorted({tenant_and_namespace(item)[1] for item in items} - {""})
+    namespaces = await _namespaces(admin, list(map(NamespaceName.parse, names)), redactor, scanner.partial_reads)
+    of_topics = {tenant_and_namespace(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
+    with_topics = [namespace for namespace in namespaces if namespace.name in of_topics]
+    async with TopicPolicyReader(admin, redactor) as reader:
+        policies = await scanner.policies(with_topics, reader)
+    observed = scanner.end((), tenants, namespaces, policies)
+    return await list_topics(admin, observed, [namespace.name for namespace in with_topics])
 
 
-async def look_for_topics(admin: AdminClient, observed: Observed, namespaces: Sequence[str]) -> Observed:
-    """Add the topics of some namespaces: three calls for each."""
-    calls = admin.calls
-    found = await asyncio.gather(*(_topics(admin, NamespaceName.parse(name)) for name in namespaces))
-    listed = dict(zip(namespaces, found, strict=True))
+async def list_topics(admin: AdminClient, observed: ClusterScan, namespaces: Iterable[str]) -> ClusterScan:
+    """Add the topics of some namespaces: three calls per namespace that is not listed yet."""
+    new, calls = sorted(set(namespaces) - set(observed.topics)), admin.calls
+    topics = await asyncio.gather(*(_topics(admin, NamespaceName.parse(name)) for name in new))
+    listed = dict(zip(new, topics, strict=True))
     return replace(observed, topics={**observed.topics, **listed}, calls=observed.calls + admin.calls - calls)
 
 
 @dataclass(kw_only=True)
-class _Reading:
-    """A look that goes on."""
+class _Scanner:
+    """A scan in progress."""
 
     admin: AdminClient
     own: str
-    seal: Redactor
-    attempts: PartialReads
+    redactor: Redactor
+    partial_reads: PartialReads
     began: float
     calls: int
-    clock: Clock
+    clock: ClockSkew
     brokers: Sequence[BrokerState]
-    known: tuple[str, ...]
+    known_clusters: tuple[str, ...]
     events: dict[str, EventTimes] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
     @classmethod
-    async def begin(cls, admin: AdminClient, seal: Redactor, earlier: Observed | None) -> Self:
-        began, calls, attempts = time.time(), admin.calls, PartialReads()
+    async def begin(cls, admin: AdminClient, redactor: Redactor, earlier: ClusterScan | None) -> Self:
+        began, calls, partial_reads = time.time(), admin.calls, PartialReads()
         return cls(
             admin=admin,
             own=await admin.cluster_name(),
-            seal=seal,
-            attempts=attempts,
+            redactor=redactor,
+            partial_reads=partial_reads,
             began=began,
             calls=calls,
-            clock=earlier.clock if earlier else await measure_clock(admin),
-            brokers=earlier.snapshot.brokers if earlier else await read_brokers(admin, seal, attempts),
-            known=earlier.snapshot.known_clusters if earlier else await admin.clusters(),
+            clock=earlier.clock if earlier else await measure_clock_skew(admin),
+            brokers=earlier.snapshot.brokers if earlier else await read_brokers(admin, redactor, partial_reads),
+            known_clusters=earlier.snapshot.known_clusters if earlier else await admin.clusters(),
         )
 
     async def policies(self, namespaces: Sequence[NamespaceState], reader: TopicPolicyReader) -> list[TopicPolicyState]:
-        """The policies of the topics of some namespaces, and when they were written."""
+        """The topic policies of some namespaces; their times are added to `events`."""
         slots = asyncio.Semaphore(_PASSES_AT_ONCE)
 
         async def read(name: str) -> Sequence[TopicPolicyState]:
             self.events[name] = EventTimes()
-            await self.admin.turn()
+            await self.admin.wait_for_rate_limit()
             async with slots:
-                passed = reader.read(NamespaceName.parse(name), history=self.events[name])
-                return await self.attempts.read(f"{POLICIES_OF}{name}", passed) or ()
+                answer = reader.read(NamespaceName.parse(name), history=self.events[name])
+                return await self.partial_reads.read(f"{POLICIES_OF}{name}", answer) or ()
 
-        found = await asyncio.gather(*(read(one.name) for one in namespaces))
-        return [state for states in found for state in states]
+        states = await asyncio.gather(*(read(namespace.name) for namespace in namespaces))
+        return [state for part in states for state in part]
 
     def end(
         self,
@@ -210,22 +221,22 @@ class _Reading:
         tenants: Sequence[TenantState],
         namespaces: Sequence[NamespaceState],
         policies: Sequence[TopicPolicyState],
-    ) -> Observed:
-        self.notes += self.attempts.take_notes()
+    ) -> ClusterScan:
+        self.notes += self.partial_reads.take_notes()
         snapshot = Snapshot(
             cluster=self.own,
             began="",
             ended="",
-            key_id=self.seal.key_id,
+            key_id=self.redactor.key_id,
             selection=selection,
-            known_clusters=self.known,
+            known_clusters=self.known_clusters,
             brokers=tuple(self.brokers),
             tenants=tuple(tenants),
             namespaces=tuple(namespaces),
             topic_policies=tuple(policies),
             notes=tuple(self.notes),
         )
-        return Observed(
+        return ClusterScan(
             snapshot=snapshot,
             clock=self.clock,
             began=self.began,
@@ -237,12 +248,12 @@ class _Reading:
 
 
 async def _tenants(
-    admin: AdminClient, selection: Selection, attempts: PartialReads
+    admin: AdminClient, selection: Selection, partial_reads: PartialReads
 ) -> tuple[list[TenantState], list[NamespaceName]]:
     names = await tenant_names(admin, selection)
     if selection.named_tenants is None:
-        names = [name for name in names if name != BROKERS_TENANT]
-    answers = await asyncio.gather(*(read_tenant(admin, name, attempts, listing=name) for name in names))
+        names = [name for name in names if name != SYSTEM_TENANT]
+    answers = await asyncio.gather(*(read_tenant(admin, name, partial_reads, listing=name) for name in names))
     tenants = [answer for answer in answers if answer is not None]
     chosen = [namespace for _, namespaces in tenants for namespace in namespaces if selection.has(namespace)]
     unnamed = {PUBLIC_DEFAULT} if not selection.names(PUBLIC_DEFAULT) else set()
@@ -250,13 +261,13 @@ async def _tenants(
 
 
 async def _namespaces(
-    admin: AdminClient, names: Sequence[NamespaceName], seal: Redactor, attempts: PartialReads
+    admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor, partial_reads: PartialReads
 ) -> list[NamespaceState]:
     async def read(name: NamespaceName) -> NamespaceState | None:
-        document = await attempts.read(str(name), read_namespace(admin, name, seal, local=False))
+        document = await partial_reads.read(str(name), read_namespace(admin, name, redactor, local=False))
         return None if document is None else NamespaceState(str(name), document)
 
-    return [one for one in await asyncio.gather(*map(read, names)) if one is not None]
+    return [state for state in await asyncio.gather(*map(read, names)) if state is not None]
 
 
 async def _topics(admin: AdminClient, namespace: NamespaceName) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What each cluster of a fleet holds, resource by resource, in terms that all share (pure)."""
+"""The resources of each cluster of a fleet, in fields that all clusters share (pure)."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.fields import Values, namespace_values, tenant_values, topic_values
-from pulsar_fleet.policy_sync.merge.provenance import Seen
+from pulsar_fleet.policy_sync.merge.provenance import Provenance
 from pulsar_fleet.snapshot.model import Snapshot
 
 Item = tuple[Resource, str]
 """A resource: a tenant, a namespace, or a topic with its policies."""
 
 POLICIES_OF = "topic policies of "
-"""Begins the name of what could not be read where it is the policies of a namespace's topics."""
+"""Prefix of the name of an unread resource: the topic policies of a namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What one cluster holds.
+    """The resources of one cluster.
 
-    :param seen: when each value was written, as far as that is known.
-    :param unread: tenants, namespaces and policies of topics that are there and could not be read.
-    :param topics: namespace → its topics; only of those that were asked for.
+    :param provenance: when each value was written, if known.
+    :param unread: tenants, namespaces and topic policies that exist and could not be read.
+    :param topics: namespace → its topics; only of the namespaces whose topics were listed.
     """
 
     cluster: str
     items: Mapping[Item, Values]
-    seen: Mapping[Item, Mapping[str, Seen]] = field(default_factory=dict)
+    provenance: Mapping[Item, Mapping[str, Provenance]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     topics: Mapping[str, Collection[str]] = field(default_factory=dict)
 
-    def knows(self, item: Item) -> bool:
-        """Whether it is known what the cluster holds of the resource: nothing is concluded from what is not."""
-        tenant, namespace = place(item)
-        hidden = {tenant, namespace} if namespace else {tenant}
+    def has_read(self, item: Item) -> bool:
+        """Whether the resource could be read: an unread resource is never compared."""
+        tenant, namespace = tenant_and_namespace(item)
+        names = {tenant, namespace} if namespace else {tenant}
         if item[0] is Resource.TOPIC_POLICY:
-            hidden.add(f"{POLICIES_OF}{namespace}")
-        return not hidden & self.unread
+            names.add(f"{POLICIES_OF}{namespace}")
+        return not names & self.unread
 
     def values(self, item: Item) -> Values | None:
-        """The fields of a resource; None where it is not there. A topic that is there may have no policy."""
+        """The fields of a resource; None if it does not exist. A topic that exists may have no policy."""
         if item not in self.items and item[0] is Resource.TOPIC_POLICY and self._has_topic(item[1]):
             return {}
         return self.items.get(item)
@@ -53,8 +53,8 @@ class View:
         return name in self.topics.get(str(TopicName.parse(name).namespace), ())
 
 
-def place(item: Item) -> tuple[str, str]:
-    """Tenant and namespace of a resource; a tenant lies in no namespace."""
+def tenant_and_namespace(item: Item) -> tuple[str, str]:
+    """Tenant and namespace of a resource; the namespace of a tenant is empty."""
     kind, name = item
     if kind is Resource.TENANT:
         return name, ""
@@ -63,8 +63,8 @@ def place(item: Item) -> tuple[str, str]:
 
 
 def is_selected(item: Item, selection: Selection) -> bool:
-    """Whether a resource lies in what is meant."""
-    tenant, namespace = place(item)
+    """Whether the selection includes a resource."""
+    tenant, namespace = tenant_and_namespace(item)
     return selection.has(NamespaceName.parse(namespace)) if namespace else selection.has_tenant(tenant)
 
 
@@ -75,10 +75,10 @@ def items_of(snapshot: Snapshot, fleet: Collection[str]) -> dict[Item, Values]:
 
 def topic_documents(snapshot: Snapshot) -> dict[str, dict[str, JsonObject]]:
     """Topic → scope → document."""
-    found: dict[str, dict[str, JsonObject]] = {}
-    for one in snapshot.topic_policies:
-        found.setdefault(one.topic, {})[one.scope] = one.policies
-    return found
+    documents: dict[str, dict[str, JsonObject]] = {}
+    for state in snapshot.topic_policies:
+        documents.setdefault(state.topic, {})[state.scope] = state.policies
+    return documents
 
 
 def _items(snapshot: Snapshot, fleet: Collection[str]) -> Iterator[tuple[Item, Values]]:

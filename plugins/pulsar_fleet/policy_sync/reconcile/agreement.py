@@ -1,4 +1,4 @@
-"""What a run leaves behind: what is agreed on now, how old our copies are, and who lost (pure)."""
+"""The records of a run: new merge bases, the provenance of its writes, and its conflicts (pure)."""
 
 from __future__ import annotations
 
@@ -6,149 +6,148 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.ledger.reconciliation_store import Agreement, RecordedConflict
-from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.ledger.reconciliation_store import MergeBase, RecordedConflict
+from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
-from pulsar_fleet.policy_sync.merge.compare import Compared
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, localised, policy_of, whole_value
 from pulsar_fleet.policy_sync.merge.merge_field import Decision
-from pulsar_fleet.policy_sync.merge.provenance import Seen, digest
+from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
 from pulsar_fleet.policy_sync.merge.view import Item
 
-Place = tuple[Resource, str, str]
-Written = Mapping[Place, Json]
-"""What is in place on a cluster by the run: resource, name and policy → the value."""
+ChangeKey = tuple[Resource, str, str]
+"""Kind, name and policy of a change; the policy is empty for a whole resource."""
+
+Written = Mapping[ChangeKey, Json]
+"""The values that the run wrote on a cluster, or that were already in place."""
+
+_NOT_RECORDED = ("cluster", "joined", "replaced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What is to be kept.
+class Conclusion:
+    """The records of a run.
 
-    :param agreements: only those that are new or other than before; None is nowhere any more.
-    :param in_force: resources and fields in which all clusters hold what was merged.
+    :param merge_bases: only new and changed ones; None for a resource that no cluster has any more.
+    :param in_force: resources and fields with the decided value on all clusters.
     """
 
-    agreements: Mapping[Item, Agreement | None]
+    merge_bases: Mapping[Item, MergeBase | None]
     in_force: frozenset[tuple[Item, str]]
 
 
-def written(applied: Applied) -> dict[Place, Json]:
-    """What a plan left in place."""
-    return {_place(one.change): one.change.after for one in applied.results if one.outcome.in_place}
+def written(applied: PlanResult) -> dict[ChangeKey, Json]:
+    """The values of a plan that are in place."""
+    return {_key(result.change): result.change.after for result in applied.results if result.outcome.in_place}
 
 
-def conflicts_of(compared: Iterable[Compared]) -> Iterator[RecordedConflict]:
-    """Every field in which clusters moved apart, with the values of all of them."""
-    for one in compared:
-        for name in one.conflicts:
-            decision = one.merged.decisions[name]
-            held = (side.held(name) for side in one.sides)
+def conflicts_of(compared: Iterable[ComparedResource]) -> Iterator[RecordedConflict]:
+    """Every conflict, with the values of all clusters."""
+    for resource in compared:
+        for name in resource.conflicts:
+            decision = resource.merged.decisions[name]
+            states = (side.state(name) for side in resource.sides)
             yield RecordedConflict(
-                kind=one.item[0].value,
-                name=one.item[1],
+                kind=resource.item[0].value,
+                name=resource.item[1],
                 field=name,
                 rule=decision.rule.value,
                 winner=decision.winner,
                 sides={
-                    each.cluster: {
-                        key: value
-                        for key, value in asdict(each).items()
-                        if key not in ("cluster", "joined", "replaced")
-                    }
-                    for each in held
+                    state.cluster: {key: value for key, value in asdict(state).items() if key not in _NOT_RECORDED}
+                    for state in states
                 },
             )
 
 
-def decided_values(compared: Iterable[Compared], now: float) -> dict[str, dict[Item, dict[str, Seen]]]:
-    """Cluster → resource → field → the decided value, as old as its original, and knowing what it has beaten.
+def decided_values(compared: Iterable[ComparedResource], now: float) -> dict[str, dict[Item, dict[str, Provenance]]]:
+    """Cluster → resource → field → provenance of the decided value: that of its original, and the values it beat.
 
     :param now: in seconds since 1970, for values that no cluster holds yet.
     """
-    found: dict[str, dict[Item, dict[str, Seen]]] = {}
-    for one in compared:
-        for field, decision in one.merged.decisions.items():
-            age = _age(one, field, decision, now)
-            for side in one.sides:
-                found.setdefault(side.cluster, {}).setdefault(one.item, {})[field] = age
-    return found
+    decided: dict[str, dict[Item, dict[str, Provenance]]] = {}
+    for resource in compared:
+        for field, decision in resource.merged.decisions.items():
+            provenance = _decided_provenance(resource, field, decision, now)
+            for side in resource.sides:
+                decided.setdefault(side.cluster, {}).setdefault(resource.item, {})[field] = provenance
+    return decided
 
 
-def settle(compared: Iterable[Compared], done: Mapping[str, Written], *, all_seen: bool) -> Settled:
-    """What the clusters hold alike after a run.
+def conclude(compared: Iterable[ComparedResource], done: Mapping[str, Written], *, all_reachable: bool) -> Conclusion:
+    """The merge bases after a run.
 
-    :param done: cluster → what is in place there by the run.
-    :param all_seen: every cluster of the fleet took part. Else nothing is agreed on: the one that is away would look as
-        if it had gone back to the old value when it returns.
+    :param done: cluster → the values that the run wrote there.
+    :param all_reachable: whether every cluster of the fleet took part. If not, no merge base changes: the old value of
+        the unreachable cluster would look like a new edit when it returns.
     """
-    agreements: dict[Item, Agreement | None] = {}
+    merge_bases: dict[Item, MergeBase | None] = {}
     in_force: set[tuple[Item, str]] = set()
-    for one in compared:
-        after = {cluster: _values_after(one, cluster, done.get(cluster, {})) for cluster in _clusters(one)}
-        if all_seen:
-            found = _agreement(one, {name: values for name, values in after.items() if values is not None})
-            if found != one.agreed:
-                agreements[one.item] = found
-        for name, decision in one.merged.decisions.items():
+    for resource in compared:
+        clusters = [*(side.cluster for side in resource.sides), *resource.missing]
+        after = {cluster: _values_after(resource, cluster, done.get(cluster, {})) for cluster in clusters}
+        if all_reachable:
+            base = _merge_base(resource, {name: values for name, values in after.items() if values is not None})
+            if base != resource.base:
+                merge_bases[resource.item] = base
+        for name, decision in resource.merged.decisions.items():
             if all(values is None or same(values.get(name), decision.value) for values in after.values()):
-                in_force.add((one.item, name))
-    return Settled(agreements=agreements, in_force=frozenset(in_force))
+                in_force.add((resource.item, name))
+    return Conclusion(merge_bases=merge_bases, in_force=frozenset(in_force))
 
 
-def _clusters(one: Compared) -> list[str]:
-    return [*(side.cluster for side in one.sides), *one.missing]
-
-
-def _values_after(one: Compared, cluster: str, done: Written) -> Values | None:
-    kind, name = one.item
+def _values_after(resource: ComparedResource, cluster: str, done: Written) -> Values | None:
+    kind, name = resource.item
     whole = (kind, name, "")
-    if cluster in one.missing:
-        return dict(one.merged.values) if whole in done else None
-    held = dict(next(side.values for side in one.sides if side.cluster == cluster))
-    if one.gone and whole in done and done[whole] is None:
+    if cluster in resource.missing:
+        return dict(resource.merged.values) if whole in done else None
+    values = dict(next(side.values for side in resource.sides if side.cluster == cluster))
+    if resource.gone and whole in done and done[whole] is None:
         return None
-    for field in (field for field, clusters in one.drifting.items() if cluster in clusters):
-        if _is_written(one, field, cluster, done):
-            held[field] = one.merged.values.get(field)
-    return {field: value for field, value in held.items() if value is not None}
+    for field in (field for field, clusters in resource.drifting.items() if cluster in clusters):
+        if _is_written(resource, field, cluster, done):
+            values[field] = resource.merged.values.get(field)
+    return {field: value for field, value in values.items() if value is not None}
 
 
-def _is_written(one: Compared, field: str, cluster: str, done: Written) -> bool:
-    kind, name = one.item
-    values = one.merged.values
+def _is_written(resource: ComparedResource, field: str, cluster: str, done: Written) -> bool:
+    kind, name = resource.item
+    values = resource.merged.values
     if kind is Resource.TENANT:
-        wanted = {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], cluster)}
-        return same(done.get((kind, name, "")), wanted)
+        tenant = {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], cluster)}
+        return same(done.get((kind, name, "")), tenant)
     policy = policy_of(field) if kind is Resource.NAMESPACE else field
-    place = (Resource.POLICY if kind is Resource.NAMESPACE else kind, name, policy)
-    return place in done and same(done[place], whole_value(policy, values, cluster))
+    key = (Resource.POLICY if kind is Resource.NAMESPACE else kind, name, policy)
+    return key in done and same(done[key], whole_value(policy, values, cluster))
 
 
-def _agreement(one: Compared, holders: Mapping[str, Values]) -> Agreement | None:
-    """What all holders have alike; where they do not, what they agreed on before."""
+def _merge_base(resource: ComparedResource, holders: Mapping[str, Values]) -> MergeBase | None:
+    """The values that are identical on all holders; for other fields the value of the last merge base."""
     if not holders:
         return None
-    base = one.agreed.document if one.agreed else {}
+    base = resource.base.document if resource.base else {}
     document: Values = {}
     for field in sorted({*base, *(field for values in holders.values() for field in values)}):
-        first, *rest = (values.get(field) for values in holders.values())
-        value = first if all(same(first, other) for other in rest) else base.get(field)
+        first, *others = (values.get(field) for values in holders.values())
+        value = first if all(same(first, other) for other in others) else base.get(field)
         if value is not None:
             document[field] = value
-    had = {*one.agreed.clusters, *one.agreed.gone} if one.agreed else set()
-    gone = had - set(holders) if one.item[0] is not Resource.TOPIC_POLICY else set()
-    return Agreement(document=document, clusters=tuple(sorted(holders)), gone=tuple(sorted(gone)))
+    former = {*resource.base.clusters, *resource.base.gone} if resource.base else set()
+    gone = former - set(holders) if resource.item[0] is not Resource.TOPIC_POLICY else set()
+    return MergeBase(document=document, clusters=tuple(sorted(holders)), gone=tuple(sorted(gone)))
 
 
-def _age(one: Compared, field: str, decision: Decision, now: float) -> Seen:
-    """When the decided value was written at its origin, and all that it has beaten."""
-    alike = [side for side in one.sides if same(side.values.get(field), decision.value) and field in side.seen]
-    alike.sort(key=lambda side: side.cluster != decision.winner)
-    age = alike[0].seen[field] if alike else Seen(digest(decision.value), now, now)
+def _decided_provenance(resource: ComparedResource, field: str, decision: Decision, now: float) -> Provenance:
+    """The provenance of the decided value on its cluster of origin, and the values it beat."""
+    sources = [
+        side for side in resource.sides if same(side.values.get(field), decision.value) and field in side.provenance
+    ]
+    sources.sort(key=lambda side: side.cluster != decision.winner)
+    provenance = sources[0].provenance[field] if sources else Provenance(digest(decision.value), now, now)
     beaten = [older for loser in decision.losers for older in (digest(loser.value), *loser.replaced)]
-    return age.having_replaced(*beaten)
+    return provenance.having_replaced(*beaten)
 
 
-def _place(change: Change) -> Place:
+def _key(change: Change) -> ChangeKey:
     return change.resource, change.name, change.field

@@ -1,4 +1,4 @@
-"""Desired state as YAML: one file for each tenant and namespace, in which comments and order are the writer's."""
+"""Desired state as YAML: one file per tenant and namespace; an export keeps the comments and the order of the file."""
 
 from __future__ import annotations
 
@@ -21,18 +21,25 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, namespace_document, values_of_document
-from pulsar_fleet.policy_sync.merge.scan import look
-from pulsar_fleet.policy_sync.merge.view import Item, items_of, place
+from pulsar_fleet.policy_sync.merge.fields import (
+    CLUSTERS,
+    ROLES,
+    TopicField,
+    Values,
+    namespace_document,
+    values_of_document,
+)
+from pulsar_fleet.policy_sync.merge.scan import scan_cluster
+from pulsar_fleet.policy_sync.merge.view import Item, items_of, tenant_and_namespace
 
 _WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did: files that are new or changed, files that were right, files of what is not there."""
+    """The result of an export: new and changed files, the number of unchanged ones, files without a resource."""
 
     written: tuple[str, ...]
     unchanged: int
@@ -40,9 +47,9 @@ class Exported:
 
 
 def export(items: Mapping[Item, Values], folder: Path) -> Exported:
-    """Write what a cluster holds; again for the same changes no byte, and a file keeps its comments and its order.
+    """Write the resources of a cluster; a second export of the same state changes no byte.
 
-    No file is deleted: of what the cluster does not have (any more) the files are named.
+    No file is deleted: `stale` names the files whose resource the cluster does not have.
     """
     written: list[str] = []
     documents = dict(_documents(items))
@@ -59,27 +66,27 @@ def export(items: Mapping[Item, Values], folder: Path) -> Exported:
 
 
 def load(folder: Path) -> dict[Item, Values]:
-    """Read the desired state; a file that cannot be meant is `InvalidRequest` with its name, and nothing is changed."""
-    found: dict[Item, Values] = {}
+    """Read the desired state; a file that is not valid is `InvalidRequest` with its name."""
+    items: dict[Item, Values] = {}
     for path in _files(folder):
         name = str(path.relative_to(folder))
         document = _parsed(path.read_text(), name)
         try:
-            found |= _tenant(document, name) if "tenant" in document else _namespace(document, name)
+            items |= _tenant(document, name) if "tenant" in document else _namespace(document, name)
         except (AttributeError, TypeError) as error:
-            raise InvalidRequest(f"{name}: a value has not the shape that its policy has: {error}.") from error
-    if not found:
+            raise InvalidRequest(f"{name}: a value does not have the shape of its policy: {error}.") from error
+    if not items:
         raise InvalidRequest(
-            f"There is no desired state in {str(folder)!r}: make it with: pulsar-fleet export CLUSTER {folder}"
+            f"There is no desired state in {str(folder)!r}: create it with: pulsar-fleet export CLUSTER {folder}"
         )
-    return found
+    return items
 
 
 def _documents(items: Mapping[Item, Values]) -> Iterator[tuple[str, JsonObject]]:
     topics: dict[str, JsonObject] = {}
     for item, values in sorted(items.items()):
         if item[0] is Resource.TOPIC_POLICY and values:
-            topics.setdefault(place(item)[1], {})[item[1]] = _by_scope(values)
+            topics.setdefault(tenant_and_namespace(item)[1], {})[item[1]] = _by_scope(values)
     for item, values in items.items():
         if item[0] is Resource.TOPIC_POLICY:
             continue
@@ -92,11 +99,11 @@ def _documents(items: Mapping[Item, Values]) -> Iterator[tuple[str, JsonObject]]
 
 
 def _by_scope(values: Values) -> JsonObject:
-    found: JsonObject = {}
-    for field, value in sorted(values.items()):
-        scope, _, policy = field.partition("/")
-        found.setdefault(scope, {})[policy] = value
-    return found
+    scopes: JsonObject = {}
+    for text, value in sorted(values.items()):
+        field = TopicField.parse(text)
+        scopes.setdefault(field.scope.value, {})[field.policy] = value
+    return scopes
 
 
 def _tenant(document: JsonObject, name: str) -> dict[Item, Values]:
@@ -108,50 +115,50 @@ def _tenant(document: JsonObject, name: str) -> dict[Item, Values]:
 def _namespace(document: JsonObject, name: str) -> dict[Item, Values]:
     _only(document, ("namespace", "policies", "topics"), name)
     if "namespace" not in document:
-        raise InvalidRequest(f"{name}: neither 'tenant' nor 'namespace' says what it is about.")
+        raise InvalidRequest(f"{name}: the key 'tenant' or 'namespace' is missing.")
     namespace = NamespaceName.parse(document["namespace"])
     _belongs(str(namespace), name)
     policies = document.get("policies") or {}
     _only(policies, tuple(BY_FIELD), f"{name}: policies")
-    found: dict[Item, Values] = {(Resource.NAMESPACE, str(namespace)): values_of_document(policies)}
+    items: dict[Item, Values] = {(Resource.NAMESPACE, str(namespace)): values_of_document(policies)}
     for topic, scopes in (document.get("topics") or {}).items():
         if TopicName.parse(topic).namespace != namespace:
-            raise InvalidRequest(f"{name}: topic {topic!r} lies in another namespace: move it to that one's file.")
-        found[Resource.TOPIC_POLICY, topic] = _topic(scopes or {}, f"{name}: {topic}")
-    return found
+            raise InvalidRequest(f"{name}: topic {topic!r} is in another namespace: move it to that file.")
+        items[Resource.TOPIC_POLICY, topic] = _topic(scopes or {}, f"{name}: {topic}")
+    return items
 
 
 def _topic(scopes: JsonObject, where: str) -> Values:
     _only(scopes, tuple(scope.value for scope in Scope), where)
-    found: Values = {}
+    values: Values = {}
     for scope, policies in scopes.items():
         _only(policies, tuple(TOPIC_BY_FIELD), f"{where}: {scope}")
         for policy, value in policies.items():
             in_any_order = TOPIC_BY_FIELD[policy].form in (Form.NAMES, Form.CLUSTER_LIST)
-            found[f"{scope}/{policy}"] = sorted(value) if in_any_order else value
-    return {field: value for field, value in found.items() if value not in (None, [], {})}
+            values[str(TopicField(Scope(scope), policy))] = sorted(value) if in_any_order else value
+    return {field: value for field, value in values.items() if value not in (None, [], {})}
 
 
-def _only(document: Json, known: tuple[str, ...], where: str) -> None:
+def _only(document: Json, keys: tuple[str, ...], where: str) -> None:
     if not isinstance(document, dict):
         raise InvalidRequest(f"{where}: {document!r} is not a mapping.")
     for key in document:
-        if key not in known:
-            meant = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {meant[0]!r}?" if meant else f"known are {', '.join(sorted(known))}."
+        if key not in keys:
+            similar = difflib.get_close_matches(str(key), keys, n=1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"known are {', '.join(sorted(keys))}."
             raise InvalidRequest(f"{where}: {key!r} is not known; {hint}")
 
 
 def _belongs(resource: str, name: str) -> None:
-    """A copied file that still names its original would silently overrule that one."""
+    """A copied file that still names the original resource would overrule its file without a message."""
     if f"{resource}.yaml" != name:
         raise InvalidRequest(
-            f"{name}: it is about {resource!r}, whose file is {resource}.yaml: correct one of the two."
+            f"{name}: the file describes {resource!r}, whose file is {resource}.yaml: correct one of the two."
         )
 
 
 def _safe(resource: str) -> None:
-    """Names may consist of dots alone, which would lead out of the folder."""
+    """A name that consists of dots would lead out of the folder."""
     if any(not part.strip(".") for part in resource.split("/")):
         raise InvalidRequest(f"{resource!r} cannot be the name of a file, so it is not exported.")
 
@@ -162,12 +169,11 @@ def _files(folder: Path) -> list[Path]:
 
 def _parsed(text: str, name: str) -> JsonObject:
     try:
-        found = YAML(typ="rt").load(text)
-        plain: Any = json.loads(json.dumps(found))
+        plain: Any = json.loads(json.dumps(YAML(typ="rt").load(text)))
     except (YAMLError, TypeError) as error:
-        raise InvalidRequest(f"{name} is no YAML that can be used: {' '.join(str(error).split())[:200]}") from error
+        raise InvalidRequest(f"{name} is not valid YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(plain, dict):
-        raise InvalidRequest(f"{name} is not a mapping: write 'tenant: …' or 'namespace: …' first.")
+        raise InvalidRequest(f"{name} is not a mapping: begin it with 'tenant: …' or 'namespace: …'.")
     return plain
 
 
@@ -177,32 +183,32 @@ def _merged(before: str, document: JsonObject, name: str) -> str:
     yaml.preserve_quotes = True
     if before and same(_shaped(_parsed(before, name), name), _shaped(document, name)):
         return before
-    kept = yaml.load(before) if before else {}
-    _update(kept, document)
+    existing = yaml.load(before) if before else {}
+    _update(existing, document)
     out = io.StringIO()
-    yaml.dump(kept, out)
+    yaml.dump(existing, out)
     return out.getvalue()
 
 
 def _shaped(document: JsonObject, name: str) -> Json:
-    """A document as what it means, so that the order of a list is no difference."""
+    """The values of a document, in which the order of a list makes no difference."""
     read = _tenant if "tenant" in document else _namespace
     return {" ".join(item): values for item, values in read(document, name).items()}
 
 
-def _update(kept: Any, wanted: JsonObject) -> None:
-    """Change only what differs, in place: what is kept keeps its comments."""
-    for key in [key for key in kept if key not in wanted]:
-        del kept[key]
-    for key, value in wanted.items():
-        old = kept.get(key)
+def _update(existing: Any, document: JsonObject) -> None:
+    """Change only differing values, in place: the others keep their comments."""
+    for key in [key for key in existing if key not in document]:
+        del existing[key]
+    for key, value in document.items():
+        old = existing.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             _update(old, value)
-        elif key not in kept or not _alike(old, value):
-            kept[key] = value
+        elif key not in existing or not _equal(old, value):
+            existing[key] = value
 
 
-def _alike(old: Json, value: Json) -> bool:
+def _equal(old: Json, value: Json) -> bool:
     if isinstance(old, list) and isinstance(value, list):
         return sorted(map(json.dumps, old)) == sorted(map(json.dumps, value))
     return same(old, value)
@@ -211,26 +217,25 @@ def _alike(old: Json, value: Json) -> bool:
 async def export_cluster(
     connection: ClusterConnection, selection: Selection, folder: Path, *, topics: bool = True
 ) -> JsonObject:
-    """Write or update the files of what is selected; again for the same state changes no byte.
+    """Write or update the files of the selected resources; a second export of the same state changes no byte.
 
-    Secrets stand there as fingerprints, which only this installation can compare; they are never written back from a
-    file alone.
+    Secrets are written as fingerprints that only this installation can compare; a repair never writes a fingerprint.
 
     :returns: `{"cluster", "written", "unchanged", "stale", "calls"}`.
-    :raises Refused: something could not be read, so its file would be wrong.
+    :raises PreconditionFailed: a resource could not be read, so its file would be wrong.
     """
     async with AdminClient(connection) as admin:
-        seen = await look(admin, selection, open_seal(), topics=topics)
-    if seen.unread:
+        observed = await scan_cluster(admin, selection, open_redactor(), topics=topics)
+    own = observed.snapshot.cluster
+    if observed.unread:
         raise PreconditionFailed(
-            f"{seen.snapshot.cluster} did not let everything be read, first {min(seen.unread)}: no file was written."
+            f"{own} did not let everything be read, first {min(observed.unread)}: no file was written."
         )
-    own = seen.snapshot.cluster
-    found = export(items_of(seen.snapshot, seen.snapshot.known_clusters), folder)
+    exported = export(items_of(observed.snapshot, observed.snapshot.known_clusters), folder)
     return {
         "cluster": own,
-        "written": list(found.written),
-        "unchanged": found.unchanged,
-        "stale": list(found.stale),
-        "calls": seen.calls,
+        "written": list(exported.written),
+        "unchanged": exported.unchanged,
+        "stale": list(exported.stale),
+        "calls": observed.calls,
     }

@@ -1,96 +1,61 @@
-"""What differs, as a document between the task that finds it and the task that repairs it (pure)."""
+"""The drift as a document between the task that finds it and the task that repairs it (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.ledger.reconciliation_store import Agreement
+from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.compare import Compared
-from pulsar_fleet.policy_sync.merge.merge_field import Decision, Held, Rule
-from pulsar_fleet.policy_sync.merge.merge_resource import Merged, Side
-from pulsar_fleet.policy_sync.merge.provenance import Seen
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource
+from pulsar_fleet.policy_sync.merge.merge_field import Decision, FieldState, Rule
+from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
+from pulsar_fleet.policy_sync.merge.provenance import Provenance
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
-def drift_to_json(compared: Iterable[Compared]) -> JsonObject:
+def drift_to_json(compared: Iterable[ComparedResource]) -> JsonObject:
     """As a JSON object."""
-    return {"schema_version": SCHEMA_VERSION, "compared": [_compared_to_json(one) for one in compared]}
+    return {"schema_version": SCHEMA_VERSION, "compared": [asdict(resource) for resource in compared]}
 
 
-def drift_from_json(found: JsonObject) -> tuple[Compared, ...]:
+def drift_from_json(document: JsonObject) -> tuple[ComparedResource, ...]:
     """Read what `drift_to_json` wrote; another schema version is `InvalidRequest`."""
-    if found.get("schema_version") != SCHEMA_VERSION:
+    if document.get("schema_version") != SCHEMA_VERSION:
         raise InvalidRequest(
-            f"The drift has schema version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
-            "look for it again."
+            f"The drift has schema version {document.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
+            "run the reconciliation again."
         )
-    return tuple(_compared_from_json(one) for one in found["compared"])
+    return tuple(_resource(resource) for resource in document["compared"])
 
 
-def _compared_to_json(one: Compared) -> JsonObject:
-    agreed = one.agreed
-    return {
-        "item": [one.item[0].value, one.item[1]],
-        "values": one.merged.values,
-        "lost": one.merged.lost,
-        "decisions": {name: _decision_to_json(decision) for name, decision in one.merged.decisions.items()},
-        "sides": [
-            [
-                side.cluster,
-                dict(side.values),
-                {name: seen.to_json() for name, seen in side.seen.items()},
-                side.joined,
-            ]
-            for side in one.sides
-        ],
-        "missing": list(one.missing),
-        "gone": list(one.gone),
-        "elsewhere": list(one.elsewhere),
-        "agreed": [agreed.document, list(agreed.clusters), list(agreed.gone)] if agreed else None,
-    }
-
-
-def _compared_from_json(found: JsonObject) -> Compared:
-    kind, name = found["item"]
-    agreed = found["agreed"]
-    return Compared(
+def _resource(document: JsonObject) -> ComparedResource:
+    kind, name = document["item"]
+    merged, base = document["merged"], document["base"]
+    decisions = {field: _decision(decision) for field, decision in merged["decisions"].items()}
+    return ComparedResource(
         item=(Resource(kind), name),
-        merged=Merged(
-            values=found["values"],
-            lost=found["lost"],
-            decisions={field: _decision_from_json(one) for field, one in found["decisions"].items()},
-        ),
-        sides=tuple(
-            Side(
-                cluster=cluster,
-                values=values,
-                seen={field: Seen.from_json(one) for field, one in seen.items()},
-                joined=joined,
-            )
-            for cluster, values, seen, joined in found["sides"]
-        ),
-        missing=tuple(found["missing"]),
-        gone=tuple(found["gone"]),
-        elsewhere=tuple(found["elsewhere"]),
-        agreed=Agreement(document=agreed[0], clusters=tuple(agreed[1]), gone=tuple(agreed[2])) if agreed else None,
+        merged=MergedResource(values=merged["values"], decisions=decisions, lost=merged["lost"]),
+        sides=tuple(_side(side) for side in document["sides"]),
+        base=MergeBase(**_with_tuples(base, "clusters", "gone")) if base else None,
+        **{name: tuple(document[name]) for name in ("missing", "gone", "without_topic")},
     )
 
 
-def _decision_to_json(one: Decision) -> JsonObject:
-    losers = [
-        [each.cluster, each.value, each.not_before, each.not_after, each.joined, list(each.replaced)]
-        for each in one.losers
-    ]
-    return {"value": one.value, "rule": one.rule.value, "winner": one.winner, "losers": losers}
+def _side(document: JsonObject) -> ClusterValues:
+    provenance = {
+        field: Provenance(**_with_tuples(entry, "replaced")) for field, entry in document["provenance"].items()
+    }
+    return ClusterValues(**{**document, "provenance": provenance})
 
 
-def _decision_from_json(found: JsonObject) -> Decision:
-    losers = tuple(
-        Held(cluster=cluster, value=value, not_before=begin, not_after=end, joined=joined, replaced=tuple(replaced))
-        for cluster, value, begin, end, joined, replaced in found["losers"]
-    )
-    return Decision(value=found["value"], rule=Rule(found["rule"]), winner=found["winner"], losers=losers)
+def _decision(document: JsonObject) -> Decision:
+    losers = tuple(FieldState(**_with_tuples(loser, "replaced")) for loser in document["losers"])
+    return Decision(**{**document, "rule": Rule(document["rule"]), "losers": losers})
+
+
+def _with_tuples(document: JsonObject, *names: str) -> JsonObject:
+    return {**document, **{name: tuple(document[name]) for name in names}}

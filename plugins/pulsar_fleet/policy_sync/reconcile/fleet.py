@@ -1,4 +1,4 @@
-"""The clusters of a run: connections that are open together, and which of them cannot be reached (client)."""
+"""The open connections of a run, and the clusters that cannot be reached (client)."""
 
 from __future__ import annotations
 
@@ -26,36 +26,37 @@ class Fleet:
     behind: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, lost: Mapping[str, str]) -> Self:
-        """The fleet after some clusters stopped to answer; `lost` is like `behind`."""
-        left = {name: admin for name, admin in self.clusters.items() if admin.connection.name not in lost}
-        return replace(self, clusters=left, behind={**self.behind, **lost})
+        """The fleet without clusters that stopped answering; `lost` has the form of `behind`."""
+        remaining = {name: admin for name, admin in self.clusters.items() if admin.connection.name not in lost}
+        return replace(self, clusters=remaining, behind={**self.behind, **lost})
 
 
 @asynccontextmanager
 async def open_fleet(connections: Sequence[ClusterConnection]) -> AsyncIterator[Fleet]:
-    """Open all connections; a cluster that does not answer stays behind, and the others go on.
+    """Open all connections; a cluster that does not answer does not stop the others.
 
-    :raises Rejected: fewer than two connections, or two that lead to one cluster.
-    :raises Denied: a cluster does not let us in.
-    :raises Transient: no cluster answers.
+    :raises InvalidRequest: fewer than two connections, or two connections to one cluster.
+    :raises PermissionDenied: a cluster denies access.
+    :raises Unavailable: no cluster answers.
     """
     if len(connections) < 2:
         raise InvalidRequest("Reconciliation needs at least two clusters: name their connections.")
     async with AsyncExitStack() as stack:
         admins = [
-            await stack.enter_async_context(AdminClient(one, retry_seconds=PATIENCE_SECONDS)) for one in connections
+            await stack.enter_async_context(AdminClient(connection, retry_seconds=PATIENCE_SECONDS))
+            for connection in connections
         ]
-        found = await asyncio.gather(*(_name(admin) for admin in admins))
+        names = await asyncio.gather(*(_name(admin) for admin in admins))
         clusters: dict[str, AdminClient] = {}
         behind: dict[str, str] = {}
-        for admin, name in zip(admins, found, strict=True):
+        for admin, name in zip(admins, names, strict=True):
             if isinstance(name, Unavailable):
                 behind[admin.connection.name] = str(name)
             elif name in clusters:
                 first = clusters[name].connection.name
                 raise InvalidRequest(
                     f"Connections {first!r} and {admin.connection.name!r} both lead to cluster {name!r}; "
-                    "give different clusters."
+                    "name different clusters."
                 )
             else:
                 clusters[name] = admin

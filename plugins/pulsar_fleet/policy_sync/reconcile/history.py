@@ -1,4 +1,4 @@
-"""What earlier runs left in the ledger about a fleet, and what this one leaves (client)."""
+"""The records of earlier runs about a fleet, and those of this run (client)."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import Self
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.reconciliation_store import Agreement, Agreements, Sighting, fleets
+from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, StoredObservation, known_fleets
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.compare import Compared
-from pulsar_fleet.policy_sync.merge.provenance import Observation, Seen, observe
-from pulsar_fleet.policy_sync.merge.scan import Observed
-from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, place
-from pulsar_fleet.policy_sync.reconcile.agreement import Written, conflicts_of, decided_values, settle
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource
+from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, observe
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
+from pulsar_fleet.policy_sync.reconcile.agreement import Written, conclude, conflicts_of, decided_values
 from pulsar_fleet.policy_sync.reconcile.fleet import Fleet
 
 
 @dataclass(kw_only=True)
-class Memory:
+class History:
     """The records of one fleet, read once.
 
-    :param fleet: the names of all its clusters, those that do not answer included.
-    :param all_seen: whether all of them answer.
-    :param held: namespaces that a migration holds: their policies differ on purpose.
-    :param choices: what the operator chose of conflicts and is not in force yet.
+    :param fleet: the names of all its clusters, including unreachable ones.
+    :param all_reachable: whether all of them answer.
+    :param in_migration: namespaces in a running migration: their policies differ on purpose.
+    :param choices: the values that the operator chose for conflicts and that are not in force yet.
     """
 
-    store: Agreements
+    store: ReconciliationStore
     fleet: tuple[str, ...]
-    all_seen: bool
-    agreed: Mapping[Item, Agreement]
-    held: frozenset[str]
+    all_reachable: bool
+    merge_bases: Mapping[Item, MergeBase]
+    in_migration: frozenset[str]
     choices: Mapping[Item, Mapping[str, Json]]
 
     @classmethod
     def of(cls, ledger: Ledger, fleet: Fleet, size: int, choose: Mapping[str, str] | None = None) -> Self:
-        """What is known of the fleet that has these clusters and `size` in all.
+        """The records of the fleet with these reachable clusters and `size` clusters in all.
 
-        :param choose: conflict id → cluster, what the operator chooses now.
-        :raises Missing: there was no such conflict.
-        :raises Transient: a cluster does not answer, and which it is was never seen.
+        :param choose: conflict id → cluster: the operator's new choices.
+        :raises NotFound: the ledger has no such conflict.
+        :raises Unavailable: a cluster does not answer, and no earlier run recorded its name.
         """
         names = _names(ledger, fleet, size)
-        store = Agreements.of(ledger, names)
+        store = ReconciliationStore.of(ledger, names)
         for conflict_id, cluster in (choose or {}).items():
             store.choose(conflict_id, cluster)
         choices: dict[Item, dict[str, Json]] = {}
@@ -55,71 +55,79 @@ class Memory:
         return cls(
             store=store,
             fleet=names,
-            all_seen=len(fleet.clusters) == size,
-            agreed={(Resource(kind), name): one for (kind, name), one in store.agreed().items()},
-            held=ledger.in_migration(),
+            all_reachable=len(fleet.clusters) == size,
+            merge_bases={(Resource(kind), name): base for (kind, name), base in store.merge_bases().items()},
+            in_migration=ledger.in_migration(),
             choices=choices,
         )
 
-    def view(self, observed: Observed, skew: float) -> View:
-        """What a cluster holds, with the times that earlier looks and events tell."""
+    def view(self, observed: ClusterScan, skew: float) -> View:
+        """The values of a cluster, with their times from earlier scans and from events."""
         cluster = observed.snapshot.cluster
         items = items_of(observed.snapshot, self.fleet)
-        looks = {(Resource(kind), name): one for (kind, name), one in self.store.sightings(cluster).items()}
-        # A topic that lost all its policies shows none: when it lost them is seen all the same.
-        bare = [item for item in looks if item[0] is Resource.TOPIC_POLICY and place(item)[1] in observed.events]
-        seen: dict[Item, Mapping[str, Seen]] = {}
-        for item in {*items, *bare}:
-            times = observed.events.get(place(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
-            known = times.spans(item[1], observed.clock, skew) if times else None
-            look = looks.get(item)
-            before = Observation.from_json(look.looked, look.fields) if look else None
-            found = observe(before, items.get(item, {}), began=observed.began, ended=observed.ended, known=known)
-            seen[item] = found.fields
-        return View(cluster=cluster, items=items, seen=seen, unread=observed.unread, topics=observed.topics)
+        stored = {(Resource(kind), name): row for (kind, name), row in self.store.observations(cluster).items()}
+        # A topic that lost all its policies is in no scan; the time of its last event is still needed.
+        unset = [item for item in stored if _has_events(item, observed)]
+        provenance: dict[Item, Mapping[str, Provenance]] = {}
+        for item in {*items, *unset}:
+            times = observed.events.get(tenant_and_namespace(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
+            spans = times.spans(item[1], observed.clock, skew) if times else None
+            row = stored.get(item)
+            before = Observation.from_json(row.observed_at, row.document) if row else None
+            values = items.get(item, {})
+            observation = observe(before, values, began=observed.began, ended=observed.ended, spans=spans)
+            provenance[item] = observation.fields
+        return View(cluster=cluster, items=items, provenance=provenance, unread=observed.unread, topics=observed.topics)
 
-    def keep_looks(
-        self, views: Sequence[View], observed: Mapping[str, Observed], writing: Iterable[Compared] = ()
+    def save_observations(
+        self, views: Sequence[View], observed: Mapping[str, ClusterScan], writing: Iterable[ComparedResource] = ()
     ) -> None:
-        """Keep what this run saw, and what it is about to write, before it writes anything."""
+        """Save the observations of this run and the values that it is going to write, before it writes."""
         decided = decided_values(writing, time.time())
         for view in views:
-            began, ours = observed[view.cluster].began, decided.get(view.cluster, {})
-            looks = {
-                _plain(item): Sighting(began, Observation(began, fields).awaiting(ours.get(item, {})).to_json())
-                for item, fields in view.seen.items()
-                if view.knows(item)
+            began, expected = observed[view.cluster].began, decided.get(view.cluster, {})
+            rows = {
+                _plain(item): StoredObservation(
+                    began, Observation(began, fields).awaiting(expected.get(item, {})).to_json()
+                )
+                for item, fields in view.provenance.items()
+                if view.has_read(item)
             }
-            self.store.see(view.cluster, looks)
+            self.store.save_observations(view.cluster, rows)
 
-    def journal(self, run_id: str, compared: Iterable[Compared]) -> int:
-        """Keep conflicts before a loser is written over; returns how many are new."""
-        return self.store.journal(run_id, list(conflicts_of(compared)))
+    def record_conflicts(self, run_id: str, compared: Iterable[ComparedResource]) -> int:
+        """Record conflicts before a losing value is overwritten; returns the number of new ones."""
+        return self.store.record_conflicts(run_id, list(conflicts_of(compared)))
 
-    def settle(self, compared: Sequence[Compared], done: Mapping[str, Written]) -> None:
-        """Keep what the clusters hold alike now, and which choices are in force."""
-        settled = settle(compared, done, all_seen=self.all_seen)
-        self.store.agree({_plain(item): one for item, one in settled.agreements.items()})
-        decided = {(one.item, name) for one in compared for name in one.merged.decisions} - settled.in_force
-        open_ = {item for item in self.choices} - {one.item for one in compared}
-        self.store.settle(
+    def conclude(self, compared: Sequence[ComparedResource], done: Mapping[str, Written]) -> None:
+        """Save the new merge bases and the choices that are now in force."""
+        conclusion = conclude(compared, done, all_reachable=self.all_reachable)
+        self.store.save_merge_bases({_plain(item): base for item, base in conclusion.merge_bases.items()})
+        items = {resource.item for resource in compared}
+        decided = {(resource.item, name) for resource in compared for name in resource.merged.decisions}
+        open_fields, open_items = decided - conclusion.in_force, set(self.choices) - items
+        self.store.resolve_choices(
             conflict_id
             for conflict_id, ((kind, name), field, _) in self.store.choices().items()
-            if (Resource(kind), name) not in open_ and ((Resource(kind), name), field) not in decided
+            if (Resource(kind), name) not in open_items and ((Resource(kind), name), field) not in open_fields
         )
 
-    def last_seen(self) -> dict[str, float | None]:
-        """Cluster → when it was last seen, for each of the fleet."""
-        return {name: self.store.last_look(name) for name in self.fleet}
+    def last_observed(self) -> dict[str, float | None]:
+        """Cluster → when it was last read, for each of the fleet."""
+        return {name: self.store.last_observed(name) for name in self.fleet}
+
+
+def _has_events(item: Item, observed: ClusterScan) -> bool:
+    return item[0] is Resource.TOPIC_POLICY and tenant_and_namespace(item)[1] in observed.events
 
 
 def _names(ledger: Ledger, fleet: Fleet, size: int) -> tuple[str, ...]:
     reached = set(fleet.clusters)
     if len(reached) == size:
         return tuple(sorted(reached))
-    known = [names for names in fleets(ledger) if len(names) == size and reached < names]
-    if reached and len(known) == 1:
-        return tuple(sorted(known[0]))
+    candidates = [names for names in known_fleets(ledger) if len(names) == size and reached < names]
+    if reached and len(candidates) == 1:
+        return tuple(sorted(candidates[0]))
     raise Unavailable(next(iter(fleet.behind.values())))
 
 

@@ -1,4 +1,4 @@
-"""On what terms the clusters are compared: who decides, what the operator chose, what takes part (client)."""
+"""The options of a comparison: the authority, the operator's choices, the resources that take part (client)."""
 
 from __future__ import annotations
 
@@ -7,63 +7,67 @@ from pathlib import Path
 
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.merge.compare import Terms, Truth
-from pulsar_fleet.policy_sync.merge.merge_resource import How
-from pulsar_fleet.policy_sync.merge.scan import Observed
-from pulsar_fleet.policy_sync.merge.view import Item, View, is_selected, place
+from pulsar_fleet.policy_sync.merge.compare import CompareOptions, DesiredState
+from pulsar_fleet.policy_sync.merge.merge_resource import MergeOptions
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.merge.view import Item, View, is_selected, tenant_and_namespace
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import load
-from pulsar_fleet.policy_sync.reconcile.history import Memory
-from pulsar_fleet.policy_sync.reconcile.request import Request, Side
+from pulsar_fleet.policy_sync.reconcile.history import History
+from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
 
 
-def terms_of(
+def compare_options(
     request: Request,
-    memory: Memory,
-    observed: Mapping[str, Observed],
+    history: History,
+    observed: Mapping[str, ClusterScan],
     views: Sequence[View],
-    apart: Collection[Item] | None = None,
-) -> Terms:
-    """Read the desired state where there is one.
+    divergent: Collection[Item] | None = None,
+) -> CompareOptions:
+    """The options of a run; reads the desired state if there is one.
 
-    :param apart: the resources that are not the same on all clusters, where that is known already.
-    :raises Rejected: files that cannot be meant.
-    :raises Transient: the cluster that is the authority does not answer.
+    :param divergent: the resources that are not identical on all clusters, if already known.
+    :raises InvalidRequest: a file of the desired state is not valid.
+    :raises Unavailable: the cluster that is the authority does not answer.
     """
-    truth = _truth(request, views)
-    held = memory.held | {
-        state.name for one in observed.values() for state in one.snapshot.namespaces if state.policies.get("migrated")
-    }
+    desired = _desired_state(request, views)
+    in_migration = history.in_migration.union(*(scan.migrated for scan in observed.values()))
 
-    def meant(item: Item) -> bool:
-        if not is_selected(item, request.selection) or place(item)[1] in held:
+    def includes(item: Item) -> bool:
+        if not is_selected(item, request.selection) or tenant_and_namespace(item)[1] in in_migration:
             return False
-        if item[0] is Resource.TENANT and request.authority.side is Side.FILE:
-            # A folder may speak of namespaces alone.
-            return truth is not None and item in truth.items
+        if item[0] is Resource.TENANT and request.authority.kind is AuthorityKind.FILE:
+            # A folder may describe namespaces without their tenants.
+            return desired is not None and item in desired.items
         return request.topics or item[0] is not Resource.TOPIC_POLICY
 
-    return Terms(
-        how=How(tie_break=request.tie_break, granularity=request.granularity),
-        truth=truth,
-        choices=memory.choices,
-        meant=meant,
-        apart=apart,
+    return CompareOptions(
+        merge=MergeOptions(tie_break=request.tie_break, granularity=request.granularity),
+        desired=desired,
+        choices=history.choices,
+        includes=includes,
+        divergent=divergent,
     )
 
 
-def _truth(request: Request, views: Sequence[View]) -> Truth | None:
+def _desired_state(request: Request, views: Sequence[View]) -> DesiredState | None:
     authority = request.authority
-    if authority.side is Side.MERGE:
+    if authority.kind is AuthorityKind.MERGE:
         return None
     all_items = {item for view in views for item in view.items}
-    if authority.side is Side.FILE:
+    if authority.kind is AuthorityKind.FILE:
         items = load(Path(authority.name))
-        # A file that says nothing about a topic says that it has no policy.
-        silent = {item for item in all_items - set(items) if (Resource.NAMESPACE, place(item)[1]) in items}
-        return Truth(source=str(authority), items={**{item: {} for item in silent}, **items})
+        # A topic that the file of its namespace does not name has no policy.
+        unnamed = {item for item in all_items - set(items) if _namespace(item) in items}
+        return DesiredState(source=str(authority), items={**{item: {} for item in unnamed}, **items})
     view = _view(authority.name, views)
-    said = {item: view.values(item) for item in all_items}
-    return Truth(source=str(authority), items={item: values for item, values in said.items() if values is not None})
+    values = {item: view.values(item) for item in all_items}
+    return DesiredState(
+        source=str(authority), items={item: fields for item, fields in values.items() if fields is not None}
+    )
+
+
+def _namespace(item: Item) -> Item:
+    return Resource.NAMESPACE, tenant_and_namespace(item)[1]
 
 
 def _view(cluster: str, views: Sequence[View]) -> View:
@@ -71,7 +75,7 @@ def _view(cluster: str, views: Sequence[View]) -> View:
         if view.cluster == cluster:
             return view
     raise Unavailable(
-        f"The authority {cluster!r} is none of the clusters that answer ({', '.join(view.cluster for view in views)}): "
-        "nothing was compared.",
+        f"The authority {cluster!r} is not among the clusters that answer ({', '.join(view.cluster for view in views)})"
+        ": nothing was compared.",
         cluster=cluster,
     )

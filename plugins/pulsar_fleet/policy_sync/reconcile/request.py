@@ -1,4 +1,4 @@
-"""What a run of reconciliation was asked for (pure)."""
+"""The settings of a reconciliation run (pure)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Mode(StrEnum):
     """How far a run goes."""
 
     REPORT = "report"
-    """Say what differs; what is seen is kept, no cluster is changed."""
+    """Report differences and save observations; no cluster is changed."""
     REPAIR = "repair"
     DRY_RUN = "dry_run"
-    """Show what a repair would write; nothing is changed and nothing is kept."""
+    """Show the writes of a repair; no cluster is changed and nothing is saved."""
 
 
-class Side(StrEnum):
-    """Who says what the clusters should hold."""
+class AuthorityKind(StrEnum):
+    """Where the desired values come from."""
 
     MERGE = "merge"
     CLUSTER = "cluster"
@@ -36,34 +36,34 @@ class Side(StrEnum):
 class Authority:
     """`merge` (all clusters are equal), `cluster:<its own name>`, or `file:<folder>`."""
 
-    side: Side
+    kind: AuthorityKind
     name: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read it; anything else is `InvalidRequest`."""
-        side, _, name = text.partition(":")
-        if side not in list(Side) or bool(name) == (side == Side.MERGE):
+        """Read an authority; any other text is `InvalidRequest`."""
+        kind, _, name = text.partition(":")
+        if kind not in list(AuthorityKind) or bool(name) == (kind == AuthorityKind.MERGE):
             raise InvalidRequest(f"The authority {text!r} is none of: merge, cluster:<its own name>, file:<folder>.")
-        return cls(Side(side), name)
+        return cls(AuthorityKind(kind), name)
 
     def __str__(self) -> str:
-        return f"{self.side}:{self.name}" if self.name else self.side.value
+        return f"{self.kind}:{self.name}" if self.name else self.kind.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked for.
+    """The settings of a run.
 
-    :param topics: keep the policies of topics equal too.
-    :param skew_seconds: how far clocks may jump on top of what is measured; closer times count as equal.
-    :param allow: ids of irreversible and destructive changes that may be made.
-    :param choose: id of a conflict → the cluster whose value is to be taken after all.
+    :param topics: also reconcile topic policies.
+    :param skew_seconds: allowed clock error in addition to the measured skew; closer times count as equal.
+    :param allow: ids of irreversible and destructive changes that may be applied.
+    :param choose: id of a conflict → the cluster whose value the operator chooses.
     """
 
     selection: Selection = field(default_factory=Selection)
     mode: Mode = Mode.REPORT
-    authority: Authority = field(default_factory=lambda: Authority(Side.MERGE))
+    authority: Authority = field(default_factory=lambda: Authority(AuthorityKind.MERGE))
     tie_break: TieBreak = TieBreak.SMALLER
     granularity: Granularity = Granularity.FIELD
     topics: bool = True
@@ -74,10 +74,10 @@ class Request:
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
-        """Read the settings of a run; a wrong one is `InvalidRequest`."""
+        """Read the settings of a run; an invalid one is `InvalidRequest`."""
         choose = dict(_choice(text) for text in params["choose"])
         if choose and params["mode"] == Mode.DRY_RUN:
-            raise InvalidRequest("A dry run keeps nothing, so nothing can be chosen in it: leave 'choose' empty.")
+            raise InvalidRequest("A dry run saves nothing, so it cannot save a choice: leave 'choose' empty.")
         return cls(
             selection=Selection.parse(params["selection"]),
             mode=Mode(params["mode"]),
@@ -96,6 +96,6 @@ def _choice(text: str) -> tuple[str, str]:
     conflict_id, _, cluster = text.partition("=")
     if not conflict_id or not cluster:
         raise InvalidRequest(
-            f"The choice {text!r} is not a conflict's id and a cluster's name: write it as 1f2e3d4c5b6a=green."
+            f"The choice {text!r} is not the id of a conflict and a cluster name: write it as 1f2e3d4c5b6a=green."
         )
     return conflict_id, cluster

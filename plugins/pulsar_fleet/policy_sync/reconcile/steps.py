@@ -1,4 +1,4 @@
-"""The steps of reconciliation: find what drifted apart, repair it; each can be run again at any point."""
+"""The steps of reconciliation: find drift, repair it; each is safe to run again at any point."""
 
 from __future__ import annotations
 
@@ -16,187 +16,198 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
-from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
+from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.merge.compare import Compared, Comparison, compare, unsure_topics
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
-from pulsar_fleet.policy_sync.merge.scan import Observed, look, look_for_topics
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.drift_document import drift_from_json, drift_to_json
 from pulsar_fleet.policy_sync.reconcile.fleet import Fleet, open_fleet
-from pulsar_fleet.policy_sync.reconcile.history import Memory
-from pulsar_fleet.policy_sync.reconcile.merge_options import terms_of
-from pulsar_fleet.policy_sync.reconcile.request import Mode, Request, Side
+from pulsar_fleet.policy_sync.reconcile.history import History
+from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
+from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Mode, Request
 from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary, summarise
-from pulsar_fleet.snapshot.documents import read_namespace
 from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import read_namespace
 
 log = logging.getLogger(__name__)
 
 DRIFT = "drift.json"
 PROCEDURE = "reconcile_policies"
 
-FindApart = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
-"""Finds the resources that are not alike, given what each cluster of a fleet holds; None leaves it to the merge."""
+FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
+"""Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
 
 
 async def find_drift(
-    connections: Sequence[ClusterConnection], request: Request, run: Run, find_apart: FindApart | None = None
+    connections: Sequence[ClusterConnection], request: Request, run: Run, find_divergent: FindDivergent | None = None
 ) -> JsonObject:
-    """Look at all clusters, merge, and plan what each would have to write; no cluster is changed.
+    """Scan all clusters, merge, and plan the writes for each cluster; no cluster is changed.
 
-    What is seen, what all hold alike and who lost is kept, except by a dry run, so that a crash after this loses
-    nothing. Looking again keeps the times of what was seen first.
+    Observations, merge bases and conflicts are saved, except by a dry run, so that a later crash loses nothing. A
+    second call keeps the times of the first observations.
 
-    :param find_apart: compares the clusters elsewhere, so that only what differs is merged here; it may take long.
-    :returns: what `summarise` says, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and in
-        `"apart"` how many resources `find_apart` named, None where all was compared here.
-    :raises Denied: a cluster does not let us in; nothing was kept.
-    :raises Transient: fewer than two clusters, or not the authority, answer.
+    :param find_divergent: compares the clusters in a job, so that only divergent resources are merged here; it may
+        take long.
+    :returns: the result of `summarise`, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and
+        `"divergent"`: the number of resources that `find_divergent` returned, None if everything was compared here.
+    :raises PermissionDenied: a cluster denies access; nothing was saved.
+    :raises Unavailable: fewer than two clusters answer, or the authority does not.
     """
-    began, seal = time.monotonic(), open_seal()
+    began, redactor = time.monotonic(), open_redactor()
     async with open_fleet(connections) as opened:
-        fleet, observed = await _look(opened, request, seal)
-        memory = Memory.of(run.ledger, fleet, len(connections), request.choose)
-        views = [memory.view(one, request.skew_seconds) for one in observed.values()]
-        if unsure := unsure_topics(views):
-            observed = await _with_topics(fleet, observed, unsure)
+        fleet, observed = await _scan(opened, request, redactor)
+        history = History.of(run.ledger, fleet, len(connections), request.choose)
+        views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
+        if namespaces := namespaces_to_list(views):
+            observed = await _with_topics(fleet, observed, namespaces)
             views = [replace(view, topics=observed[view.cluster].topics) for view in views]
-        apart = await _apart(find_apart, request, observed, memory)
-        comparison = compare(views, memory.agreed, terms_of(request, memory, observed, views, apart))
-        plans = await _plans(fleet, observed, comparison, request, seal)
+        divergent = await _divergent(find_divergent, request, observed, history)
+        options = compare_options(request, history, observed, views, divergent)
+        comparison = compare(views, history.merge_bases, options)
+        plans = await _plans(fleet, observed, comparison, request, redactor)
     if request.mode is not Mode.DRY_RUN:
         writing = comparison.drift() if request.mode is Mode.REPAIR else ()
-        memory.keep_looks(views, observed, writing)
-        memory.journal(run.id, comparison.compared)
-        settled = [one for one in comparison.compared if not one.has_drift or request.mode is Mode.REPORT]
-        memory.settle(settled, {})
-    found = summarise(comparison, observed, memory, fleet.behind, plans)
-    found["seconds"] = round(time.monotonic() - began, 2)
-    log.info("%s It took %s s.", found["headline"], found["seconds"])
+        history.save_observations(views, observed, writing)
+        history.record_conflicts(run.id, comparison.compared)
+        every = request.mode is Mode.REPORT
+        final = [resource for resource in comparison.compared if every or not resource.has_drift]
+        history.conclude(final, {})
+    summary = summarise(comparison, observed, history, fleet.behind, plans)
+    summary["seconds"] = round(time.monotonic() - began, 2)
+    log.info("%s It took %s s.", summary["headline"], summary["seconds"])
     return {
-        **found,
-        "apart": None if apart is None else len(apart),
+        **summary,
+        "divergent": None if divergent is None else len(divergent),
         "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
         "drift": _store_drift(run, comparison),
     }
 
 
-async def repair(connections: Sequence[ClusterConnection], found: JsonObject, request: Request, run: Run) -> JsonObject:
-    """Write what `find_drift` planned, cluster by cluster side by side; each namespace's setters one after the other.
+async def repair(connections: Sequence[ClusterConnection], drift: JsonObject, request: Request, run: Run) -> JsonObject:
+    """Apply the plans of `find_drift`, all clusters in parallel; within a namespace one setter after the other.
 
-    A value that changed since is left for the next run. A second call writes only what is not in place yet. What a
-    cluster's run changed can be undone by the run id `<run>/<cluster>`.
+    A value that changed in the meantime is left to the next run. A second call writes only values that are not in
+    place. The changes on a cluster can be undone by the run id `<run>/<cluster>`.
 
-    :returns: what `repaired_summary` says.
+    :param drift: the result of `find_drift`.
+    :returns: the result of `repaired_summary`.
     """
-    seal = open_seal()
-    drift = drift_from_json(run.artefacts.read_json(Reference.from_json(found["drift"])))
-    plans = read_plans(found, run)
+    redactor = open_redactor()
+    compared = drift_from_json(run.artefacts.read_json(Reference.from_json(drift["drift"])))
+    plans = read_plans(drift, run)
     async with open_fleet(connections) as fleet:
-        memory = Memory.of(run.ledger, fleet, len(connections))
+        history = History.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
-        applied = await asyncio.gather(*(_apply(fleet, plan, request, run, seal) for plan in reached.values()))
+        applied = await asyncio.gather(*(_apply(fleet, plan, request, run, redactor) for plan in reached.values()))
         calls = {name: admin.calls for name, admin in fleet.clusters.items()}
-    done = {one.target: written(one) for one in applied}
-    memory.settle(drift, done)
-    result = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
-    run.artefacts.write_json(run.id, "repaired.json", {**result, "changes": [one.to_json() for one in applied]})
-    return result
+    history.conclude(compared, {result.target: written(result) for result in applied})
+    summary = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
+    changes = [result.to_json() for result in applied]
+    run.artefacts.write_json(run.id, "repaired.json", {**summary, "changes": changes})
+    return summary
 
 
-async def _look(fleet: Fleet, request: Request, seal: Redactor) -> tuple[Fleet, dict[str, Observed]]:
-    """Look at all clusters side by side; one that stops to answer meanwhile is left behind."""
+async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> tuple[Fleet, dict[str, ClusterScan]]:
+    """Scan all clusters in parallel; one that stops answering is removed from the fleet."""
 
-    async def attempt(admin: AdminClient) -> Observed | Unavailable:
+    async def attempt(admin: AdminClient) -> ClusterScan | Unavailable:
         try:
-            return await look(admin, request.selection, seal, topics=request.topics)
+            return await scan_cluster(admin, request.selection, redactor, topics=request.topics)
         except Unavailable as error:
             return error
 
     names = sorted(fleet.clusters)
-    found = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
-    observed = {name: one for name, one in found.items() if isinstance(one, Observed)}
+    results = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
+    observed = {name: result for name, result in results.items() if isinstance(result, ClusterScan)}
     lost = {
-        fleet.clusters[name].connection.name: str(one) for name, one in found.items() if isinstance(one, Unavailable)
+        fleet.clusters[name].connection.name: str(result)
+        for name, result in results.items()
+        if isinstance(result, Unavailable)
     }
     return fleet.without(lost), observed
 
 
-async def _apart(
-    find_apart: FindApart | None, request: Request, observed: Mapping[str, Observed], memory: Memory
+async def _divergent(
+    find_divergent: FindDivergent | None, request: Request, observed: Mapping[str, ClusterScan], history: History
 ) -> frozenset[Item] | None:
-    # Files are no snapshot: what they say is compared here.
-    if find_apart is None or request.authority.side is Side.FILE or len(observed) < 2:
+    # The job reads snapshots only: a desired state in files is compared here.
+    if find_divergent is None or request.authority.kind is AuthorityKind.FILE or len(observed) < 2:
         return None
-    looks = {name: one.snapshot for name, one in observed.items()}
-    return await asyncio.to_thread(find_apart, looks, memory.fleet)
+    snapshots = {name: scan.snapshot for name, scan in observed.items()}
+    return await asyncio.to_thread(find_divergent, snapshots, history.fleet)
 
 
 async def _with_topics(
-    fleet: Fleet, observed: Mapping[str, Observed], asked: Mapping[str, Collection[str]]
-) -> dict[str, Observed]:
-    async def with_topics(name: str) -> Observed:
-        new = sorted(set(asked.get(name, ())) - set(observed[name].topics))
-        return await look_for_topics(fleet.clusters[name], observed[name], new) if new else observed[name]
+    fleet: Fleet, observed: Mapping[str, ClusterScan], namespaces: Mapping[str, Collection[str]]
+) -> dict[str, ClusterScan]:
+    async def with_topics(name: str) -> ClusterScan:
+        return await list_topics(fleet.clusters[name], observed[name], namespaces.get(name, ()))
 
     return dict(zip(observed, await asyncio.gather(*map(with_topics, observed)), strict=True))
 
 
 async def _plans(
-    fleet: Fleet, observed: Mapping[str, Observed], comparison: Comparison, request: Request, seal: Redactor
+    fleet: Fleet, observed: Mapping[str, ClusterScan], comparison: Comparison, request: Request, redactor: Redactor
 ) -> dict[str, Plan]:
     drift = comparison.drift()
-    looked = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
+    scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
     plans = {}
-    for name, one in sorted(looked.items()):
-        whole = await _whole(fleet.clusters[name], drift, name, seal) if request.propagate_deletes else {}
+    for name, scan in sorted(scans.items()):
+        deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
         plans[name] = plan_repair(
             drift,
-            Target(held=one.snapshot, topics=one.topics, whole=whole),
-            [looked[other].snapshot for other in _first(looked, request.authority.name) if other != name],
+            Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
+            [scans[other].snapshot for other in _authority_first(scans, request.authority.name) if other != name],
             source=str(request.authority),
             delete=request.propagate_deletes,
         )
     return plans
 
 
-def _first(names: Collection[str], authority: str) -> list[str]:
+def _authority_first(names: Collection[str], authority: str) -> list[str]:
     return sorted(names, key=lambda name: (name != authority, name))
 
 
-async def _whole(admin: AdminClient, drift: Sequence[Compared], own: str, seal: Redactor) -> dict[str, JsonObject]:
-    """What may be deleted, as it is now: applying compares it with what it finds."""
-    found: dict[str, JsonObject] = {}
-    for one in drift:
-        if one.gone and "/" in one.item[1] and "://" not in one.item[1]:
-            document = await read_namespace(admin, NamespaceName.parse(one.item[1]), seal)
-            found[one.item[1]] = comparable(document or {}, own)
-    return found
+async def _deletable(
+    admin: AdminClient, drift: Sequence[ComparedResource], own: str, redactor: Redactor
+) -> dict[str, JsonObject]:
+    """The current documents of the namespaces that may be deleted: an apply compares them with the live state."""
+    documents: dict[str, JsonObject] = {}
+    for resource in drift:
+        kind, name = resource.item
+        if resource.gone and kind is Resource.NAMESPACE:
+            document = await read_namespace(admin, NamespaceName.parse(name), redactor)
+            documents[name] = comparable(document or {}, own)
+    return documents
 
 
-async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, seal: Redactor) -> Applied:
+async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor: Redactor) -> PlanResult:
     run_id = f"{run.id}/{plan.target}"
     target = fleet.clusters[plan.target]
     run.ledger.start_run(run_id, PROCEDURE, {"target": target.connection.name, "plan": plan.id})
     secrets: dict[str, str] = {}
-    for holder in fleet.clusters.values():
-        secrets |= await read_secrets(plan, holder, seal)
-    applied = await apply_plan(plan, target, run.ledger, run_id, seal=seal, allow=request.allow, secrets=secrets)
+    for admin in fleet.clusters.values():
+        secrets |= await read_secrets(plan, admin, redactor)
+    applied = await apply_plan(
+        plan, target, run.ledger, run_id, redactor=redactor, allow=request.allow, secrets=secrets
+    )
     run.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
     return applied
 
 
-def read_plans(found: JsonObject, run: Run) -> dict[str, Plan]:
+def read_plans(drift: JsonObject, run: Run) -> dict[str, Plan]:
     """The plans that `find_drift` stored, by cluster."""
     return {
-        cluster: Plan.from_json(run.artefacts.read_json(Reference.from_json(one["plan"])))
-        for cluster, one in found["plans"].items()
+        cluster: Plan.from_json(run.artefacts.read_json(Reference.from_json(stored["plan"])))
+        for cluster, stored in drift["plans"].items()
     }
 
 

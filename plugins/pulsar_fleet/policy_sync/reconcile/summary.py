@@ -9,133 +9,140 @@ from datetime import UTC, datetime
 from itertools import combinations
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.planning.apply.outcome import Applied
+from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import counted
-from pulsar_fleet.policy_sync.merge.compare import Compared, Comparison
-from pulsar_fleet.policy_sync.merge.scan import Observed
-from pulsar_fleet.policy_sync.reconcile.history import Memory
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.reconcile.history import History
 
 _MOST_SHOWN = 20
 
 
 def summarise(
     comparison: Comparison,
-    observed: Mapping[str, Observed],
-    memory: Memory,
+    observed: Mapping[str, ClusterScan],
+    history: History,
     behind: Mapping[str, str],
     plans: Mapping[str, Plan],
 ) -> JsonObject:
-    """What a look at a fleet found.
+    """The result of a scan of the fleet.
 
     :param behind: connection → why its cluster does not answer.
-    :returns: `{"headline", "clusters", "resources", "namespaces", "drift", …}` as values, first examples of each kind.
+    :returns: `{"headline", "clusters", "resources", "namespaces", "drift", …}` as values, with the first examples.
     """
     drift = comparison.drift()
-    absent = sorted(set(memory.fleet) - set(observed))
-    seen, now = memory.last_seen(), time.time()
-    fields = sum(len(one.drifting) for one in drift)
-    conflicts = [f"{one.item[1]} {name}" for one in comparison.compared for name in one.conflicts]
-    left = [one for plan in plans.values() for one in plan.left_alone]
-    found: JsonObject = {
-        "fleet": list(memory.fleet),
+    absent = sorted(set(history.fleet) - set(observed))
+    last_observed, now = history.last_observed(), time.time()
+    conflicts = [f"{resource.item[1]} {name}" for resource in comparison.compared for name in resource.conflicts]
+    summary: JsonObject = {
+        "fleet": list(history.fleet),
         "clusters": sorted(observed),
-        "behind": {name: _since(seen[name], now) for name in absent},
+        "behind": {name: _since(last_observed[name], now) for name in absent},
         "unreachable": dict(behind),
         "resources": len(comparison.compared),
-        "namespaces": sum(one.item[0] is Resource.NAMESPACE for one in comparison.compared),
-        "calls": {name: one.calls for name, one in observed.items()},
-        "fields": fields,
+        "namespaces": sum(resource.item[0] is Resource.NAMESPACE for resource in comparison.compared),
+        "calls": {name: scan.calls for name, scan in observed.items()},
+        "fields": sum(len(resource.drifting) for resource in drift),
         "drifting": len(drift),
-        "missing": sum(bool(one.missing) for one in drift),
-        "tombstones": [f"{one.item[0].value} {one.item[1]}" for one in drift if one.gone][:_MOST_SHOWN],
+        "missing": sum(bool(resource.missing) for resource in drift),
+        "tombstones": [f"{resource.item[0].value} {resource.item[1]}" for resource in drift if resource.gone][
+            :_MOST_SHOWN
+        ],
         "conflicts": len(conflicts),
         "first_conflicts": conflicts[:_MOST_SHOWN],
-        "lost": sum(one.merged.lost for one in comparison.compared),
+        "lost": sum(resource.merged.lost for resource in comparison.compared),
         "oldest_drift_seconds": _age(drift, now),
         "pairs": _pairs(drift, sorted(observed)),
         "unread": [f"{kind.value} {name}" for kind, name in comparison.unread][:_MOST_SHOWN],
-        "held": sorted(memory.held)[:_MOST_SHOWN],
-        "left_alone": len(left),
+        "held": sorted(history.in_migration)[:_MOST_SHOWN],
+        "left_alone": sum(len(plan.left_alone) for plan in plans.values()),
     }
-    return {"headline": _headline(found), **found}
+    return {"headline": _headline(summary), **summary}
 
 
-def repaired_summary(applied: Sequence[Applied], unreached: Sequence[str], calls: Mapping[str, int]) -> JsonObject:
-    """What became of the plans.
+def repaired_summary(applied: Sequence[PlanResult], unreached: Sequence[str], calls: Mapping[str, int]) -> JsonObject:
+    """The outcome of the plans.
 
     :returns: `{"complete", "repaired", "counts", "problems", "changed", "unreached", "calls"}`; `changed` are the
-        clusters on which something was written.
+        clusters with at least one applied change.
     """
     counts: Counter[str] = Counter()
-    for one in applied:
-        counts.update(one.counts())
+    for outcome in applied:
+        counts.update(outcome.counts())
     problems = [
-        f"{one.target}: {result.change.label}: {result.outcome}: {result.detail}"
-        for one in applied
-        for result in one.not_in_place()
+        f"{outcome.target}: {result.change.label}: {result.outcome}: {result.detail}"
+        for outcome in applied
+        for result in outcome.not_in_place()
     ]
     return {
         "complete": not problems and not unreached,
         "repaired": counts["applied"],
-        "counts": {outcome: number for outcome, number in counts.items() if number},
+        "counts": {name: number for name, number in counts.items() if number},
         "problems": problems[:_MOST_SHOWN],
-        "changed": sorted(one.target for one in applied if one.counts()["applied"]),
+        "changed": sorted(outcome.target for outcome in applied if outcome.counts()["applied"]),
         "failed": counts["failed"],
         "unreached": list(unreached),
         "calls": dict(calls),
     }
 
 
-def _since(seen: float | None, now: float) -> JsonObject:
-    """When a cluster that is away was last seen, in seconds since 1970, as a text, and how many seconds ago."""
-    if seen is None:
+def _since(last_observed: float | None, now: float) -> JsonObject:
+    """When an unreachable cluster was last read: in seconds since 1970, as a text, and how many seconds ago."""
+    if last_observed is None:
         return {"last_seen": None, "since": "never", "seconds": None}
-    text = datetime.fromtimestamp(seen, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
-    return {"last_seen": seen, "since": text, "seconds": round(now - seen, 1)}
+    text = datetime.fromtimestamp(last_observed, UTC).isoformat(sep=" ", timespec="seconds")
+    return {
+        "last_seen": last_observed,
+        "since": text.replace("+00:00", " UTC"),
+        "seconds": round(now - last_observed, 1),
+    }
 
 
-def _headline(found: JsonObject) -> str:
-    names = ", ".join(found["clusters"])
-    compared = f"{counted(found['resources'], 'resource')} in {counted(sum(found['calls'].values()), 'call')}"
+def _headline(summary: JsonObject) -> str:
+    names = ", ".join(summary["clusters"])
+    compared = f"{counted(summary['resources'], 'resource')} in {counted(sum(summary['calls'].values()), 'call')}"
     behind = "".join(
-        f" {name} could not be reached, last seen {one['since']}." for name, one in found["behind"].items()
+        f" {name} could not be reached, last seen {contact['since']}." for name, contact in summary["behind"].items()
     )
-    if not found["drifting"]:
+    if not summary["drifting"]:
         return f"Equal: {names} hold the same ({compared}).{behind}"
-    parts = [f"{counted(found['fields'], 'field')} of {counted(found['drifting'], 'resource')} differ"]
-    parts += [f"{found['missing']} to be created"] if found["missing"] else []
-    parts += [f"{counted(len(found['tombstones']), 'tombstone')}"] if found["tombstones"] else []
-    parts += [counted(found["conflicts"], "conflict")] if found["conflicts"] else []
+    parts = [f"{counted(summary['fields'], 'field')} of {counted(summary['drifting'], 'resource')} differ"]
+    parts += [f"{summary['missing']} to be created"] if summary["missing"] else []
+    parts += [f"{counted(len(summary['tombstones']), 'tombstone')}"] if summary["tombstones"] else []
+    parts += [counted(summary["conflicts"], "conflict")] if summary["conflicts"] else []
     return f"DRIFT between {names}: {', '.join(parts)} ({compared}).{behind}"
 
 
-def _age(drift: Iterable[Compared], now: float) -> float:
-    """Seconds since the oldest drift was first seen; 0 without drift."""
-    return round(max((now - first for one in drift if (first := _first_seen(one))), default=0.0), 1)
+def _age(drift: Iterable[ComparedResource], now: float) -> float:
+    """Seconds since the oldest drift was first observed; 0 without drift."""
+    firsts = (_first_observed(resource) for resource in drift)
+    return round(max((now - first for first in firsts if first), default=0.0), 1)
 
 
-def _first_seen(one: Compared) -> float | None:
+def _first_observed(resource: ComparedResource) -> float | None:
+    decisions = resource.merged.decisions
     times = [
-        side.seen[name].not_after
-        for side in one.sides
-        for name in (one.drifting or side.values)
-        if name in side.seen and (not one.drifting or same(side.values.get(name), one.merged.decisions[name].value))
+        side.provenance[name].not_after
+        for side in resource.sides
+        for name in (resource.drifting or side.values)
+        if name in side.provenance and (not resource.drifting or same(side.values.get(name), decisions[name].value))
     ]
     return min(times, default=None)
 
 
-def _pairs(drift: Sequence[Compared], clusters: Sequence[str]) -> dict[str, int]:
-    """`blue/green` → differences between these two."""
+def _pairs(drift: Sequence[ComparedResource], clusters: Sequence[str]) -> dict[str, int]:
+    """`blue/green` → number of differences between these two."""
     return {
-        f"{first}/{second}": sum(_apart(one, first, second) for one in drift)
+        f"{first}/{second}": sum(_differences(resource, first, second) for resource in drift)
         for first, second in combinations(clusters, 2)
     }
 
 
-def _apart(one: Compared, first: str, second: str) -> int:
-    values = [next((side.values for side in one.sides if side.cluster == name), None) for name in (first, second)]
+def _differences(resource: ComparedResource, first: str, second: str) -> int:
+    by_cluster = {side.cluster: side.values for side in resource.sides}
+    values = [by_cluster.get(name) for name in (first, second)]
     if values[0] is None or values[1] is None:
-        return int(values[0] is not values[1] and not one.elsewhere)
-    return sum(not same(values[0].get(name), values[1].get(name)) for name in one.merged.decisions)
+        return int(values[0] is not values[1] and not resource.without_topic)
+    return sum(not same(values[0].get(name), values[1].get(name)) for name in resource.merged.decisions)

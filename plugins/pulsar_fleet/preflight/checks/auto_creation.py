@@ -1,6 +1,6 @@
-"""What happens on the first use of a topic or subscription that does not exist yet (pure).
+"""Auto-creation of topics and subscriptions on their first use (pure).
 
-PIP-433: replication between two clusters that create topics differently never starts for those topics.
+PIP-433: for topics that the two clusters create differently, replication between them never starts.
 """
 
 from __future__ import annotations
@@ -24,58 +24,54 @@ _BROKER_KEYS = {
 }
 _IDS = {TOPICS: "auto-creation-differs", SUBSCRIPTIONS: "auto-subscription-differs"}
 _CONSEQUENCES = {
-    TOPICS: "Topics that clients create by using them come out different on the two clusters, "
+    TOPICS: "Topics that clients create by using them differ on the two clusters, "
     "and replication between such topics never starts.",
-    SUBSCRIPTIONS: "A consumer of a new subscription is served by one cluster and refused by the other.",
+    SUBSCRIPTIONS: "One cluster accepts a consumer of a new subscription and the other refuses it.",
 }
 
 
-def brokers_create_alike(pair: Pair) -> Iterator[Finding]:
-    """The brokers' own settings count wherever a namespace says nothing."""
-    for key, field in _BROKER_KEYS.items():
-        ours, theirs = (set(settings(snapshot, key).values()) for snapshot in (pair.source, pair.target))
-        if not ours or not theirs or ours == theirs:
-            continue
-        relying = [one.name for one in pair.wanted.namespaces if not one.policies.get(field)]
+def broker_auto_creation_matches(pair: Pair) -> Iterator[Finding]:
+    """The brokers' settings are effective where a namespace has no policy."""
+    for key, ours, theirs in pair.differing_settings(_BROKER_KEYS):
+        field = _BROKER_KEYS[key]
+        relying = [namespace.name for namespace in pair.translated.namespaces if not namespace.policies.get(field)]
         stops = field == TOPICS and any(pair.replicated(name) for name in relying)
-        wanted = sorted(ours)[0]
         yield (blocker if stops else warning)(
             _IDS[field],
             f"cluster {pair.target.cluster}",
-            f"{key}: {pair.values(' and '.join(sorted(ours)), ' and '.join(sorted(theirs)))}; "
-            f"{len(relying)} namespaces go by it",
+            f"{key}: {pair.values(ours, theirs)}; {len(relying)} namespaces have no policy of their own",
             _CONSEQUENCES[field],
-            f"set it alike on every broker of {pair.target.cluster}, or a policy on each of these namespaces.",
-            call=dynamic_call(pair.target.cluster, key, wanted),
-            values=(sorted(ours), sorted(theirs)),
+            f"set the same value on every broker of {pair.target.cluster}, or a policy on each of these namespaces.",
+            call=dynamic_call(pair.target.cluster, key, ours[0]),
+            values=(ours, theirs),
         )
 
 
-def namespaces_create_alike(pair: Pair) -> Iterator[Finding]:
-    """The effective rule of a namespace: its own, else the brokers'."""
+def namespace_auto_creation_matches(pair: Pair) -> Iterator[Finding]:
+    """The effective rule of a namespace: its own policy, else the brokers' settings."""
     rules: dict[str, Callable[[Snapshot, JsonObject], Json]] = {TOPICS: topic_rule, SUBSCRIPTIONS: subscription_rule}
-    for name, wanted, held in pair.shared():
+    for name, source, target in pair.common_namespaces():
         for field, rule in rules.items():
-            if not wanted.get(field) and not held.get(field):
+            if not source.get(field) and not target.get(field):
                 continue
-            ours, theirs = rule(pair.source, wanted), rule(pair.target, held)
+            ours, theirs = rule(pair.source, source), rule(pair.target, target)
             if ours == theirs:
                 continue
             stops = field == TOPICS and pair.replicated(name)
-            calls = policy_calls(BY_FIELD[field], NamespaceName.parse(name), held.get(field), wanted.get(field))
+            calls = policy_calls(BY_FIELD[field], NamespaceName.parse(name), target.get(field), source.get(field))
             yield (blocker if stops else warning)(
                 _IDS[field],
                 name,
                 pair.values(ours, theirs),
                 _CONSEQUENCES[field],
-                "the plan sets it; until then create them by hand.",
+                "apply the plan, which sets it; until then create topics and subscriptions manually.",
                 call=call_text(pair.target.cluster, *calls),
                 values=(ours, theirs),
             )
 
 
 def topic_rule(snapshot: Snapshot, policies: JsonObject) -> str:
-    """`off`, `non-partitioned` or `partitioned, 3`; `as the brokers do` where they did not tell."""
+    """`off`, `non-partitioned` or `partitioned, 3`; `broker default` where the brokers do not report theirs."""
     rule = policies.get(TOPICS)
     if rule:
         allowed, kind, count = (
@@ -86,23 +82,23 @@ def topic_rule(snapshot: Snapshot, policies: JsonObject) -> str:
     else:
         allowed, kind, count = (setting(snapshot, key) for key in list(_BROKER_KEYS)[:3])
         if allowed is None:
-            return "as the brokers do"
+            return "broker default"
     if str(allowed).lower() == "false":
         return "off"
     return f"partitioned, {count}" if kind == "partitioned" else "non-partitioned"
 
 
 def subscription_rule(snapshot: Snapshot, policies: JsonObject) -> str:
-    """`on` or `off`; `as the brokers do` where they did not tell."""
+    """`on` or `off`; `broker default` where the brokers do not report theirs."""
     rule = policies.get(SUBSCRIPTIONS)
     allowed = rule.get("allowAutoSubscriptionCreation") if rule else setting(snapshot, "allowAutoSubscriptionCreation")
     if allowed is None:
-        return "as the brokers do"
+        return "broker default"
     return "off" if str(allowed).lower() == "false" else "on"
 
 
 def replicators_can_create(pair: Pair) -> Iterator[Finding]:
-    """A replicator makes a missing topic on the other side, unless its broker is told not to, or is too old to."""
+    """A replicator creates a topic that the other cluster lacks, unless its broker's setting or version prevents it."""
     for own, other, _ in pair.sides():
         off = [a for a, value in settings(own, "createTopicToRemoteClusterForReplication").items() if value == "false"]
         if off:
@@ -110,7 +106,7 @@ def replicators_can_create(pair: Pair) -> Iterator[Finding]:
                 "remote-topic-creation-off",
                 f"cluster {own.cluster}",
                 f"createTopicToRemoteClusterForReplication = false on {', '.join(sorted(off))}",
-                f"A topic that {other.cluster} lacks is not made there, and its replication does not start.",
+                f"A topic that {other.cluster} lacks is not created there, and its replication does not start.",
                 f"create topics on {other.cluster} first, or set it to true in broker.conf of "
                 f"{own.cluster} and restart: it is not dynamic.",
                 values=(setting(pair.source, _REMOTE), setting(pair.target, _REMOTE)),

@@ -13,11 +13,11 @@ from pulsar_fleet.preflight.findings import Finding
 
 OLDEST_SUPPORTED = "4.0"
 _DEDUP_FIXED = "4.0.4"
-"""Since #23697 a replicator's messages are told apart by position; before, deduplication could drop some."""
+"""Since #23697 deduplication identifies a replicator's messages by position; before, it could drop some."""
 
 
 def brokers_run_supported_versions(pair: Pair) -> Iterator[Finding]:
-    """What was measured holds from 4.0; a target older than its source lacks what the source may use."""
+    """The measurements hold from 4.0; a target older than its source may lack features that the source uses."""
     for snapshot in (pair.source, pair.target):
         versions = sorted({broker.version for broker in snapshot.brokers}, key=version_numbers)
         if versions and version_numbers(versions[0]) < version_numbers(OLDEST_SUPPORTED):
@@ -25,7 +25,7 @@ def brokers_run_supported_versions(pair: Pair) -> Iterator[Finding]:
                 "version-unsupported",
                 f"cluster {snapshot.cluster}",
                 f"brokers run {', '.join(versions)}",
-                "Policies of this version were never compared by us; some would be lost in silence.",
+                "Policies of this version were never tested; some may be lost without an error.",
                 f"upgrade the brokers to {OLDEST_SUPPORTED} or newer.",
             )
         if len(versions) > 1:
@@ -33,7 +33,7 @@ def brokers_run_supported_versions(pair: Pair) -> Iterator[Finding]:
                 "versions-mixed",
                 f"cluster {snapshot.cluster}",
                 f"brokers run {', '.join(versions)}",
-                "Which broker answers decides which policies exist.",
+                "Which policies exist depends on the broker that answers.",
                 "finish the rolling upgrade first.",
             )
     old, new = pair.target.oldest_version(), pair.source.oldest_version()
@@ -42,26 +42,26 @@ def brokers_run_supported_versions(pair: Pair) -> Iterator[Finding]:
             "target-older",
             f"cluster {pair.target.cluster}",
             pair.values(new, old),
-            "Policies that only the newer version knows are left out on the target.",
+            "Policies that exist only in the newer version are left out on the target.",
             "upgrade the target, or accept what the plan lists as left alone.",
             values=(new, old),
         )
 
 
 def policies_are_known_to_the_target(pair: Pair) -> Iterator[Finding]:
-    """A policy in use that the target's version does not have is left out, and the target behaves otherwise."""
+    """A policy in use that the target's version lacks is left out, and the target behaves differently."""
     version = pair.target.oldest_version()
     if not version:
         return
-    newer = {one.field: one.since for one in CATALOGUE if version_numbers(version) < version_numbers(one.since)}
-    topic_newer = {one.field for one in TOPIC_CATALOGUE if version_numbers(version) < version_numbers(one.since)}
+    newer = {row.field for row in CATALOGUE if version_numbers(version) < version_numbers(row.since)}
+    topic_newer = {row.field for row in TOPIC_CATALOGUE if version_numbers(version) < version_numbers(row.since)}
     used = [
         *(
-            (one.name, field)
-            for one in pair.wanted.namespaces
-            for field in comparable(one.policies, pair.target.cluster)
+            (namespace.name, field)
+            for namespace in pair.translated.namespaces
+            for field in comparable(namespace.policies, pair.target.cluster)
         ),
-        *((one.topic, field) for one in pair.wanted.topic_policies for field in topic_comparable(one.policies)),
+        *((row.topic, field) for row in pair.translated.topic_policies for field in topic_comparable(row.policies)),
     ]
     for name, field in used:
         if field in (topic_newer if "://" in name else newer):
@@ -69,34 +69,34 @@ def policies_are_known_to_the_target(pair: Pair) -> Iterator[Finding]:
                 "policy-unknown-to-target",
                 name,
                 f"{field} is set on {pair.source.cluster}, {pair.target.cluster} runs {version}",
-                "The target's brokers do not know this policy, so they do not apply it.",
+                "The target's brokers lack this policy, so they do not apply it.",
                 f"upgrade {pair.target.cluster}, or unset it on {pair.source.cluster}.",
             )
 
 
-def features_in_use_are_on(pair: Pair) -> Iterator[Finding]:
-    """What the source's estate uses must be switched on at every broker of the target."""
+def features_in_use_are_enabled(pair: Pair) -> Iterator[Finding]:
+    """Features that the source uses must be enabled on every broker of the target."""
     yield from _need(
         pair,
         bool(pair.source.topic_policies),
         ("topicLevelPoliciesEnabled", "systemTopicEnabled"),
         "topic-policies-off",
-        "The target refuses every topic policy, and its topics go by their namespace alone.",
+        "The target refuses every topic policy, so only the namespace's policies apply to its topics.",
     )
     yield from _need(
         pair,
-        any(one.replicated for one in pair.source.subscriptions),
+        any(subscription.replicated for subscription in pair.source.subscriptions),
         ("enableReplicatedSubscriptions",),
         "replicated-subscriptions-off",
-        "Subscriptions are marked as replicated and never are.",
+        "Subscriptions have the replicated flag, but their cursors are never replicated.",
         stops=False,
     )
     yield from _need(
         pair,
-        any((one.policies.get("delayed_delivery_policies") or {}).get("active") for one in pair.source.namespaces),
+        any((row.policies.get("delayed_delivery_policies") or {}).get("active") for row in pair.source.namespaces),
         ("delayedDeliveryEnabled",),
         "delayed-delivery-off",
-        "Delayed messages are delivered at once on the target.",
+        "Delayed messages are delivered immediately on the target.",
         stops=False,
     )
     yield from _need(
@@ -126,8 +126,8 @@ def _need(
 
 
 def deduplication_survives_replication(pair: Pair) -> Iterator[Finding]:
-    """With deduplication on, replication into brokers before the fix can lose messages."""
-    users = [one.name for one in pair.wanted.namespaces if one.policies.get("deduplicationEnabled")]
+    """With deduplication, replication to brokers before the fix can lose messages."""
+    users = [row.name for row in pair.translated.namespaces if row.policies.get("deduplicationEnabled")]
     on_by_default = "true" in settings(pair.target, "brokerDeduplicationEnabled").values()
     if not users and not on_by_default:
         return
@@ -138,50 +138,49 @@ def deduplication_survives_replication(pair: Pair) -> Iterator[Finding]:
                 "dedup-before-fix",
                 f"cluster {snapshot.cluster}",
                 f"runs {version}; deduplication is on " + (f"in {users[0]} and others" if users else "by default"),
-                "A broker before 4.0.4 may take replicated messages for duplicates and drop them.",
+                "A broker before 4.0.4 may drop replicated messages as duplicates.",
                 f"upgrade {snapshot.cluster} to {_DEDUP_FIXED} or newer before replicating these namespaces.",
             )
 
 
-# Setting → (id, what goes differently). The broker's default counts where a namespace says nothing.
-DEFAULTS_ALIKE: dict[str, tuple[str, str]] = {
+# Setting → (id, consequence). The broker's default is effective where a namespace has no policy.
+COMPARED_DEFAULTS: dict[str, tuple[str, str]] = {
     "brokerDeduplicationEnabled": (
         "dedup-default-differs",
         "Namespaces without a policy of their own drop duplicates on one cluster only.",
     ),
     "brokerDeleteInactiveTopicsEnabled": (
         "inactive-topics-default-differs",
-        "Idle topics without subscriptions vanish on one cluster and stay on the other.",
+        "Inactive topics without subscriptions are deleted on one cluster and kept on the other.",
     ),
     "defaultRetentionTimeInMinutes": (
         "retention-default-differs",
-        "Namespaces without a policy of their own keep acknowledged messages for another time.",
+        "Namespaces without a policy of their own keep acknowledged messages for different times.",
     ),
     "defaultRetentionSizeInMB": (
         "retention-default-differs",
-        "Namespaces without a policy of their own keep another amount of acknowledged messages.",
+        "Namespaces without a policy of their own keep different amounts of acknowledged messages.",
     ),
     "ttlDurationDefaultInSeconds": (
         "ttl-default-differs",
-        "Messages in namespaces without a policy of their own expire at another time.",
+        "Messages in namespaces without a policy of their own expire after different times.",
     ),
 }
 
 
-def defaults_are_alike(pair: Pair) -> Iterator[Finding]:
-    """Equal documents behave differently under different defaults of the brokers."""
-    for key, (id_, consequence) in DEFAULTS_ALIKE.items():
-        ours, theirs = (set(settings(snapshot, key).values()) for snapshot in (pair.source, pair.target))
-        if ours and theirs and ours != theirs:
-            yield warning(
-                id_,
-                f"cluster {pair.target.cluster}",
-                f"{key}: {pair.values(_shown(ours), _shown(theirs))}",
-                consequence,
-                f"set {key}={_shown(ours)} in broker.conf of every broker of {pair.target.cluster}, or the policy on "
-                "each namespace.",
-                values=(_shown(ours), _shown(theirs)),
-            )
+def defaults_match(pair: Pair) -> Iterator[Finding]:
+    """Identical policies have different effects when the brokers' defaults differ."""
+    for key, *lists in pair.differing_settings(COMPARED_DEFAULTS):
+        ours, theirs = (" and ".join(values) for values in lists)
+        id_, consequence = COMPARED_DEFAULTS[key]
+        yield warning(
+            id_,
+            f"cluster {pair.target.cluster}",
+            f"{key}: {pair.values(ours, theirs)}",
+            consequence,
+            f"set {key}={ours} in broker.conf of every broker of {pair.target.cluster}, or a policy on each namespace.",
+            values=(ours, theirs),
+        )
 
 
 _PER_BROKER = (
@@ -199,20 +198,16 @@ _PER_BROKER = (
 )
 
 
-def brokers_of_a_cluster_agree(pair: Pair) -> Iterator[Finding]:
-    """Where brokers of one cluster disagree, which one answers decides what happens."""
+def brokers_have_equal_settings(pair: Pair) -> Iterator[Finding]:
+    """Where settings differ within a cluster, the behaviour depends on the broker."""
     for snapshot in (pair.source, pair.target):
         for key in _PER_BROKER:
-            found = settings(snapshot, key)
-            if len(set(found.values())) > 1:
+            by_broker = settings(snapshot, key)
+            if len(set(by_broker.values())) > 1:
                 yield warning(
                     "brokers-disagree",
                     f"cluster {snapshot.cluster}",
-                    f"{key}: " + ", ".join(f"{address} {value}" for address, value in sorted(found.items())),
-                    "Which broker serves a topic decides how it behaves.",
-                    f"set {key} alike in broker.conf of every broker and restart those that differ.",
+                    f"{key}: " + ", ".join(f"{address} {value}" for address, value in sorted(by_broker.items())),
+                    "The behaviour of a topic depends on the broker that serves it.",
+                    f"set the same {key} in broker.conf of every broker and restart the changed brokers.",
                 )
-
-
-def _shown(values: set[str]) -> str:
-    return " and ".join(sorted(values))

@@ -1,15 +1,17 @@
-"""Which two clusters these are, what they share, and how they know each other (pure)."""
+"""The identity of the two clusters, what they share, and their addresses of each other (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.reachability import addresses
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.lookup import KEYED_BY_CLUSTER
-from pulsar_fleet.preflight.context import Measured, Pair, blocker, call_text, setting, warning
+from pulsar_fleet.planning.changes.clusters import cluster_path
+from pulsar_fleet.planning.changes.namespaces import tenant_path
+from pulsar_fleet.preflight.context import Measurements, Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot
 
@@ -24,24 +26,24 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_SECONDS_APART = 5.0
 
 
-def clusters_are_two(pair: Pair) -> Iterator[Finding]:
-    """Under one name two clusters cannot be told apart in any list."""
+def cluster_names_differ(pair: Pair) -> Iterator[Finding]:
+    """Two clusters with the same name cannot be distinguished in a cluster list."""
     if pair.source.cluster == pair.target.cluster:
         yield blocker(
             "same-cluster-name",
             pair.target.cluster,
             f"both clusters are called {pair.source.cluster}",
-            "Either both connections lead to one cluster, or cluster lists could not tell the two apart.",
+            "Either both connections lead to one cluster, or cluster lists cannot distinguish the two.",
             "use two connections to two clusters with different clusterName.",
             values=(pair.source.cluster, pair.target.cluster),
         )
 
 
-def configuration_stores_are_two(pair: Pair) -> Iterator[Finding]:
-    """With one store a change to a tenant or namespace is made on both, and one's removal deletes the other's data.
+def configuration_stores_differ(pair: Pair) -> Iterator[Finding]:
+    """With one store, a change of a tenant or namespace applies to both, and its removal deletes data of both.
 
-    One address alone proves nothing (each cluster may call its own server `zookeeper`): in a shared store both know the
-    same clusters, and what they hold is the same to the letter.
+    Equal addresses prove nothing (each cluster may call its own server `zookeeper`): with a shared store both clusters
+    also have the same clusters, tenants and namespaces, with identical documents.
     """
     ours, theirs = (configuration_store(snapshot) for snapshot in (pair.source, pair.target))
     if not _may_share(pair.source, pair.target) or not (ours & theirs or _keyed_for_both(pair)):
@@ -50,16 +52,16 @@ def configuration_stores_are_two(pair: Pair) -> Iterator[Finding]:
         "shared-configuration-store",
         f"cluster {pair.target.cluster}",
         pair.values(", ".join(sorted(ours)) or "unknown", ", ".join(sorted(theirs)) or "unknown"),
-        "Both clusters read tenants and namespaces from one store, so every call would change both, "
-        "and a list for one would delete the topics of the other.",
-        "do not copy: it is all there already; copy only to a cluster with a configuration store of its own.",
+        "Both clusters read tenants and namespaces from one store, so every call changes both, "
+        "and a cluster list for one deletes the topics of the other.",
+        "do not copy: the target already has everything; copy only to a cluster with its own configuration store.",
         call=call_text(pair.target.cluster, bare("GET", "/brokers/internal-configuration")),
         values=(sorted(ours), sorted(theirs)),
     )
 
 
 def configuration_store(snapshot: Snapshot) -> frozenset[str]:
-    """The servers of the store for tenants and namespaces, empty for one inside of a single process."""
+    """The servers of the store for tenants and namespaces; empty for a store inside the broker's process."""
     for key in _STORE_KEYS:
         url = setting(snapshot, key)
         if url:
@@ -69,7 +71,7 @@ def configuration_store(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _servers(url: str) -> frozenset[str]:
-    """`zk:one:2181,two:2181/chroot` → each server with the folder that all of them serve."""
+    """`zk:one:2181,two:2181/chroot` → each server with the common path."""
     hosts, _, folder = url.removeprefix("zk:").rpartition("://")[2].partition("/")
     return frozenset(f"{host.strip()}/{folder}" for host in hosts.split(",") if host)
 
@@ -78,61 +80,59 @@ def _may_share(source: Snapshot, target: Snapshot) -> bool:
     names = {source.cluster, target.cluster}
     if set(source.known_clusters) != set(target.known_clusters) or not names <= set(source.known_clusters):
         return False
-    tenants = {one.name: one for one in target.tenants}
-    namespaces = {one.name: _stored(one.policies) for one in target.namespaces}
-    same_tenants = all(tenants.get(one.name) == one for one in source.tenants)
+    tenants = {tenant.name: tenant for tenant in target.tenants}
+    documents = {namespace.name: _stored(namespace.policies) for namespace in target.namespaces}
     return (
         bool(source.tenants)
-        and same_tenants
-        and all(namespaces.get(one.name) == _stored(one.policies) for one in source.namespaces)
+        and all(tenants.get(tenant.name) == tenant for tenant in source.tenants)
+        and all(documents.get(namespace.name) == _stored(namespace.policies) for namespace in source.namespaces)
     )
 
 
 def _stored(document: JsonObject) -> JsonObject:
-    """What of a namespace lies in the configuration store; bundles, affinity and the flag are each cluster's own."""
+    """The policies in the configuration store; each cluster stores bundles, affinity and the migrated flag itself."""
     own = ("bundles", "migrated", "bookie_affinity", "anti_affinity")
     return {field: value for field, value in document.items() if field not in own}
 
 
 def _keyed_for_both(pair: Pair) -> bool:
-    """A rate that the target holds under the source's name: only a shared store keeps both side by side."""
+    """Whether the target has a rate under the source's name too: only a shared store has both."""
     return any(
-        pair.source.cluster in (one.policies.get(field) or {}) and pair.target.cluster in one.policies[field]
-        for one in pair.target.namespaces
+        pair.source.cluster in (namespace.policies.get(field) or {})
+        and pair.target.cluster in namespace.policies[field]
+        for namespace in pair.target.namespaces
         for field in KEYED_BY_CLUSTER
     )
 
 
 def listed_clusters_are_known(pair: Pair) -> Iterator[Finding]:
-    """A cluster that the target does not know cannot be in its lists, so nothing would be replicated there."""
-    known = set(pair.target.known_clusters) | {pair.source.cluster, pair.target.cluster}
+    """The target's lists cannot name a cluster that the target lacks, so nothing is replicated to it."""
+    names = set(pair.target.known_clusters) | {pair.source.cluster, pair.target.cluster}
     users: dict[str, list[str]] = {}
     for namespace in pair.source.namespaces:
         listed = {name for field in ("replication_clusters", "allowed_clusters") for name in _list(namespace, field)}
-        for name in sorted(listed - known):
+        for name in sorted(listed - names):
             users.setdefault(name, []).append(namespace.name)
     for name, namespaces in sorted(users.items()):
         yield warning(
             "cluster-unknown-to-target",
             f"cluster {name}",
             f"in the lists of {len(namespaces)} namespaces of {pair.source.cluster}, first {namespaces[0]}",
-            f"{pair.target.cluster} does not know {name}, so its lists are made without it.",
-            f"make {name} known to {pair.target.cluster} with its addresses and take the snapshot again.",
-            call=call_text(
-                pair.target.cluster, with_body("PUT", f"/clusters/{quote(name, safe='')}", {"serviceUrl": "…"})
-            ),
+            f"{pair.target.cluster} has no cluster {name}, so its lists do not name it.",
+            f"create the cluster {name} on {pair.target.cluster} with its addresses and take the snapshot again.",
+            call=call_text(pair.target.cluster, with_body("PUT", cluster_path(name), {"serviceUrl": "…"})),
         )
 
 
 def tenants_allow_their_clusters(pair: Pair) -> Iterator[Finding]:
-    """The broker refuses (403) a namespace with a cluster that its tenant may not use."""
-    held = {one.name: set(one.allowed_clusters) for one in pair.target.tenants}
-    wanted = {one.name: set(one.allowed_clusters) for one in pair.wanted.tenants}
-    for namespace in pair.wanted.namespaces:
+    """The broker refuses (403) a namespace with a cluster that its tenant does not allow."""
+    target_clusters = {row.name: set(row.allowed_clusters) for row in pair.target.tenants}
+    source_clusters = {row.name: set(row.allowed_clusters) for row in pair.translated.tenants}
+    for namespace in pair.translated.namespaces:
         tenant = namespace.name.partition("/")[0]
-        if tenant not in wanted and tenant not in held:
+        if tenant not in source_clusters and tenant not in target_clusters:
             continue
-        allowed = wanted.get(tenant, set()) | held.get(tenant, set())
+        allowed = source_clusters.get(tenant, set()) | target_clusters.get(tenant, set())
         missing = sorted(set(_list(namespace, "replication_clusters")) - allowed)
         if missing:
             yield blocker(
@@ -143,18 +143,16 @@ def tenants_allow_their_clusters(pair: Pair) -> Iterator[Finding]:
                 f"allow the tenant these clusters on {pair.source.cluster} and take the snapshot again.",
                 call=call_text(
                     pair.source.cluster,
-                    with_body(
-                        "POST", f"/tenants/{quote(tenant, safe='')}", {"allowedClusters": sorted(allowed | {*missing})}
-                    ),
+                    with_body("POST", tenant_path(tenant), {"allowedClusters": sorted(allowed | {*missing})}),
                 ),
                 values=(missing, sorted(allowed)),
             )
 
 
-def peers_can_be_reached(pair: Pair) -> Iterator[Finding]:
-    """Addresses that brokers would use for replication; whether they really reach them is only seen when they do."""
+def peers_are_reachable(pair: Pair) -> Iterator[Finding]:
+    """The addresses that brokers use for replication; only the brokers can test whether they reach them."""
     for own, _, measured in pair.sides():
-        used = {name for one in own.namespaces for name in _list(one, "replication_clusters")} - {own.cluster}
+        used = {name for row in own.namespaces for name in _list(row, "replication_clusters")} - {own.cluster}
         for peer in own.clusters:
             if peer.name in used:
                 yield from _data_problems(own, peer)
@@ -171,24 +169,24 @@ def _data_problems(own: Snapshot, peer: ClusterDataState) -> Iterator[Finding]:
             "peer-address-missing",
             f"cluster {peer.name}",
             f"{own.cluster} has no {', '.join(missing)} for it" + (", and its brokers use TLS" if tls else ""),
-            "No replicator starts, and nothing says so but the broker's log.",
+            "No replicator starts, and only the broker's log reports it.",
             f"add the addresses of {peer.name} on {own.cluster}; the call replaces the whole document.",
-            call=call_text(own.cluster, with_body("POST", f"/clusters/{quote(peer.name, safe='')}", dict(data))),
+            call=call_text(own.cluster, with_body("POST", cluster_path(peer.name), dict(data))),
         )
     local = [url for url in addresses(data) if urlsplit(url).hostname in _LOOPBACK]
-    at_home = any(urlsplit(f"//{one.address}").hostname in _LOOPBACK for one in own.brokers)
-    if local and own.brokers and not at_home:
+    all_local = any(urlsplit(f"//{broker.address}").hostname in _LOOPBACK for broker in own.brokers)
+    if local and own.brokers and not all_local:
         yield warning(
             "peer-address-local",
             f"cluster {peer.name}",
             f"{own.cluster} has {', '.join(local)} for it",
-            "On each broker this address is the broker's own machine, not the peer.",
-            f"write addresses of {peer.name} that every broker of {own.cluster} can resolve.",
-            call=call_text(own.cluster, with_body("POST", f"/clusters/{quote(peer.name, safe='')}", dict(data))),
+            "On each broker this address is the broker's own host, not the peer.",
+            f"set addresses of {peer.name} that every broker of {own.cluster} can resolve.",
+            call=call_text(own.cluster, with_body("POST", cluster_path(peer.name), dict(data))),
         )
 
 
-def _unreachable(own: Snapshot, peer: ClusterDataState, measured: Measured) -> Iterator[Finding]:
+def _unreachable(own: Snapshot, peer: ClusterDataState, measured: Measurements) -> Iterator[Finding]:
     for url in addresses(peer.data):
         if url in measured.unreachable:
             yield warning(
@@ -197,12 +195,12 @@ def _unreachable(own: Snapshot, peer: ClusterDataState, measured: Measured) -> I
                 f"{url}, which {own.cluster} has for it: {measured.unreachable[url]}",
                 "If the brokers cannot reach it either, nothing is replicated, and the backlog grows.",
                 f"open a connection to {url} from a broker of {own.cluster}; correct the address or the network.",
-                call=call_text(own.cluster, bare("GET", f"/clusters/{quote(peer.name, safe='')}")),
+                call=call_text(own.cluster, bare("GET", cluster_path(peer.name))),
             )
 
 
 def clocks_agree(pair: Pair) -> Iterator[Finding]:
-    """Time to live, retention, token expiry and the order of policy changes all go by the brokers' clocks."""
+    """Time to live, retention, token expiry and the order of policy changes depend on the brokers' clocks."""
     ours, theirs = pair.probes.source.clock, pair.probes.target.clock
     if ours is None or theirs is None:
         return
@@ -212,7 +210,7 @@ def clocks_agree(pair: Pair) -> Iterator[Finding]:
             "clocks-differ",
             f"cluster {pair.target.cluster}",
             f"{apart:+.1f} s against {pair.source.cluster}, ± {ours.uncertainty + theirs.uncertainty:.1f} s",
-            "Messages expire at another time than on the source, and of two changes the later one may look earlier.",
+            "Messages expire at different times, and the later of two policy changes may appear to be the earlier.",
             "synchronise the brokers' clocks (NTP) on both sides.",
             values=(ours.ahead, theirs.ahead),
         )

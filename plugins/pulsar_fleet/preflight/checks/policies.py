@@ -1,4 +1,4 @@
-"""Policies that the target would store and then break on, and those that let messages go too early (pure)."""
+"""Policies that the target would store and fail on later, and those that delete messages too early (pure)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import problems
-from pulsar_fleet.preflight.broker_settings import behaving_differently
-from pulsar_fleet.preflight.checks.brokers import DEFAULTS_ALIKE
+from pulsar_fleet.preflight.broker_settings import effective_differences
+from pulsar_fleet.preflight.checks.brokers import COMPARED_DEFAULTS
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, number, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import NamespaceState
@@ -19,24 +19,24 @@ _DRIVER = "managedLedgerOffloadDriver"
 
 
 def policies_can_be_created(pair: Pair) -> Iterator[Finding]:
-    """The broker's creating call checks little, so what it would take and then break on is found here."""
-    held = pair.held()
-    for namespace in pair.wanted.namespaces:
-        if namespace.name in held:
+    """The broker validates little on creation, so policies that fail later are detected here."""
+    existing = pair.target_namespaces()
+    for namespace in pair.translated.namespaces:
+        if namespace.name in existing:
             continue
         for problem in problems(namespace.policies, pair.target.cluster):
             yield blocker(
                 "policies-invalid",
                 namespace.name,
                 problem,
-                f"{pair.target.cluster} would store it and fail later; the namespace is not created.",
+                f"{pair.target.cluster} would store it and fail later, so the namespace is not created.",
                 f"correct the policy on {pair.source.cluster} and take the snapshot again.",
             )
 
 
-def namespaces_are_alive(pair: Pair) -> Iterator[Finding]:
-    """A namespace that is being deleted or was migrated away takes no topics."""
-    names = {one.name for one in pair.wanted.namespaces}
+def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
+    """A namespace that is being deleted or is flagged as migrated accepts no topics."""
+    names = {state.name for state in pair.translated.namespaces}
     for own, _, _ in pair.sides():
         for namespace in own.namespaces:
             path = f"/namespaces/{NamespaceName.parse(namespace.name).path}"
@@ -45,7 +45,7 @@ def namespaces_are_alive(pair: Pair) -> Iterator[Finding]:
                     "namespace-deleted",
                     namespace.name,
                     f"deleted = true on {own.cluster}",
-                    "It is marked as deleted: its topics cannot be loaded, nothing can be created in it.",
+                    "Its topics cannot be loaded, and nothing can be created in it.",
                     f"finish its deletion on {own.cluster} and take the snapshot again.",
                     call=call_text(own.cluster, bare("DELETE", path)),
                 )
@@ -54,17 +54,17 @@ def namespaces_are_alive(pair: Pair) -> Iterator[Finding]:
                     "namespace-migrated",
                     namespace.name,
                     f"migrated = true on {own.cluster}",
-                    "Its topics do not load, and clients are sent away as soon as a redirect is stored.",
+                    "Its topics do not load, and brokers redirect clients as soon as a redirect is stored.",
                     f"clear the flag on {own.cluster}, unless a migration runs.",
                     call=call_text(own.cluster, with_body("POST", f"{path}/migration", False)),
                 )
 
 
-def offloaders_are_there(pair: Pair) -> Iterator[Finding]:
-    """A driver that the brokers do not have keeps topics from being loaded at all."""
-    held = pair.held()
-    in_use = {_driver(one.policies) for one in held.values()} | {setting(pair.target, _DRIVER)}
-    for namespace in pair.wanted.namespaces:
+def offloaders_are_installed(pair: Pair) -> Iterator[Finding]:
+    """Brokers without the offload driver cannot load the topics."""
+    existing = pair.target_namespaces()
+    in_use = {_driver(state.policies) for state in existing.values()} | {setting(pair.target, _DRIVER)}
+    for namespace in pair.translated.namespaces:
         driver = _driver(namespace.policies)
         if driver and driver not in in_use:
             yield warning(
@@ -72,28 +72,28 @@ def offloaders_are_there(pair: Pair) -> Iterator[Finding]:
                 namespace.name,
                 f"{_DRIVER} {driver!r}",
                 f"Brokers of {pair.target.cluster} without this offloader cannot load any topic of the namespace.",
-                f"make sure that every broker of {pair.target.cluster} has the offloader installed.",
+                f"install the offloader on every broker of {pair.target.cluster}.",
             )
 
 
-def entry_filters_are_there(pair: Pair) -> Iterator[Finding]:
+def entry_filters_are_installed(pair: Pair) -> Iterator[Finding]:
     """The broker refuses (400) a filter that is not installed."""
     if setting(pair.target, "entryFiltersDirectory") != "":
         return
-    for namespace in pair.wanted.namespaces:
+    for namespace in pair.translated.namespaces:
         names = (namespace.policies.get("entryFilters") or {}).get("entryFilterNames")
         if names:
             yield blocker(
                 "entry-filter-missing",
                 namespace.name,
                 f"entry filters {names!r}, and {pair.target.cluster} has no entryFiltersDirectory",
-                "The brokers refuse the filter, and consumers get messages that it would have held back.",
+                "The brokers refuse the filter, and consumers get messages that it would have rejected.",
                 f"install the filter on every broker of {pair.target.cluster} and set entryFiltersDirectory.",
             )
 
 
 def messages_outlive_the_lag(pair: Pair) -> Iterator[Finding]:
-    """What the source discards before it was carried never reaches the target, and nothing says so."""
+    """Messages that the source discards before they are replicated never reach the target, without an error."""
     for namespace in pair.source.namespaces if pair.probes.lag_seconds else ():
         yield from _expiry(pair, namespace)
         yield from _deletion(pair, namespace)
@@ -107,9 +107,9 @@ def _expiry(pair: Pair, namespace: NamespaceState) -> Iterator[Finding]:
         yield warning(
             "ttl-shorter-than-lag",
             namespace.name,
-            f"messages expire after {ttl} s, {lag} s of lag are expected",
-            "Messages that wait longer than that are skipped: the replicator's backlog expires too.",
-            f"lengthen the time to live on {pair.source.cluster} until all is carried.",
+            f"messages expire after {ttl} s, expected lag {lag} s",
+            "Messages that wait longer are skipped: the replicator's backlog expires too.",
+            f"raise the time to live on {pair.source.cluster} until all messages are copied.",
             call=_setter(pair, namespace, "messageTTL", lag),
             values=(ttl, lag),
         )
@@ -123,9 +123,9 @@ def _deletion(pair: Pair, namespace: NamespaceState) -> Iterator[Finding]:
         yield warning(
             "retention-shorter-than-lag",
             namespace.name,
-            f"acknowledged messages are kept for {kept} min, {lag} s of lag are expected",
-            "What is acknowledged and older is deleted before it was copied or compared.",
-            f"lengthen retention on {pair.source.cluster} until all is carried.",
+            f"acknowledged messages are kept for {kept} min, expected lag {lag} s",
+            "Older acknowledged messages are deleted before they are copied or compared.",
+            f"raise the retention on {pair.source.cluster} until all messages are copied.",
             call=_setter(pair, namespace, "retention", minutes),
             values=(kept * 60, lag),
         )
@@ -138,9 +138,9 @@ def _eviction(pair: Pair, namespace: NamespaceState) -> Iterator[Finding]:
         yield warning(
             "quota-shorter-than-lag",
             namespace.name,
-            f"backlog older than {quota['limitTime']} s is evicted, {lag} s of lag are expected",
-            "The replicator's backlog is evicted like any other, and these messages never arrive.",
-            f"lengthen the quota on {pair.source.cluster} until all is carried.",
+            f"backlog older than {quota['limitTime']} s is evicted, expected lag {lag} s",
+            "The replicator's backlog is evicted too, and these messages never arrive.",
+            f"raise the quota on {pair.source.cluster} until all messages are copied.",
             call=_setter(pair, namespace, "backlogQuota", {**quota, "limitTime": lag}, backlogQuotaType="message_age"),
             values=(int(quota["limitTime"]), lag),
         )
@@ -152,7 +152,7 @@ def _setter(pair: Pair, namespace: NamespaceState, path: str, body: Json, **para
 
 
 def _retention(pair: Pair, policies: JsonObject) -> tuple[int, int]:
-    """Minutes and MB that acknowledged messages are kept."""
+    """For how many minutes, and how many MB, acknowledged messages are kept."""
     own = policies.get("retention_policies")
     if own:
         return int(own.get("retentionTimeInMinutes") or 0), int(own.get("retentionSizeInMB") or 0)
@@ -163,9 +163,9 @@ def _driver(policies: JsonObject) -> str:
     return str((policies.get("offload_policies") or {}).get(_DRIVER) or "")
 
 
-_TOLD_BY_OTHER_CHECKS = frozenset(
+_IN_OTHER_CHECKS = frozenset(
     {
-        *DEFAULTS_ALIKE,
+        *COMPARED_DEFAULTS,
         "allowAutoSubscriptionCreation",
         "allowAutoTopicCreation",
         "allowAutoTopicCreationType",
@@ -181,23 +181,24 @@ _TOLD_BY_OTHER_CHECKS = frozenset(
 )
 
 
-def policies_behave_alike(pair: Pair) -> Iterator[Finding]:
-    """Where the documents will be equal, what counts still differs with the defaults of the brokers."""
+def effective_policies_match(pair: Pair) -> Iterator[Finding]:
+    """Where the policies will be identical, different defaults of the brokers still change their effect."""
     copied = replace(
         pair.target,
-        namespaces=pair.wanted.namespaces,
-        topics=pair.wanted.topics,
-        topic_policies=pair.wanted.topic_policies,
+        namespaces=pair.translated.namespaces,
+        topics=pair.translated.topics,
+        topic_policies=pair.translated.topic_policies,
     )
-    for one in behaving_differently(pair.wanted, copied):
-        keys = sorted(set(one.source) - _TOLD_BY_OTHER_CHECKS)
+    for difference in effective_differences(pair.translated, copied):
+        keys = sorted(set(difference.source) - _IN_OTHER_CHECKS)
+        first, *others = difference.namespaces
         if keys:
-            ours, theirs = ({key: found[key] for key in keys} for found in (one.source, one.target))
+            ours, theirs = ({key: settings[key] for key in keys} for settings in (difference.source, difference.target))
             yield warning(
                 "behaves-differently",
-                f"{one.namespaces[0]}{f' and {len(one.namespaces) - 1} more' if one.namespaces[1:] else ''}",
-                f"{one.field} under {pair.values(ours, theirs)}",
-                f"The policy is said alike on both clusters, and works differently on {pair.target.cluster}.",
-                f"set {', '.join(keys)} alike on every broker, or set {one.field} on these namespaces.",
+                f"{first}{f' and {len(others)} more' if others else ''}",
+                f"{difference.field} under {pair.values(ours, theirs)}",
+                f"The policy is identical on both clusters, and has another effect on {pair.target.cluster}.",
+                f"set the same {', '.join(keys)} on every broker, or set {difference.field} on these namespaces.",
                 values=(ours, theirs),
             )

@@ -1,12 +1,11 @@
-"""Which schemas each cluster takes, and whether it would take the other's (pure).
+"""Which schemas each cluster accepts, and whether it would accept the other's (pure).
 
-PIP-433: a schema that the other side refuses stops replication, and the replicator still says that it is connected.
+PIP-433: a schema that the other cluster refuses stops replication, while the replicator reports that it is connected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -14,9 +13,10 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, settings, warning
+from pulsar_fleet.planning.changes.topics import schema_path
+from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.preflight.schema_rules import Judgement, judge
+from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 
 STRATEGY, AUTO_UPDATE, ENFORCED = (
@@ -31,7 +31,7 @@ _BROKER_KEYS = {
     "isAllowAutoUpdateSchemaEnabled": AUTO_UPDATE,
     "isSchemaValidationEnforced": ENFORCED,
 }
-_DEFAULTS: Mapping[str, Json] = {STRATEGY: "as the brokers do", AUTO_UPDATE: True, ENFORCED: False}
+_DEFAULTS: Mapping[str, Json] = {STRATEGY: "broker default", AUTO_UPDATE: True, ENFORCED: False}
 _LEGACY = {
     "AutoUpdateDisabled": "ALWAYS_INCOMPATIBLE",
     "AlwaysCompatible": "ALWAYS_COMPATIBLE",
@@ -42,33 +42,31 @@ _LEGACY = {
     "ForwardTransitive": "FORWARD_TRANSITIVE",
     "FullTransitive": "FULL_TRANSITIVE",
 }
-_REFUSED = "A schema that one cluster takes is refused by the other, and replication stops without an error."
+_REFUSED = "One cluster accepts a schema that the other refuses, and replication stops without an error."
 
 
-def brokers_judge_alike(pair: Pair) -> Iterator[Finding]:
-    """The brokers' own settings count wherever a namespace says nothing."""
-    for key in _BROKER_KEYS:
-        ours, theirs = (set(settings(snapshot, key).values()) for snapshot in (pair.source, pair.target))
-        if ours and theirs and ours != theirs:
-            yield warning(
-                "schema-default-differs",
-                f"cluster {pair.target.cluster}",
-                f"{key}: {pair.values(' and '.join(sorted(ours)), ' and '.join(sorted(theirs)))}",
-                _REFUSED,
-                f"set {key}={sorted(ours)[0]} in broker.conf of every broker of {pair.target.cluster}, "
-                "or the policy on each namespace.",
-                values=(sorted(ours), sorted(theirs)),
-            )
+def broker_schema_rules_match(pair: Pair) -> Iterator[Finding]:
+    """The brokers' settings are effective where a namespace has no policy."""
+    for key, ours, theirs in pair.differing_settings(_BROKER_KEYS):
+        yield warning(
+            "schema-default-differs",
+            f"cluster {pair.target.cluster}",
+            f"{key}: {pair.values(ours, theirs)}",
+            _REFUSED,
+            f"set {key}={ours[0]} in broker.conf of every broker of {pair.target.cluster}, "
+            "or the policy on each namespace.",
+            values=(ours, theirs),
+        )
 
 
-def namespaces_judge_alike(pair: Pair) -> Iterator[Finding]:
-    """The effective rule of a namespace that both have."""
-    for name, wanted, held in pair.shared():
+def namespace_schema_rules_match(pair: Pair) -> Iterator[Finding]:
+    """The effective rules of the common namespaces."""
+    for name, source, target in pair.common_namespaces():
         for field in (STRATEGY, AUTO_UPDATE, ENFORCED):
-            ours, theirs = _rule(pair.source, wanted, field), _rule(pair.target, held, field)
-            said = wanted.get(field) not in (None, "UNDEFINED") or held.get(field) not in (None, "UNDEFINED")
-            if ours != theirs and said:
-                calls = policy_calls(BY_FIELD[field], NamespaceName.parse(name), held.get(field), wanted.get(field))
+            ours, theirs = _rule(pair.source, source, field), _rule(pair.target, target, field)
+            explicit = not {source.get(field), target.get(field)} <= {None, "UNDEFINED"}
+            if ours != theirs and explicit:
+                calls = policy_calls(BY_FIELD[field], NamespaceName.parse(name), target.get(field), source.get(field))
                 yield warning(
                     "schema-strategy-differs",
                     name,
@@ -88,7 +86,7 @@ def _rule(snapshot: Snapshot, policies: JsonObject, field: str) -> Json:
 
 
 def namespace_strategy(snapshot: Snapshot, policies: JsonObject) -> str:
-    """The strategy in force in a namespace; empty where it is the brokers' and they did not tell."""
+    """The effective strategy of a namespace; empty where it is the brokers' and they do not report it."""
     own = policies.get(STRATEGY)
     if own and own != "UNDEFINED":
         return str(own)
@@ -97,11 +95,11 @@ def namespace_strategy(snapshot: Snapshot, policies: JsonObject) -> str:
 
 
 def replicators_may_register(pair: Pair) -> Iterator[Finding]:
-    """Where schemas are only registered by hand, replicators may not register any either, unless the version can tell.
+    """Where clients may not register schemas, replicators may not either, unless both versions support the exception.
 
-    `--enable-for-replicator` (from 4.3) is on by default; until then a replicator gets stuck at the first new schema.
+    `--enable-for-replicator` (from 4.3) is on by default; earlier, a replicator stops at the first new schema.
     """
-    for namespace in pair.wanted.namespaces:
+    for namespace in pair.translated.namespaces:
         if namespace.policies.get(AUTO_UPDATE) is not False or _replicator_may(pair, namespace.policies):
             continue
         flag = namespace.policies.get(FOR_REPLICATOR, "unknown to this version")
@@ -111,23 +109,23 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
             namespace.name,
             f"{AUTO_UPDATE} = False, {FOR_REPLICATOR} = {flag}",
             "A replicator stops at the first message with a new schema, and the backlog grows without an error.",
-            "register every schema on both sides before it is used, or allow updates on both.",
+            "register every schema on both clusters before it is used, or allow updates on both.",
             call=call_text(pair.target.cluster, with_body("POST", path, True)),
         )
 
 
 def _replicator_may(pair: Pair, document: JsonObject) -> bool:
     versions = [pair.source.oldest_version(), pair.target.oldest_version()]
-    known = all(version_numbers(one) >= version_numbers(_KNOWS_REPLICATOR) for one in versions)
-    return known and document.get(FOR_REPLICATOR) is not False
+    supported = all(version_numbers(version) >= version_numbers(_KNOWS_REPLICATOR) for version in versions)
+    return supported and document.get(FOR_REPLICATOR) is not False
 
 
-def schemas_fit_together(pair: Pair) -> Iterator[Finding]:
-    """Each topic that both have: the newest version of either side must be one that the other would take."""
+def schemas_are_compatible(pair: Pair) -> Iterator[Finding]:
+    """For each topic that both have, each cluster must accept the newest version of the other."""
     ours, theirs = _by_topic(pair.source), _by_topic(pair.target)
-    held = {topic.name for topic in pair.target.topics}
+    target_topics = {topic.name for topic in pair.target.topics}
     for topic in pair.source.topics:
-        if topic.name not in held:
+        if topic.name not in target_topics:
             continue
         mine, other = ours.get(topic.name, []), theirs.get(topic.name, [])
         if other and not mine:
@@ -138,17 +136,17 @@ def schemas_fit_together(pair: Pair) -> Iterator[Finding]:
 
 def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Iterator[Finding]:
     namespace = str(TopicName.parse(topic).namespace)
-    wanted = {one.name: one.policies for one in pair.wanted.namespaces}.get(namespace, {})
-    enforced = bool(wanted.get(ENFORCED)) or setting(pair.target, "isSchemaValidationEnforced") == "true"
+    document = {row.name: row.policies for row in pair.translated.namespaces}.get(namespace, {})
+    enforced = bool(document.get(ENFORCED)) or setting(pair.target, "isSchemaValidationEnforced") == "true"
     yield (blocker if enforced else warning)(
         "schema-only-on-target",
         topic,
         pair.values("no schema", f"{len(other)} versions"),
         "Producers without a schema are refused there."
         if enforced
-        else "Messages without a schema end up in a topic whose consumers expect one.",
+        else "The topic gets messages without a schema, and its consumers expect one.",
         f"delete the schema on {pair.target.cluster} if nothing uses it, or register it on {pair.source.cluster}.",
-        call=call_text(pair.target.cluster, Call("DELETE", f"{_schema_path(topic)}/schema")),
+        call=call_text(pair.target.cluster, Call("DELETE", f"{schema_path(TopicName.parse(topic))}/schema")),
         values=(0, len(other)),
     )
 
@@ -156,76 +154,72 @@ def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Ite
 def _histories_differ(pair: Pair, topic: str, mine: Sequence[SchemaState], other: Sequence[SchemaState]) -> Finding:
     strategy = _topic_strategy(pair, topic)
     evidence = pair.values(f"{len(mine)} versions", f"{len(other)} versions") + f", strategy {strategy or 'unknown'}"
-    judgement = max(_judged(pair, strategy, mine[-1], other), judge(strategy, other[-1], mine))
+    judgement = max(_judged(pair, strategy, mine[-1], other), check_schema(strategy, other[-1], mine))
     newest = mine[-1]
     body = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
-    asked = call_text(pair.target.cluster, with_body("POST", f"{_schema_path(topic)}/compatibility", body))
-    if judgement is Judgement.INCOMPATIBLE:
+    path = f"{schema_path(TopicName.parse(topic))}/compatibility"
+    question = call_text(pair.target.cluster, with_body("POST", path, body))
+    if judgement is SchemaFit.INCOMPATIBLE:
         return blocker(
             "schema-incompatible",
             topic,
             evidence,
-            "The newest schema of one side is refused by the other: replication stops, and clients that move fail.",
-            f"open the strategy on {pair.target.cluster}, register the source's versions, unload the topic there.",
-            call=asked,
+            "One cluster refuses the newest schema of the other: replication stops, and clients that move fail.",
+            f"set ALWAYS_COMPATIBLE on {pair.target.cluster}, register the source's versions, unload the topic there.",
+            call=question,
             values=(len(mine), len(other)),
         )
-    if judgement is Judgement.UNDECIDED:
+    if judgement is SchemaFit.UNDECIDED:
         return warning(
             "schema-undecided",
             topic,
             evidence,
-            "Whether each side takes the other's newest schema can only be told by a broker.",
-            "ask it: nothing is registered by this call.",
-            call=asked,
+            "Only a broker can decide whether each cluster accepts the newest schema of the other.",
+            "ask the broker: this call registers nothing.",
+            call=question,
             values=(len(mine), len(other)),
         )
     return warning(
         "schema-history-differs",
         topic,
         evidence,
-        "The newest schemas go together, but the history on the target is another one and is left as it is.",
+        "The newest schemas are compatible, but the history on the target differs and is not changed.",
         "nothing, if no consumer reads messages by the version of their schema.",
-        call=asked,
+        call=question,
         values=(len(mine), len(other)),
     )
 
 
-def _judged(pair: Pair, strategy: str, new: SchemaState, existing: Sequence[SchemaState]) -> Judgement:
-    """What the broker said, if it was asked; else what the rules say."""
+def _judged(pair: Pair, strategy: str, new: SchemaState, existing: Sequence[SchemaState]) -> SchemaFit:
+    """The broker's answer, if there is one; else the result of the rules."""
     for answer in pair.probes.schemas:
         if (answer.topic, answer.version) == (new.topic, new.version):
-            return Judgement.COMPATIBLE if answer.compatible else Judgement.INCOMPATIBLE
-    return judge(strategy, new, existing)
+            return SchemaFit.COMPATIBLE if answer.compatible else SchemaFit.INCOMPATIBLE
+    return check_schema(strategy, new, existing)
 
 
 def _topic_strategy(pair: Pair, topic: str) -> str:
-    """The strategy that the topic will have on the target, as the plan copies it."""
-    for one in pair.wanted.topic_policies:
-        own = one.policies.get("schemaCompatibilityStrategy")
-        if one.topic == topic and own and own != "UNDEFINED":
+    """The strategy that the topic will have on the target after the plan."""
+    for row in pair.translated.topic_policies:
+        own = row.policies.get("schemaCompatibilityStrategy")
+        if row.topic == topic and own and own != "UNDEFINED":
             return str(own)
     namespace = str(TopicName.parse(topic).namespace)
-    policies = {one.name: one.policies for one in pair.wanted.namespaces}.get(namespace, {})
+    policies = {row.name: row.policies for row in pair.translated.namespaces}.get(namespace, {})
     return namespace_strategy(pair.target, policies)
 
 
 def _by_topic(snapshot: Snapshot) -> dict[str, list[SchemaState]]:
-    found: dict[str, list[SchemaState]] = {}
-    for one in sorted(snapshot.schemas, key=lambda schema: schema.version):
-        found.setdefault(one.topic, []).append(one)
-    return found
+    versions: dict[str, list[SchemaState]] = {}
+    for row in sorted(snapshot.schemas, key=lambda schema: schema.version):
+        versions.setdefault(row.topic, []).append(row)
+    return versions
 
 
 def _one_continues_the_other(mine: Sequence[SchemaState], other: Sequence[SchemaState]) -> bool:
-    shared = min(len(mine), len(other))
-    return _texts(mine)[:shared] == _texts(other)[:shared]
+    common = min(len(mine), len(other))
+    return _texts(mine)[:common] == _texts(other)[:common]
 
 
 def _texts(versions: Sequence[SchemaState]) -> list[tuple[str, str]]:
-    return [(one.type, one.schema) for one in versions]
-
-
-def _schema_path(topic: str) -> str:
-    name = TopicName.parse(topic)
-    return f"/schemas/{name.namespace.path}/{quote(name.local, safe='')}"
+    return [(row.type, row.schema) for row in versions]

@@ -1,4 +1,4 @@
-"""Topics that stand in the way of an equal target (pure)."""
+"""Topics that prevent the target from becoming equal (pure)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot, TopicState
 
 
-def topics_have_the_same_shape(pair: Pair) -> Iterator[Finding]:
-    """Partition counts must agree, and a name must not be a plain topic here and a partitioned one there."""
-    held = {topic.name: topic.partitions for topic in pair.target.topics}
+def partition_counts_match(pair: Pair) -> Iterator[Finding]:
+    """Partition counts must be equal, and a topic must not be partitioned on one cluster only."""
+    target_counts = {topic.name: topic.partitions for topic in pair.target.topics}
     for topic in pair.source.topics:
-        if topic.name in held and held[topic.name] != topic.partitions:
-            yield _shapes_differ(pair, TopicName.parse(topic.name), topic.partitions, held[topic.name])
+        if topic.name in target_counts and target_counts[topic.name] != topic.partitions:
+            yield _shapes_differ(pair, TopicName.parse(topic.name), topic.partitions, target_counts[topic.name])
 
 
 def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Finding:
@@ -27,8 +27,8 @@ def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Find
             "partitioned-on-one-side",
             str(topic),
             pair.values(_shape(ours), _shape(theirs)),
-            "Replication between the two never starts, and clients that move find another kind of topic.",
-            f"delete the one on {pair.target.cluster} if it holds nothing, or give one another name.",
+            "Replication between the two never starts, and clients that move get a topic of the other kind.",
+            f"delete the topic on {pair.target.cluster} if it is empty, or rename one of the two.",
             call=call_text(pair.target.cluster, bare("DELETE", path)),
             values=(ours, theirs),
         )
@@ -37,8 +37,8 @@ def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Find
             "partitions-grow",
             str(topic),
             pair.values(ours, theirs),
-            "Replication of the new partitions would never start as it is; growing moves keys to other partitions.",
-            f"allow the plan's change that grows {pair.target.cluster}, while no ordered consumer runs there.",
+            "Replication of the additional partitions never starts; adding partitions moves keys to other partitions.",
+            f"allow the plan's change that adds partitions on {pair.target.cluster}, while no consumer needs order.",
             call=_grow(pair.target, topic, ours),
             values=(ours, theirs),
         )
@@ -46,8 +46,8 @@ def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Find
         "partitions-differ",
         str(topic),
         pair.values(ours, theirs),
-        "Replication between the two never starts, and producers that move would lose the order of keys.",
-        f"grow {pair.source.cluster} to {theirs} and take the snapshots again: none can be removed.",
+        "Replication between the two never starts, and the order per key is lost for producers that move.",
+        f"add partitions on {pair.source.cluster} up to {theirs} and take the snapshots again: none can be removed.",
         call=_grow(pair.source, topic, theirs),
         values=(ours, theirs),
     )
@@ -59,11 +59,11 @@ def _grow(snapshot: Snapshot, topic: TopicName, count: int) -> str:
     )
 
 
-def system_topics_have_the_same_shape(pair: Pair) -> Iterator[Finding]:
+def system_topic_partitions_match(pair: Pair) -> Iterator[Finding]:
     """`__change_events` carries the global topic policies: brokers refuse to replicate a namespace where it differs."""
-    held = _system_topics(pair.target)
+    target_counts = _system_topics(pair.target)
     for name, ours in sorted(_system_topics(pair.source).items()):
-        theirs = held.get(name, ours)
+        theirs = target_counts.get(name, ours)
         if ours != theirs:
             topic = TopicName.parse(name)
             path = f"/{topic.path}/partitions" if theirs else f"/{topic.path}"
@@ -71,19 +71,19 @@ def system_topics_have_the_same_shape(pair: Pair) -> Iterator[Finding]:
                 "system-topic-differs",
                 name,
                 pair.values(_shape(ours), _shape(theirs)),
-                "Topic policies of this namespace are never replicated, and brokers answer 409 when asked to start it.",
-                f"delete it on {pair.target.cluster} if none of its topics has a policy; the broker makes a new one.",
+                "Topic policies of this namespace are never replicated, and brokers refuse (409) to enable it.",
+                f"delete it on {pair.target.cluster} if no topic there has a policy; the broker recreates it.",
                 call=call_text(pair.target.cluster, bare("DELETE", path, force="true")),
                 values=(ours, theirs),
             )
 
 
 def _system_topics(snapshot: Snapshot) -> dict[str, int]:
-    return {one.name: int(one.detail["partitions"]) for one in snapshot.inventory if one.kind == SYSTEM_TOPIC}
+    return {state.name: int(state.detail["partitions"]) for state in snapshot.inventory if state.kind == SYSTEM_TOPIC}
 
 
-def names_do_not_clash(pair: Pair) -> Iterator[Finding]:
-    """`x-partition-0` is a partition of `x` to a broker, whatever else it was meant to be."""
+def topic_names_do_not_clash(pair: Pair) -> Iterator[Finding]:
+    """A broker treats `x-partition-0` as a partition of `x`, also if it was created as a topic of its own."""
     for side, other, _ in pair.sides():
         parents = {topic.name for topic in other.topics if topic.partitions}
         for topic in side.topics:
@@ -94,33 +94,34 @@ def names_do_not_clash(pair: Pair) -> Iterator[Finding]:
             yield (blocker if clash else warning)(
                 "named-like-a-partition",
                 topic.name,
-                f"a single topic on {side.cluster}" + (f", {name.parent} is partitioned on {other.cluster}" * clash),
-                "Brokers take it for a partition of another topic; from 4.1 they refuse to create it.",
-                f"move its clients to another name on {side.cluster} and delete it.",
+                f"a non-partitioned topic on {side.cluster}"
+                + (f", {name.parent} is partitioned on {other.cluster}" * clash),
+                "Brokers treat it as a partition of another topic; from 4.1 they refuse to create it.",
+                f"move its clients to a topic with another name on {side.cluster} and delete it.",
                 call=call_text(side.cluster, bare("DELETE", f"/{name.path}")),
             )
 
 
-def states_can_be_carried(pair: Pair) -> Iterator[Finding]:
-    """Topics whose state a copy does not carry, and those that are further on the target."""
-    held = {topic.name: topic for topic in pair.target.topics}
+def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
+    """Topics with a state that a copy does not transfer, and topics that are terminated on the target only."""
+    target_topics = {topic.name: topic for topic in pair.target.topics}
     for topic in pair.source.topics:
-        other = held.get(topic.name)
+        other = target_topics.get(topic.name)
         if topic.terminated and not (other and other.terminated):
             yield warning(
                 "topic-terminated",
                 topic.name,
                 f"terminated on {pair.source.cluster}",
-                f"On {pair.target.cluster} it is open, so producers could write to it.",
-                "terminate it there after its messages were copied.",
+                f"On {pair.target.cluster} it is not terminated, so producers could write to it.",
+                "terminate it there after its messages are copied.",
                 call=_terminate(pair.target, topic),
             )
         elif other and other.terminated and not topic.terminated:
             yield blocker(
                 "topic-terminated-on-target",
                 topic.name,
-                f"terminated on {pair.target.cluster}, open on {pair.source.cluster}",
-                "Nothing can be written to it there any more, neither by clients nor by replication.",
+                f"terminated on {pair.target.cluster}, not on {pair.source.cluster}",
+                "Neither clients nor replication can write to it there.",
                 f"delete it on {pair.target.cluster} if its messages are no longer needed.",
                 call=call_text(pair.target.cluster, bare("DELETE", f"/{TopicName.parse(topic.name).path}")),
             )
@@ -130,29 +131,30 @@ def states_can_be_carried(pair: Pair) -> Iterator[Finding]:
                 topic.name,
                 f"shadow of {topic.properties[SHADOW_SOURCE]}",
                 "It is left out: a shadow shares the ledgers of a topic of its own cluster.",
-                "nothing, if it need not be served there.",
+                "nothing, if the target does not need it.",
             )
 
 
-def subscriptions_are_marked_alike(pair: Pair) -> Iterator[Finding]:
-    """The replicated flag of a subscription that both have is left as it is by the copy."""
-    held = {(one.topic, one.name): one.replicated for one in pair.target.subscriptions}
-    told: set[tuple[str, str]] = set()
-    for one in pair.source.subscriptions:
-        key = (one.topic, one.name)
-        if key in told or held.get(key, one.replicated) == one.replicated:
+def replicated_flags_match(pair: Pair) -> Iterator[Finding]:
+    """The copy does not change the replicated flag of a subscription that both have."""
+    target_flags = {(row.topic, row.name): row.replicated for row in pair.target.subscriptions}
+    reported: set[tuple[str, str]] = set()
+    for subscription in pair.source.subscriptions:
+        key = (subscription.topic, subscription.name)
+        if key in reported or target_flags.get(key, subscription.replicated) == subscription.replicated:
             continue
-        told.add(key)
-        topic = TopicName.parse(one.topic)
-        flag = with_body("POST", f"{topic.subscription_path(one.name)}/replicatedSubscriptionStatus", one.replicated)
+        reported.add(key)
+        topic = TopicName.parse(subscription.topic)
+        path = f"{topic.subscription_path(subscription.name)}/replicatedSubscriptionStatus"
+        flag = with_body("POST", path, subscription.replicated)
         yield warning(
             "replicated-flag-differs",
-            f"{one.topic} {one.name}",
-            pair.values(one.replicated, held[key]),
-            "Its acknowledgements travel in one direction at most.",
-            f"set the flag on {pair.target.cluster} as on {pair.source.cluster}.",
+            f"{subscription.topic} {subscription.name}",
+            pair.values(subscription.replicated, target_flags[key]),
+            "Its acknowledgements are replicated in one direction at most.",
+            f"set the flag of {pair.source.cluster} on {pair.target.cluster}.",
             call=call_text(pair.target.cluster, flag),
-            values=(one.replicated, held[key]),
+            values=(subscription.replicated, target_flags[key]),
         )
 
 

@@ -1,4 +1,4 @@
-"""Snapshots as artefacts: stored whole, loaded whole or some namespaces at a time."""
+"""Store snapshots as artefacts, and load them whole or some namespaces at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-from pulsar_fleet.snapshot.model import TABLES, Snapshot, SnapshotHead
+from pulsar_fleet.snapshot.model import TABLES, Snapshot, SnapshotHeader
 from pulsar_fleet.snapshot.store.rows import NAMESPACE, is_by_namespace
 from pulsar_fleet.snapshot.store.table import StoredTable
 from pulsar_fleet.snapshot.store.writer import SCHEMA_VERSION, SnapshotWriter
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def store_snapshot(artefacts: Artefacts, run_id: str, snapshot: Snapshot, *, name: str) -> Reference:
-    """Write a snapshot that is in memory; for one that is being read, hand a `SnapshotWriter` to `collect_into`."""
+    """Write a snapshot that is in memory; to write one while it is read, pass a `SnapshotWriter` to `collect_into`."""
     with SnapshotWriter(artefacts, run_id, name=name) as writer:
         for table in TABLES:
             writer.add(getattr(snapshot, table))
@@ -29,15 +29,15 @@ def store_snapshot(artefacts: Artefacts, run_id: str, snapshot: Snapshot, *, nam
 
 
 def load_snapshot(artefacts: Artefacts, reference: Reference) -> Snapshot:
-    """Read a whole snapshot back; every table must be the one that was written."""
+    """Load a whole snapshot; a table that was altered since is `InvalidRequest`."""
     return StoredSnapshot.open(artefacts, reference).load()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """A snapshot in its files. Each table is proven against the manifest when it is first read, and then trusted.
+    """A snapshot in its files. The first read of a table verifies its digest; later reads do not.
 
-    :param manifest: what `SnapshotWriter.finish` wrote.
+    :param manifest: the document that `SnapshotWriter.finish` wrote.
     """
 
     manifest: JsonObject
@@ -45,7 +45,7 @@ class StoredSnapshot:
 
     @classmethod
     def open(cls, artefacts: Artefacts, reference: Reference) -> Self:
-        """Find a stored snapshot; one of another release is `InvalidRequest`."""
+        """Open a stored snapshot; another schema version is `InvalidRequest`."""
         manifest = json.loads(artefacts.read(reference))
         if manifest.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
@@ -55,16 +55,16 @@ class StoredSnapshot:
         return cls(manifest)
 
     @property
-    def head(self) -> SnapshotHead:
-        """What it is a snapshot of, and when it was taken."""
-        names = (one.name for one in dataclasses.fields(SnapshotHead))
-        found: JsonObject = {name: self.manifest[name] for name in names}
-        lists = {name: tuple(found[name]) for name in ("selection", "known_clusters")}
-        return SnapshotHead(**{**found, **lists})
+    def head(self) -> SnapshotHeader:
+        """The cluster, time and options of the snapshot."""
+        names = (field.name for field in dataclasses.fields(SnapshotHeader))
+        values: JsonObject = {name: self.manifest[name] for name in names}
+        lists = {name: tuple(values[name]) for name in ("selection", "known_clusters")}
+        return SnapshotHeader(**{**values, **lists})
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was there could be read."""
+        """Whether everything that our role may read was read."""
         return bool(self.manifest["complete"])
 
     @property
@@ -73,35 +73,35 @@ class StoredSnapshot:
         return dict(self.manifest["counts"])
 
     def namespaces(self) -> tuple[str, ...]:
-        """The names of its namespaces, in order."""
+        """The names of its namespaces, sorted."""
         return tuple(sorted(self.columns("namespaces", ()).column(NAMESPACE).to_pylist()))
 
     def load(self, namespaces: Collection[str] | None = None) -> Snapshot:
-        """The snapshot, or of it only these namespaces, what lies in them, and all that lies in none.
+        """The snapshot; with `namespaces` only their rows and the rows that belong to no namespace.
 
-        :param namespaces: as `tenant/namespace`; ones that it does not have are left out without a word.
+        :param namespaces: as `tenant/namespace`; those that the snapshot does not have are ignored.
         """
         rows: dict[str, Any] = {table: tuple(self._table(table).rows(namespaces)) for table in TABLES}
         return Snapshot(**dataclasses.asdict(self.head), **rows)
 
-    def load_outside(self) -> Snapshot:
-        """All that lies in no namespace: clusters, resource groups, tenants, brokers, notes."""
+    def load_without_namespaces(self) -> Snapshot:
+        """The rows that belong to no namespace: clusters, resource groups, tenants, brokers, notes."""
         return self.load(())
 
-    def load_within(self, namespaces: Collection[str], topics: Collection[str] | None = None) -> Snapshot:
-        """These namespaces and what lies in them, and of all else only the brokers.
+    def load_namespaces(self, namespaces: Collection[str], topics: Collection[str] | None = None) -> Snapshot:
+        """The rows of these namespaces, the brokers, and the notes about hidden areas.
 
-        :param topics: of what belongs to a topic, only what belongs to these; the topics themselves are all there.
+        :param topics: load schemas, subscriptions and topic policies of these topics only; topic rows are all loaded.
         """
         tables = [table for table in TABLES if is_by_namespace(table) or table == "brokers"]
         rows: dict[str, Any] = {table: tuple(self._table(table).rows(namespaces, topics)) for table in tables}
-        # What a role may not see bears on every part; what could not be read is the whole's affair.
+        # A hidden area concerns every part; an unreadable resource makes the whole snapshot incomplete.
         notes = self._table("notes").rows()
-        rows["notes"] = tuple(one for one in notes if isinstance(one, Note) and one.problem == "hidden")
+        rows["notes"] = tuple(note for note in notes if isinstance(note, Note) and note.problem == "hidden")
         return Snapshot(**dataclasses.asdict(self.head), **rows)
 
     def columns(self, table: str, names: Sequence[str], namespaces: Collection[str] | None = None) -> pa.Table:
-        """These columns of one table, and `NAMESPACE`, of all rows or of those in these namespaces."""
+        """These columns of one table, and `NAMESPACE`, of all rows or of the rows of these namespaces."""
         return self._table(table).columns(names, namespaces)
 
     def _table(self, name: str) -> StoredTable:

@@ -1,4 +1,4 @@
-"""Rows of a snapshot as columns of Parquet and back: plain values as they are, documents as JSON text (pure)."""
+"""Convert rows of a snapshot to Parquet columns and back: plain values unchanged, documents as JSON text (pure)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NAMESPACE = "in_namespace"
-"""A column more, of the tables of namespaces: by it a part of a table is found without reading the rest."""
+"""An additional column of the tables by namespace, to find the rows of a namespace without reading the others."""
 TOPIC = "topic"
-"""The column of the tables of what belongs to a topic."""
+"""The column with the topic's name in the tables of schemas, subscriptions and topic policies."""
 
 _PLAIN = {"str": "string", "int": "int64", "bool": "bool_"}
 TABLE_OF: dict[type, str] = {kind: table for table, kind in TABLES.items()}
@@ -39,7 +39,7 @@ def is_by_namespace(table: str) -> bool:
 
 
 def namespace_of(row: Row) -> str:
-    """The namespace to which a row belongs; empty for what belongs to none."""
+    """The namespace of a row; empty for a row that belongs to none."""
     match row:
         case NamespaceState():
             return row.name
@@ -67,7 +67,7 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 def to_columns(table: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows as a part of their table."""
+    """Rows as columns of their table."""
     import pyarrow as pa
 
     columns: dict[str, list[Json]] = {
@@ -80,7 +80,7 @@ def to_columns(table: str, rows: Sequence[Row]) -> pa.Table:
 
 
 def from_columns(table: str, part: pa.RecordBatch) -> Iterator[Row]:
-    """The rows in a part of their table. Texts and keys that repeat within it are kept once."""
+    """The rows of a batch of their table. Strings and keys that repeat within the batch share one object."""
     kind: Any = TABLES[table]
     columns = [_values(part.column(name).to_pylist(), plain) for name, plain in _fields(table)]
     for values in zip(*columns, strict=True):
@@ -92,13 +92,13 @@ def _values(cells: list[Json], kind: str) -> list[Json]:
         return [sys.intern(cell) for cell in cells]
     if kind in _PLAIN:
         return cells
-    # One parse for all of them, by which equal keys are one object: documents repeat theirs thousands of times.
+    # One parse for all cells lets equal keys share one object: documents repeat their keys thousands of times.
     parsed = json.loads(f"[{','.join(cells)}]")
     return [tuple(value) if isinstance(value, list) else value for value in parsed]
 
 
 def _fields(table: str) -> list[tuple[str, str]]:
-    return [(one.name, str(one.type)) for one in dataclasses.fields(TABLES[table])]
+    return [(field.name, str(field.type)) for field in dataclasses.fields(TABLES[table])]
 
 
 def _document(value: Json) -> str:

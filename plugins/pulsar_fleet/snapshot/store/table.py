@@ -1,4 +1,4 @@
-"""One table of a stored snapshot: proven when it is first read, then read whole or some namespaces at a time."""
+"""One table of a stored snapshot: verified at the first read, and read whole or some namespaces at a time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _HASHED_AT_ONCE = 1 << 20
 
 
 class StoredTable:
-    """A table in its file. The file is proven against the manifest at the first read, and trusted after it.
+    """A table in its file. The first read verifies the digest of the file; later reads do not.
 
-    :param name: of the table.
-    :param reference: where the file is, and the digest that it must have.
+    :param reference: the file and its digest, from the manifest.
     """
 
     def __init__(self, name: str, reference: Reference) -> None:
@@ -38,49 +37,49 @@ class StoredTable:
     def rows(self, namespaces: Collection[str] | None = None, topics: Collection[str] | None = None) -> Iterator[Row]:
         """Its rows, a thousand in memory at a time.
 
-        :param namespaces: only rows in these.
-        :param topics: of what belongs to a topic, only what belongs to these.
+        :param namespaces: only rows of these namespaces.
+        :param topics: in a table with the column `TOPIC`, only rows of these topics.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        wanted = None if namespaces is None or not is_by_namespace(self._name) else sorted(namespaces)
-        groups = self._groups(wanted)
+        selected = None if namespaces is None or not is_by_namespace(self._name) else sorted(namespaces)
+        groups = self._groups(selected)
         with self._path.open("rb") as opened, pq.ParquetFile(opened, metadata=self._metadata) as file:
             for part in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, use_threads=False):
-                for column, names in ((NAMESPACE, wanted), (TOPIC, topics)):
+                for column, names in ((NAMESPACE, selected), (TOPIC, topics)):
                     if names is not None and column in part.schema.names:
                         part = part.filter(pc.is_in(part.column(column), pa.array(names, pa.string())))
                 yield from from_columns(self._name, part)
 
     def columns(self, names: Sequence[str], namespaces: Collection[str] | None = None) -> pa.Table:
-        """These columns, and `NAMESPACE`, of all rows or of those in these namespaces, in the order of the file."""
+        """These columns, and `NAMESPACE`, of all rows or of the rows of these namespaces, in the order of the file."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        wanted = None if namespaces is None else sorted(namespaces)
-        groups = self._groups(wanted)
+        selected = None if namespaces is None else sorted(namespaces)
+        groups = self._groups(selected)
         with self._path.open("rb") as opened, pq.ParquetFile(opened, metadata=self._metadata) as file:
-            found = file.read_row_groups(groups, columns=[*names, NAMESPACE], use_threads=False)
-        if wanted is None:
-            return found
-        kept = pc.is_in(found.column(NAMESPACE), pa.array(wanted, pa.string()))
-        return found if pc.all(kept).as_py() else found.filter(kept)
+            table = file.read_row_groups(groups, columns=[*names, NAMESPACE], use_threads=False)
+        if selected is None:
+            return table
+        kept = pc.is_in(table.column(NAMESPACE), pa.array(selected, pa.string()))
+        return table if pc.all(kept).as_py() else table.filter(kept)
 
-    def _groups(self, wanted: Sequence[str] | None) -> list[int]:
-        """The row groups that may hold rows of the wanted namespaces (in order), by the least and greatest name."""
+    def _groups(self, selected: Sequence[str] | None) -> list[int]:
+        """The row groups that may have rows of the selected namespaces (sorted), by the lowest and highest name."""
         if self._metadata is None:
             self._open()
-        if wanted is None:
+        if selected is None:
             return list(range(self._metadata.num_row_groups))
-        return [group for group, span in enumerate(self._spans) if span is None or _meets(span, wanted)]
+        return [group for group, span in enumerate(self._spans) if span is None or _overlaps(span, selected)]
 
     def _open(self) -> None:
         import pyarrow.parquet as pq
 
-        self._prove()
+        self._verify()
         with self._path.open("rb") as opened, pq.ParquetFile(opened) as file:
             metadata = file.metadata
         if is_by_namespace(self._name):
@@ -88,7 +87,7 @@ class StoredTable:
             self._spans = [_span(metadata.row_group(group).column(column)) for group in range(metadata.num_row_groups)]
         self._metadata = metadata
 
-    def _prove(self) -> None:
+    def _verify(self) -> None:
         reference, digest = self._reference, hashlib.sha256()
         try:
             with self._path.open("rb") as file:
@@ -104,11 +103,11 @@ class StoredTable:
 
 
 def _span(column: Any) -> tuple[str, str] | None:
-    found = column.statistics
-    return (found.min, found.max) if found is not None and found.has_min_max else None
+    bounds = column.statistics
+    return (bounds.min, bounds.max) if bounds is not None and bounds.has_min_max else None
 
 
-def _meets(span: tuple[str, str], wanted: Sequence[str]) -> bool:
-    least, greatest = span
-    at = bisect_left(wanted, least)
-    return at < len(wanted) and wanted[at] <= greatest
+def _overlaps(span: tuple[str, str], selected: Sequence[str]) -> bool:
+    lowest, highest = span
+    index = bisect_left(selected, lowest)
+    return index < len(selected) and selected[index] <= highest

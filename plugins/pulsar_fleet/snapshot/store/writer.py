@@ -1,4 +1,4 @@
-"""Write a snapshot while it is read: a Parquet table per kind of resource, and a manifest that proves them."""
+"""Write a snapshot while it is read: a Parquet table per kind of resource, and a manifest with their digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from upath import UPath
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-from pulsar_fleet.snapshot.model import TABLES, BrokerState, Row, SnapshotHead
+from pulsar_fleet.snapshot.model import TABLES, BrokerState, Row, SnapshotHeader
 from pulsar_fleet.snapshot.store.rows import TABLE_OF, arrow_schema, to_columns
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ ROWS_PER_GROUP = 2_000
 
 
 class SnapshotWriter:
-    """A sink that writes below `name` in a run's folder; use it as a context manager, and call `finish` at the end.
+    """A sink that writes to folder `name` of a run; use it as a context manager, and call `finish` at the end.
 
-    Memory holds some thousand rows, whatever the snapshot's size. Without `finish` there is no manifest, so nothing
-    that could be loaded. The same name again replaces what was there, as a retried task must.
+    Memory use is bounded by some thousand rows for a snapshot of any size. Without `finish` there is no manifest, so
+    that the snapshot cannot be loaded. A second snapshot of this name replaces the first, as a retried task must.
     """
 
     def __init__(self, artefacts: Artefacts, run_id: str, *, name: str) -> None:
@@ -53,7 +53,7 @@ class SnapshotWriter:
             table.close()
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take rows; a table is smallest to load in parts when its rows come in the order of their namespaces."""
+        """Write rows; loading single namespaces is cheapest when the rows of a table are ordered by namespace."""
         for row in rows:
             self._tables[TABLE_OF[type(row)]].add(row)
             if isinstance(row, BrokerState):
@@ -68,21 +68,21 @@ class SnapshotWriter:
 
     @property
     def versions(self) -> list[str]:
-        """The versions that the brokers run."""
+        """The versions of the brokers, sorted."""
         return sorted({str(broker["version"]) for broker in self._brokers})
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was there could be read so far."""
+        """Whether everything that our role may read was read so far."""
         return not self._unreadable
 
-    def finish(self, head: SnapshotHead) -> Reference:
-        """Close the tables and write the manifest, whose reference stands for the whole snapshot."""
+    def finish(self, head: SnapshotHeader) -> Reference:
+        """Close the tables and write the manifest; its reference identifies the whole snapshot."""
         for table in self._tables.values():
             table.close()
         manifest = {
             "schema_version": SCHEMA_VERSION,
-            **{one.name: getattr(head, one.name) for one in dataclasses.fields(SnapshotHead)},
+            **{field.name: getattr(head, field.name) for field in dataclasses.fields(SnapshotHeader)},
             "complete": self.complete,
             "unreadable": self._unreadable,
             "brokers": self._brokers,
@@ -100,19 +100,19 @@ class _TableFile:
 
         self._path = path
         self._table = table
-        self._file = _Hashing(path.open("wb"))
+        self._file = _HashingFile(path.open("wb"))
         self._writer: pq.ParquetWriter | None = pq.ParquetWriter(self._file, arrow_schema(table), compression="zstd")
-        self._waiting: list[Row] = []
+        self._pending: list[Row] = []
         self.rows = 0
 
     def add(self, row: Row) -> None:
-        self._waiting.append(row)
+        self._pending.append(row)
         self.rows += 1
-        if len(self._waiting) >= ROWS_PER_GROUP:
+        if len(self._pending) >= ROWS_PER_GROUP:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left; a second call does nothing."""
+        """Write the pending rows; a second call does nothing."""
         if self._writer is None:
             return
         self._flush()
@@ -124,14 +124,14 @@ class _TableFile:
         return Reference(str(self._path), self._file.sha256.hexdigest(), self._file.tell())
 
     def _flush(self) -> None:
-        if self._waiting and self._writer is not None:
-            part: pa.Table = to_columns(self._table, self._waiting)
+        if self._pending and self._writer is not None:
+            part: pa.Table = to_columns(self._table, self._pending)
             self._writer.write_table(part, row_group_size=ROWS_PER_GROUP)
-            self._waiting.clear()
+            self._pending.clear()
 
 
-class _Hashing:
-    """A file, as pyarrow wants one, that knows the digest of what was written to it."""
+class _HashingFile:
+    """A file for pyarrow that computes the digest of its content."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

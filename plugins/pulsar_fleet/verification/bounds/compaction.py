@@ -1,4 +1,4 @@
-"""Compacted topics: up to where they were compacted, and which of their values are compared (pure)."""
+"""Compacted topics: the position up to which compaction ran, and the bounds of the compared values (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
 
 
 def compacted_to(internal_stats: JsonObject) -> Position:
-    """The last entry that compaction has seen; before every entry where it never ran."""
+    """The mark-delete position of compaction; `EARLIEST` if the topic was never compacted."""
     cursor = cursors_in_stats(internal_stats).get(COMPACTION)
     return cursor.mark_delete if cursor else EARLIEST
 
@@ -21,16 +21,16 @@ def is_compacted(internal_stats: JsonObject) -> bool:
     return COMPACTION in cursors_in_stats(internal_stats)
 
 
-def up_to(topic: str, last: Position | None) -> TopicBounds:
-    """Bounds of a compacted topic: its values up to an entry, wherever they lie."""
+def compacted_bounds(topic: str, last: Position | None) -> TopicBounds:
+    """Bounds of a compacted topic: all its values up to an entry."""
     if last is None or last.entry < 0:
         return TopicBounds(topic, Ledgers(()), 0, 0)
     return TopicBounds(topic, Ledgers(((last.ledger, last.entry + 1),)), 0, last.entry + 1)
 
 
-def last_value(internal_stats: JsonObject) -> Position | None:
-    """The last entry that a reader of the compacted topic may see; its log may hold nothing any more."""
-    held = Ledgers.of(internal_stats)
-    ends = [compacted_to(internal_stats), *([held.at(len(held) - 1)] if len(held) else [])]
+def last_readable(internal_stats: JsonObject) -> Position | None:
+    """The last entry that a reader of the compacted topic may get; the entries of its log may all be deleted."""
+    ledgers = Ledgers.of(internal_stats)
+    ends = [compacted_to(internal_stats), *([ledgers.at(len(ledgers) - 1)] if len(ledgers) else [])]
     last = max(ends)
     return last if last.entry >= 0 else None

@@ -1,4 +1,4 @@
-"""Freeze what is compared: the source's end once, and on the target exactly what the source's entries became."""
+"""Freeze the bounds of a verification: the source's end, and on the target exactly the copies of those entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
-from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, through_shadow
+from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
 from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope, Unprovable
 from pulsar_fleet.verification.coverage import Coverage
 from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
@@ -21,17 +21,17 @@ from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, V
 TOPICS_AT_ONCE = 8
 FOREVER = -1
 EarlierProofs = Callable[[NamespaceName, str, str], Dictionary[str, JsonObject]]
-"""What `Pair.earlier` is to be, by topic, for a namespace and the names of source and target."""
+"""Takes a namespace and the names of source and target; returns `Pair.earlier` by topic."""
 
 
 class Freezer:
     """Freezes bounds between two clusters.
 
-    :param engine: who reads, or `auto` to measure it for each topic.
+    :param engine: the engine that reads, or `auto` to measure it for each topic.
     :param keyed: hash messages with the key in the environment.
     :param read_from: where the source's messages are read.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
-    :param earlier: for mode `incremental`: what was proven before, by namespace and names of the clusters.
+    :param earlier: earlier proofs for mode `incremental`.
     """
 
     def __init__(
@@ -56,36 +56,36 @@ class Freezer:
         self._keyed = keyed
         self._read_from = read_from
         self._catch_up_seconds = catch_up_seconds
-        self._room = asyncio.Semaphore(TOPICS_AT_ONCE)
+        self._slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
         self._transactional: tuple[AdminClient, ...] = ()
 
     async def freeze(self, namespaces: Sequence[NamespaceName]) -> VerifyRequest:
-        """Bounds of every topic of the namespaces; what cannot be compared is named as a problem, never left out."""
+        """Bounds of every topic of the namespaces; a topic that cannot be compared is a problem, never left out."""
         if not namespaces:
-            raise InvalidRequest("No namespace was given to verify; name at least one as tenant/namespace.")
+            raise InvalidRequest("No namespace was given to verify; give at least one as tenant/namespace.")
         self._names = (await _name(self._source), await _name(self._target))
         sides = (self._source, self._target)
         self._transactional = tuple([admin for admin in sides if await _has_transactions(admin)])
-        found = [each for name in dict.fromkeys(namespaces) for each in await self._namespace(name)]
+        outcomes = [outcome for name in dict.fromkeys(namespaces) for outcome in await self._namespace(name)]
         return VerifyRequest(
             source=Address.of(self._source.connection, self._names[0]),
             target=Address.of(self._target.connection, self._names[1]),
             namespaces=tuple(dict.fromkeys(str(name) for name in namespaces)),
-            pairs=tuple(each for each in found if isinstance(each, Pair)),
-            problems=tuple(each for each in found if isinstance(each, Problem)),
+            pairs=tuple(outcome for outcome in outcomes if isinstance(outcome, Pair)),
+            problems=tuple(outcome for outcome in outcomes if isinstance(outcome, Problem)),
             coverage=self._coverage,
         )
 
     async def _namespace(self, name: NamespaceName) -> list[Pair | Problem]:
-        here, there = await asyncio.gather(self._source.namespace(name), self._target.namespace(name))
-        for policies, cluster, different in ((here, self._names[0], False), (there, self._names[1], here is not None)):
+        source, target = await asyncio.gather(self._source.namespace(name), self._target.namespace(name))
+        for policies, cluster, different in ((source, self._names[0], False), (target, self._names[1], True)):
             if policies is None:
                 return [Problem(str(name), str(name), different, f"there is no such namespace on {cluster}")]
-        replicates = self._names[1] in (here or {}).get("replication_clusters", ())
+        replicates = self._names[1] in (source or {}).get("replication_clusters", ())
         earlier = self._earlier(name, *self._names) if self._earlier else {}
-        continued = {topic: each for topic, each in earlier.items() if may_continue(each, self._engine)}
-        scope = Scope(name, replicates, _keeps_all(there or {}), continued, self._unproven)
+        continued = {topic: proof for topic, proof in earlier.items() if may_continue(proof, self._engine)}
+        scope = Scope(name, replicates, _keeps_all(target or {}), continued, self._unproven)
         bounder = Bounder(
             self._source,
             self._target,
@@ -94,11 +94,17 @@ class Freezer:
             coverage=self._coverage,
             catch_up_seconds=self._catch_up_seconds,
         )
-        held, copied = await asyncio.gather(self._topics(self._source, name), self._topics(self._target, name))
-        if not held:
-            return [Problem(str(name), str(name), False, f"{self._names[0]} holds no persistent topic in it")]
-        frozen = list(await asyncio.gather(*(self._topic(bounder, scope, topic) for topic in sorted(held & copied))))
-        return [*frozen, *self._only_on_one_side(scope, held, copied)]
+        source_topics, target_topics = await asyncio.gather(
+            self._topics(self._source, name), self._topics(self._target, name)
+        )
+        if not source_topics:
+            return [Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")]
+        frozen = list(
+            await asyncio.gather(
+                *(self._topic(bounder, scope, topic) for topic in sorted(source_topics & target_topics))
+            )
+        )
+        return [*frozen, *self._only_on_one_side(scope, source_topics, target_topics)]
 
     @property
     def _unproven(self) -> str:
@@ -108,22 +114,30 @@ class Freezer:
     async def _topics(self, admin: AdminClient, name: NamespaceName) -> set[TopicName]:
         return {topic for topic in await admin.topics(name) if topic.persistent and not topic.is_system}
 
-    def _only_on_one_side(self, scope: Scope, held: set[TopicName], copied: set[TopicName]) -> list[Pair | Problem]:
+    def _only_on_one_side(
+        self, scope: Scope, source_topics: set[TopicName], target_topics: set[TopicName]
+    ) -> list[Pair | Problem]:
         source, target = self._names
-        lost = [self._problem(topic, f"{target} has no such topic", different=True) for topic in sorted(held - copied)]
+        missing = [
+            self._problem(topic, f"{target} has no such topic", different=True)
+            for topic in sorted(source_topics - target_topics)
+        ]
         if scope.replicates or self._mapping is Mapping.REPLICATED:
-            return [*lost]
-        # A topic that is only on a target to which nothing replicates was not there when the copy was made.
-        new = [self._problem(topic, f"{source} has no such topic", different=True) for topic in sorted(copied - held)]
-        return [*lost, *new]
+            return [*missing]
+        # Without replication to the target, a topic that only the target has did not come from the copy.
+        extra = [
+            self._problem(topic, f"{source} has no such topic", different=True)
+            for topic in sorted(target_topics - source_topics)
+        ]
+        return [*missing, *extra]
 
     async def _topic(self, bounder: Bounder, scope: Scope, topic: TopicName) -> Pair | Problem:
-        async with self._room:
+        async with self._slots:
             try:
                 await self._refuse_open_transactions(topic)
                 pair = replace(await bounder.pair(scope, topic), keyed=self._keyed)
                 chosen = await choose_engine(self._source, pair, self._engine, self._coverage.mode)
-                return await through_shadow(self._source, chosen) if self._read_from is ReadFrom.SHADOW else chosen
+                return await read_from_shadow(self._source, chosen) if self._read_from is ReadFrom.SHADOW else chosen
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)
 
@@ -142,12 +156,12 @@ class Freezer:
 async def _name(admin: AdminClient) -> str:
     try:
         return await admin.cluster_name()
-    except PermissionDenied:  # only a superuser may ask a broker for its cluster's name
+    except PermissionDenied:  # only a superuser may read the cluster's name
         return admin.connection.name
 
 
 async def _has_transactions(admin: AdminClient) -> bool:
-    """Whether to ask each topic for open ones, which costs a call; asked where a broker does not tell its settings."""
+    """Whether to check each topic for open transactions, one call; True if the role may not read broker settings."""
     try:
         return (await admin.runtime_configuration()).get("transactionCoordinatorEnabled") == "true"
     except PermissionDenied:

@@ -1,4 +1,4 @@
-"""The pieces of a sample on both sides: chosen on the source, and found again on the target."""
+"""The pieces of a sample on both clusters: chosen on the source, then located on the target."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pulsar_fleet.verification.coverage import Sample
 from pulsar_fleet.verification.request import Pair
 
 
-async def sampled(target: AdminClient, topic: TopicName, pair: Pair, sample: Sample) -> Pair:
-    """The pair with the chosen pieces of the source, and the entries that they became; mostly two calls a piece."""
+async def sample_pair(target: AdminClient, topic: TopicName, pair: Pair, sample: Sample) -> Pair:
+    """The pair with the pieces of the source and their copies on the target; usually two calls for each piece."""
     spans = sample.choose(str(topic), pair.source.begin, pair.source.end)
     copied: list[tuple[int, int]] = []
     shift = pair.target.begin - pair.source.begin
-    for begin, behind in spans:
+    for begin, end in spans:
         first = await _copy_of(target, topic, pair, begin, shift)
         shift = first - begin
-        copied.append((first, await _copy_of(target, topic, pair, behind, shift)))
+        copied.append((first, await _copy_of(target, topic, pair, end, shift)))
     return replace(pair, source=replace(pair.source, spans=spans), target=replace(pair.target, spans=tuple(copied)))
 
 
 async def _copy_of(admin: AdminClient, topic: TopicName, pair: Pair, index: int, shift: int) -> int:
-    """How many of the target's entries came from before the source's entry `index`; first it tries `shift` behind."""
+    """The number of the target's copies of entries before the source's `index`; tries `shift` first."""
     source, target = pair.source, pair.target
     if index >= source.end:
         return target.end
-    wanted = source.ledgers.at(index)
+    position = source.ledgers.at(index)
     guess = index + shift
     if target.begin <= guess < target.end:
-        found = await source_position(admin, topic, target.ledgers.at(guess))
-        if found == wanted:
+        origin = await source_position(admin, topic, target.ledgers.at(guess))
+        if origin == position:
             return guess
-    return await count_up_to(admin, topic, target.ledgers, Position(wanted.ledger, wanted.entry - 1))
+    return await count_up_to(admin, topic, target.ledgers, Position(position.ledger, position.entry - 1))

@@ -1,4 +1,4 @@
-"""Reading the source through its shadow topics: the same stored entries, by the brokers that serve the shadows."""
+"""Reading the source from its shadow topics: the same stored entries, served by other brokers."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ class ReadFrom(StrEnum):
     SERVING = "serving"
     """From the topics themselves."""
     SHADOW = "shadow"
-    """From a shadow topic of each, which spares the brokers that applications use."""
+    """From a shadow topic of each topic, which takes load off the brokers that applications use."""
 
 
-async def through_shadow(source: AdminClient, pair: Pair) -> Pair:
-    """The pair, with the source read from its first shadow topic; two calls, loads the shadow. Nothing is created.
+async def read_from_shadow(source: AdminClient, pair: Pair) -> Pair:
+    """The pair, with the source read from its first shadow topic; two calls. Creates nothing. **Loads the shadow.**
 
-    :raises Unprovable: it has no shadow topic, or that does not hold all that is compared.
+    :raises Unprovable: the topic has no shadow topic, or the shadow topic does not hold all compared entries.
     """
     topic = TopicName.parse(pair.topic)
     shadows = await source.get(f"/{topic.path}/shadowTopics")
     if not shadows:
         raise Unprovable(f"it has no shadow topic on {source.connection.name}; verify it with read_from 'serving'")
     shadow = TopicName.parse(shadows[0])
-    held = TopicBounds.whole(str(shadow), await source.internal_stats(shadow))
-    wanted = pair.source
+    stored = TopicBounds.whole(str(shadow), await source.internal_stats(shadow))
+    bounds = pair.source
     if (
-        wanted.first
-        and wanted.last
-        and not (held.first and held.last and held.first <= wanted.first <= wanted.last <= held.last)
+        bounds.first
+        and bounds.last
+        and not (stored.first and stored.last and stored.first <= bounds.first <= bounds.last <= stored.last)
     ):
         raise Unprovable(
-            f"its shadow topic {shadow} holds {held.first}–{held.last}, and {wanted.first}–{wanted.last} is compared; "
+            f"its shadow topic {shadow} holds {stored.first}–{stored.last}, and {bounds.first}–{bounds.last} is "
+            f"compared; "
             "verify again, or with read_from 'serving'"
         )
     return replace(
-        pair, source=replace(wanted, topic=str(shadow)), notes=(*pair.notes, f"read from its shadow topic {shadow}")
+        pair, source=replace(bounds, topic=str(shadow)), notes=(*pair.notes, f"read from its shadow topic {shadow}")
     )

@@ -1,4 +1,4 @@
-"""The bounds of one topic on both sides: the source's end now, and on the target what the source's entries became."""
+"""The bounds of one topic on both clusters: the source's current end, and the copies of its entries on the target."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before, count_up_to, source_position
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
-from pulsar_fleet.verification.bounds.compaction import compacted_to, is_compacted, last_value, up_to
-from pulsar_fleet.verification.bounds.sample import sampled
+from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
+from pulsar_fleet.verification.bounds.sample import sample_pair
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import Mapping, Pair
 
 
 class Unprovable(Exception):
-    """This topic cannot be compared; the message says why."""
+    """The topic cannot be compared; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """A namespace while its bounds are frozen.
 
-    :param replicates: whether the source's policies name the target.
-    :param keeps_all: whether the target's retention never removes anything.
-    :param earlier: what `Pair.earlier` is to be, by topic; only in mode `incremental`.
-    :param unproven: why a topic is not among them.
+    :param replicates: whether the source's replication clusters include the target.
+    :param keeps_all: whether the target's retention is unlimited.
+    :param earlier: `Pair.earlier` by topic; only in mode `incremental`.
+    :param unproven: why `earlier` has no proof of a topic.
     """
 
     name: NamespaceName
@@ -43,7 +43,7 @@ class Scope:
 class Bounder:
     """Freezes the bounds of topics between two clusters.
 
-    :param names: of the source and of the target, as they know each other.
+    :param names: cluster names of the source and the target.
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     """
 
@@ -65,27 +65,27 @@ class Bounder:
         self._catch_up_seconds = catch_up_seconds
 
     async def pair(self, scope: Scope, topic: TopicName) -> Pair:
-        """Bounds on both sides; `Unprovable`, or a broker's `FleetError`, where there are none that prove anything."""
+        """Bounds on both clusters; `Unprovable`, or a broker's `FleetError`, if no bounds would prove anything."""
         stats = await self._source.internal_stats(topic)
-        # After the source's: what its replicator had passed by then lies in the target by now.
-        there = await self._target.internal_stats(topic)
+        # Read after the source's: what the replicator had confirmed then is on the target now.
+        target_stats = await self._target.internal_stats(topic)
         whole = TopicBounds.whole(str(topic), stats)
-        if self._is_compacted(stats, there):
-            return await self._compacted(scope, topic, stats, whole, there)
+        if self._is_compacted(stats, target_stats):
+            return await self._compacted(scope, topic, stats, whole, target_stats)
         source, notes = await self._narrowed(scope, topic, whole)
-        there = await self._caught_up(topic, stats, source, there)
-        found = await self._mapped(scope, topic, source, there)
-        if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not found.publish_time:
+        target_stats = await self._caught_up(topic, stats, source, target_stats)
+        pair = await self._mapped(scope, topic, source, target_stats)
+        if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not pair.publish_time:
             raise Unprovable(
                 f"mode {self._coverage.mode.value!r} compares only what geo-replication copied: other copies have "
                 "publish times and entries of their own; verify it with mode 'full'"
             )
         if self._coverage.sample:
-            found = await sampled(self._target, topic, found, self._coverage.sample)
+            pair = await sample_pair(self._target, topic, pair, self._coverage.sample)
         earlier = scope.earlier.get(str(topic))
-        if earlier and earlier["publish_time"] != found.publish_time:
+        if earlier and earlier["publish_time"] != pair.publish_time:
             raise Unprovable(f"run {earlier['run']} compared it with another mapping; verify it with mode 'full' again")
-        return replace(found, notes=(*notes, *found.notes), earlier=earlier)
+        return replace(pair, notes=(*notes, *pair.notes), earlier=earlier)
 
     # Which part of the source.
 
@@ -94,12 +94,12 @@ class Bounder:
     ) -> tuple[TopicBounds, tuple[str, ...]]:
         if self._coverage.window:
             begin, end = self._coverage.window
-            search = [
-                count_before(self._source, topic, whole.ledgers, each)
-                for each in (begin - TIME_MARGIN_MS, end + TIME_MARGIN_MS)
+            searches = [
+                count_before(self._source, topic, whole.ledgers, time)
+                for time in (begin - TIME_MARGIN_MS, end + TIME_MARGIN_MS)
             ]
-            first, behind = [await each for each in search]
-            return replace(whole, begin=first, end=behind), ()
+            first, last = [await search for search in searches]
+            return replace(whole, begin=first, end=last), ()
         if self._coverage.mode is Mode.INCREMENTAL:
             return self._continued(scope, topic, whole)
         return whole, ()
@@ -107,23 +107,23 @@ class Bounder:
     def _continued(self, scope: Scope, topic: TopicName, whole: TopicBounds) -> tuple[TopicBounds, tuple[str, ...]]:
         earlier = scope.earlier.get(str(topic))
         if earlier is None:
-            return whole, (f"compared as a whole: {scope.unproven}",)
+            return whole, (f"compared completely: {scope.unproven}",)
         end = Position.parse(earlier["ends"]["source"])
         if end.ledger not in dict(whole.ledgers.runs):
             raise Unprovable(
                 f"the proof of run {earlier['run']} ends at {end} of {self._names[0]}, whose ledger was removed since: "
-                "messages behind it may be gone that were never compared; verify it with mode 'full'"
+                "later messages may be deleted that were never compared; verify it with mode 'full'"
             )
         proven = earlier["proof"]["source"]["messages"]
         note = f"continues run {earlier['run']}, which proved {proven:,} messages up to {end}"
-        return replace(whole, begin=whole.ledgers.behind(end)), (note,)
+        return replace(whole, begin=whole.ledgers.index_after(end)), (note,)
 
     async def _caught_up(
-        self, topic: TopicName, stats: JsonObject, source: TopicBounds, there: JsonObject
+        self, topic: TopicName, stats: JsonObject, source: TopicBounds, target_stats: JsonObject
     ) -> JsonObject:
-        """The target's stats when the replicator to it, where there is one, has passed the source's frozen end.
+        """The target's stats after the replicator to it, if there is one, has passed the source's frozen end.
 
-        :param there: those read after `stats`.
+        :param target_stats: the target's stats that were read after `stats`.
         """
         waited = False
         deadline = time.monotonic() + self._catch_up_seconds
@@ -139,28 +139,28 @@ class Bounder:
             waited = True
             await asyncio.sleep(0.1)
             stats = await self._source.internal_stats(topic)
-        return await self._target.internal_stats(topic) if waited else there
+        return await self._target.internal_stats(topic) if waited else target_stats
 
-    # What it became on the target.
+    # The copies on the target.
 
-    async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, there: JsonObject) -> Pair:
-        target = TopicBounds.whole(str(topic), there)
+    async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject) -> Pair:
+        target = TopicBounds.whole(str(topic), target_stats)
         begins = await self._from(topic, target, 0)
         sure = scope.replicates or begins is not None or self._mapping is Mapping.REPLICATED
         if self._mapping is Mapping.WHOLE or not sure:
-            return Pair(str(topic), source, self._behind(scope, topic, target))
+            return Pair(str(topic), source, self._after_proof(scope, topic, target))
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
         if begins is None:
             if len(target):
                 raise Unprovable(
-                    f"its first entry on {self._names[1]} was published there directly, so what came from "
-                    f"{self._names[0]} cannot be told apart; stop the writers and verify with mapping 'whole'"
+                    f"its first entry on {self._names[1]} was published there directly, so the entries from "
+                    f"{self._names[0]} cannot be identified; stop the producers and verify with mapping 'whole'"
                 )
             return Pair(str(topic), source, target, publish_time=True)
         return await self._replicated(scope, topic, source, target, begins)
 
-    def _behind(self, scope: Scope, topic: TopicName, target: TopicBounds) -> TopicBounds:
+    def _after_proof(self, scope: Scope, topic: TopicName, target: TopicBounds) -> TopicBounds:
         earlier = scope.earlier.get(str(topic))
         if earlier is None:
             return target
@@ -170,21 +170,21 @@ class Bounder:
                 f"the proof of run {earlier['run']} ends at {end} of {self._names[1]}, whose ledger was removed since; "
                 "verify it with mode 'full'"
             )
-        return replace(target, begin=target.ledgers.behind(end))
+        return replace(target, begin=target.ledgers.index_after(end))
 
     def _empty_source(
         self, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position | None
     ) -> Pair:
         if begins is not None and not len(source.ledgers):
             raise Unprovable(
-                f"{self._names[0]} holds none of its messages any more, while {self._names[1]} holds some from there"
+                f"{self._names[0]} has no messages of it any more, but {self._names[1]} has copies of them"
             )
         return Pair(str(topic), source, replace(target, begin=0, end=0), publish_time=True)
 
     async def _replicated(
         self, scope: Scope, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position
     ) -> Pair:
-        """Cut the target's end at the source's, and both beginnings to what both hold."""
+        """End the target where the source ends, and begin both with the oldest entry that both have."""
         assert source.first is not None
         assert source.last is not None
         newest = await self._from(topic, target, target.end - 1)
@@ -204,13 +204,13 @@ class Bounder:
     def _from_oldest(
         self, scope: Scope, topic: TopicName, source: TopicBounds, begins: Position
     ) -> tuple[TopicBounds, tuple[str, ...]]:
-        begin = source.ledgers.behind(begins) - 1
+        begin = source.ledgers.index_after(begins) - 1
         if str(topic) in scope.earlier:
             raise Unprovable(
-                f"{self._names[1]} has removed messages that came since the last proof; verify it with mode 'full'"
+                f"{self._names[1]} has removed messages that are newer than the last proof; verify it with mode 'full'"
             )
         note = (
-            f"compared from {begins} of {self._names[0]} on, the oldest that {self._names[1]} holds; "
+            f"compared from {begins} of {self._names[0]} on, the oldest that {self._names[1]} has; "
             f"{begin - source.begin:,} older entries of {self._names[0]} were not compared"
         )
         return replace(source, begin=min(begin, source.end)), (note,)
@@ -220,33 +220,33 @@ class Bounder:
 
     # Compacted topics.
 
-    def _is_compacted(self, stats: JsonObject, there: JsonObject) -> bool:
+    def _is_compacted(self, stats: JsonObject, target_stats: JsonObject) -> bool:
         if self._coverage.compaction is not Compaction.AUTO:
             return self._coverage.compaction is Compaction.ALWAYS
-        return is_compacted(stats) or is_compacted(there)
+        return is_compacted(stats) or is_compacted(target_stats)
 
     async def _compacted(
-        self, scope: Scope, topic: TopicName, stats: JsonObject, log: TopicBounds, there: JsonObject
+        self, scope: Scope, topic: TopicName, stats: JsonObject, log: TopicBounds, target_stats: JsonObject
     ) -> Pair:
         if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE):
             raise Unprovable(
                 f"it is compacted, and the latest value of a key may lie anywhere, which mode "
-                f"{self._coverage.mode.value!r} would not see; verify it with mode 'full'"
+                f"{self._coverage.mode.value!r} would miss; verify it with mode 'full'"
             )
-        there = await self._caught_up(topic, stats, log, there)
-        source = up_to(str(topic), last_value(stats))
-        last, replicated = await self._last_copied(scope, topic, log, there)
-        if last is not None and compacted_to(there) > last:
-            raise Unprovable(f"{self._names[1]} compacted it beyond what came from {self._names[0]}; verify again")
+        target_stats = await self._caught_up(topic, stats, log, target_stats)
+        source = compacted_bounds(str(topic), last_readable(stats))
+        last, replicated = await self._last_copied(scope, topic, log, target_stats)
+        if last is not None and compacted_to(target_stats) > last:
+            raise Unprovable(f"{self._names[1]} compacted it beyond the entries from {self._names[0]}; verify again")
         notes = ("compacted: the latest value of each key was compared",)
-        return Pair(str(topic), source, up_to(str(topic), last), replicated, notes, compacted=True)
+        return Pair(str(topic), source, compacted_bounds(str(topic), last), replicated, notes, compacted=True)
 
     async def _last_copied(
-        self, scope: Scope, topic: TopicName, source: TopicBounds, there: JsonObject
+        self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject
     ) -> tuple[Position | None, bool]:
-        """The target's last entry that came from the source's frozen ones, and whether geo-replication made it."""
-        target = TopicBounds.whole(str(topic), there)
-        last = last_value(there)
+        """The target's last copy of a frozen entry of the source, and whether geo-replication made it."""
+        target = TopicBounds.whole(str(topic), target_stats)
+        last = last_readable(target_stats)
         newest = await self._from(topic, target, target.end - 1)
         oldest = await self._from(topic, target, 0)
         if self._mapping is Mapping.WHOLE or not (scope.replicates or newest or oldest):

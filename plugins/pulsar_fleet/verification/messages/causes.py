@@ -1,4 +1,4 @@
-"""Why one message is not the same on both sides, from what the brokers tell about its entry (pure)."""
+"""The cause of a difference of one message, from the headers that the brokers return for its entry (pure)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 Headers = Mapping[str, str] | None
-"""The `x-pulsar-…` headers of one entry; None where the broker holds it no more."""
+"""The `x-pulsar-…` headers of one entry; None if the broker no longer has it."""
 
 
 class Cause(StrEnum):
-    """Why a message differs; those of `INNOCENT` are no fault of the copy."""
+    """Why a message differs; the causes in `EXPECTED` are not faults of the copy."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -31,17 +31,17 @@ class Cause(StrEnum):
     ENCRYPTED = "encrypted"
 
     @property
-    def innocent(self) -> bool:
-        """Whether a true copy may show this."""
-        return self in INNOCENT
+    def expected(self) -> bool:
+        """Whether a correct copy may have this difference."""
+        return self in EXPECTED
 
     @property
     def sentence(self) -> str:
-        """What it means, for a person."""
+        """The meaning, as text."""
         return _SENTENCES[self]
 
 
-INNOCENT = frozenset(
+EXPECTED = frozenset(
     {
         Cause.TRIMMED,
         Cause.EXPIRED,
@@ -58,29 +58,29 @@ INNOCENT = frozenset(
 
 _SENTENCES = {
     Cause.LOST: "the source still holds it, and nothing explains why the target does not",
-    Cause.DUPLICATED: "the target holds more copies than the source",
-    Cause.ALTERED: "the same message with another content",
-    Cause.UNKNOWN_ORIGIN: "the source does not hold it, and nothing explains where it came from",
-    Cause.CHUNK_LOST: "it was sent in chunks, and the target does not hold all of them",
-    Cause.TRIMMED: "one side removed it by retention while the comparison ran",
+    Cause.DUPLICATED: "the target has more copies than the source",
+    Cause.ALTERED: "the same message with different content",
+    Cause.UNKNOWN_ORIGIN: "the source does not have it, and nothing explains where it came from",
+    Cause.CHUNK_LOST: "it was sent in chunks, and the target does not have all of them",
+    Cause.TRIMMED: "retention removed it on one cluster during the comparison",
     Cause.EXPIRED: "it is older than the namespace's TTL, so the replicator may have skipped it",
-    Cause.MARKER: "it is a marker of the broker and no message",
+    Cause.MARKER: "it is a marker of the broker, not a message",
     Cause.ABORTED: "its transaction was aborted",
     Cause.OPEN_TRANSACTION: "its transaction is still open",
-    Cause.NOT_FOR_TARGET: "its producer named the clusters it goes to, and the target is not among them",
-    Cause.REPLICATED_IN: "it was replicated in from a third cluster, and a replicator does not pass such messages on",
-    Cause.FROM_TARGET: "it came from the target by replication the other way",
-    Cause.PUBLISHED_THERE: "it was published on the target itself",
-    Cause.ENCRYPTED: "it is encrypted: only its ciphertext can be compared, and a new producer makes another one",
+    Cause.NOT_FOR_TARGET: "its producer restricted the replication clusters, and the target is not one of them",
+    Cause.REPLICATED_IN: "it was replicated from a third cluster, and a replicator does not forward such messages",
+    Cause.FROM_TARGET: "it came from the target by replication in the other direction",
+    Cause.PUBLISHED_THERE: "it was published on the target directly",
+    Cause.ENCRYPTED: "it is encrypted: only ciphertexts can be compared, and another producer makes another one",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What holds for a topic as a whole.
+    """The circumstances of a topic.
 
-    :param replicated: the copy was made by the replicator.
-    :param ttl_seconds: of the namespace, 0 without.
+    :param replicated: the replicator made the copy.
+    :param ttl_seconds: message TTL of the namespace; 0 without one.
     :param now: milliseconds since 1970.
     """
 
@@ -91,53 +91,57 @@ class Circumstances:
     now: int = 0
 
 
-def why_missing(entry: Headers, publish_time: int, around: Circumstances) -> Cause:
-    """Why the source's message is not on the target; `entry` is the source's."""
+def cause_of_missing(entry: Headers, publish_time: int, circumstances: Circumstances) -> Cause:
+    """Why the target lacks a message of the source; `entry` is the source's."""
     if entry is None:
         return Cause.TRIMMED
-    if (of_broker := _of_transaction(entry)) is not None:
-        return of_broker
-    if around.replicated and (origin := entry.get("x-pulsar-replicated-from")):
-        return Cause.FROM_TARGET if origin == around.target else Cause.REPLICATED_IN
-    wanted = entry.get("x-pulsar-replicated-to")
-    if around.replicated and wanted and around.target not in wanted.split(","):
+    if (transaction_cause := _of_transaction(entry)) is not None:
+        return transaction_cause
+    if circumstances.replicated and (origin := entry.get("x-pulsar-replicated-from")):
+        return Cause.FROM_TARGET if origin == circumstances.target else Cause.REPLICATED_IN
+    clusters = entry.get("x-pulsar-replicated-to")
+    if circumstances.replicated and clusters and circumstances.target not in clusters.split(","):
         return Cause.NOT_FOR_TARGET
-    if not around.replicated and _encrypted(entry):
+    if not circumstances.replicated and _encrypted(entry):
         return Cause.ENCRYPTED
-    if around.replicated and around.ttl_seconds and publish_time + 1000 * around.ttl_seconds < around.now:
+    if (
+        circumstances.replicated
+        and circumstances.ttl_seconds
+        and publish_time + 1000 * circumstances.ttl_seconds < circumstances.now
+    ):
         return Cause.EXPIRED
     return Cause.CHUNK_LOST if "x-pulsar-chunk-id" in entry else Cause.LOST
 
 
-def why_extra(entry: Headers, original: Headers, around: Circumstances) -> Cause:
-    """Why the target's message is not on the source.
+def cause_of_extra(entry: Headers, original: Headers, circumstances: Circumstances) -> Cause:
+    """Why the source lacks a message of the target.
 
-    :param original: the source's entry that a replicated one names as its own; only asked for then.
+    :param original: the source's entry at the source position of a replicated entry.
     """
     if entry is None:
         return Cause.TRIMMED
-    if (of_broker := _of_transaction(entry)) is not None:
-        return of_broker
-    if not around.replicated:
+    if (transaction_cause := _of_transaction(entry)) is not None:
+        return transaction_cause
+    if not circumstances.replicated:
         return Cause.ENCRYPTED if _encrypted(entry) else Cause.UNKNOWN_ORIGIN
     origin = entry.get("x-pulsar-replicated-from")
     if origin is None:
         return Cause.PUBLISHED_THERE
-    if origin != around.source:
+    if origin != circumstances.source:
         return Cause.REPLICATED_IN
     return Cause.TRIMMED if original is None else Cause.UNKNOWN_ORIGIN
 
 
-def explanation(causes: Iterable[Cause], around: Circumstances) -> str:
-    """Why nothing is proven where every difference is innocent."""
+def explanation(causes: Iterable[Cause], circumstances: Circumstances) -> str:
+    """Why nothing is proven if all differences are expected."""
     counted = Counter(causes)
     if counted.keys() <= {Cause.FROM_TARGET, Cause.PUBLISHED_THERE}:
         return (
-            "every difference is a message that was published on the side that holds it while the other one "
-            "replicated: stop the writers on both sides and verify with mapping 'whole'"
+            "every difference is a message that was published on the cluster that has it, while the other cluster "
+            "replicated: stop the producers on both clusters and verify with mapping 'whole'"
         )
     named = "; ".join(f"{number:,} × {cause.value}: {cause.sentence}" for cause, number in sorted(counted.items()))
-    return f"every difference may be innocent ({around.source} → {around.target}): {named}"
+    return f"every difference may be expected ({circumstances.source} → {circumstances.target}): {named}"
 
 
 def _of_transaction(entry: Mapping[str, str]) -> Cause | None:
@@ -145,7 +149,7 @@ def _of_transaction(entry: Mapping[str, str]) -> Cause | None:
         return Cause.MARKER
     if entry.get("x-pulsar-txn-aborted") == "true":
         return Cause.ABORTED
-    # A broker says "uncommitted" of any entry behind the newest that readers may see; only with an id it is of one.
+    # A broker reports "uncommitted" for every entry that readers may not get yet; only an id shows a transaction.
     if "x-pulsar-txnid-most-bits" in entry and entry.get("x-pulsar-txn-uncommitted") == "true":
         return Cause.OPEN_TRANSACTION
     return None

@@ -1,4 +1,4 @@
-"""Ask the brokers about the named differences, one entry each, and say why each of them is one."""
+"""Diagnosis: read the entry of each described difference from the brokers, and determine its cause."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.positions import SOURCE_POSITION
-from pulsar_fleet.verification.messages.causes import Cause, Circumstances, Headers, explanation, why_extra, why_missing
+from pulsar_fleet.verification.messages.causes import (
+    Cause,
+    Circumstances,
+    Headers,
+    cause_of_extra,
+    cause_of_missing,
+    explanation,
+)
 from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
-PAYLOAD_ALONE = ["payload"]
+PAYLOAD_ONLY = ["payload"]
 
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Explains differences between two clusters; up to two HTTP calls for each that is named, none for the others."""
+    """Explains differences between two clusters; up to two HTTP calls for each described difference."""
 
     source: AdminClient
     target: AdminClient
 
-    async def explain(self, request: VerifyRequest, pair: Pair, found: TopicVerdict) -> TopicVerdict:
-        """The verdict with causes; inconclusive if every difference is named and has an innocent one."""
-        if found.verdict is not Verdict.DIFFERENT or not found.differing or not found.differences:
-            return found
+    async def explain(self, request: VerifyRequest, pair: Pair, topic_verdict: TopicVerdict) -> TopicVerdict:
+        """The verdict with causes; inconclusive if all differences are described and expected."""
+        described = topic_verdict.differences if topic_verdict.differing else ()
+        if topic_verdict.verdict is not Verdict.DIFFERENT or not described:
+            return topic_verdict
         topic = TopicName.parse(pair.topic)
-        around = await self._circumstances(request, pair, topic)
-        named = tuple([await self._explained(topic, each, around) for each in found.differences])
-        causes = [each.cause for each in named if each.cause]
-        if found.reordered or found.differing > len(named) or not all(cause.innocent for cause in causes):
-            return replace(found, differences=named)
-        reason = explanation(causes, around)
-        return replace(found, differences=named, verdict=Verdict.INCONCLUSIVE, reason=reason)
+        circumstances = await self._circumstances(request, pair, topic)
+        named = tuple([await self._explained(topic, item, circumstances) for item in described])
+        causes = [difference.cause for difference in named if difference.cause]
+        undescribed = topic_verdict.differing > len(named)
+        if topic_verdict.reordered or undescribed or not all(cause.expected for cause in causes):
+            return replace(topic_verdict, differences=named)
+        reason = explanation(causes, circumstances)
+        return replace(topic_verdict, differences=named, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
-    async def _explained(self, topic: TopicName, each: Difference, around: Circumstances) -> Difference:
-        if each.kind is Kind.REORDERED:
-            return each
-        return replace(each, cause=await self._cause(topic, each, around))
+    async def _explained(self, topic: TopicName, difference: Difference, circumstances: Circumstances) -> Difference:
+        if difference.kind is Kind.REORDERED:
+            return difference
+        return replace(difference, cause=await self._cause(topic, difference, circumstances))
 
     async def _circumstances(self, request: VerifyRequest, pair: Pair, topic: TopicName) -> Circumstances:
         policies: JsonObject = await self.source.namespace(topic.namespace) or {}
@@ -54,27 +63,29 @@ class Explainer:
             now=round(time.time() * 1000),
         )
 
-    async def _cause(self, topic: TopicName, each: Difference, around: Circumstances) -> Cause:
-        if each.copies:
-            return Cause.LOST if each.kind is Kind.MISSING else Cause.DUPLICATED
-        if each.kind is Kind.MISSING:
-            return why_missing(await _entry(self.source, topic, each.source), each.publish_time, around)
-        entry = await _entry(self.target, topic, each.target)
-        if each.kind is Kind.EXTRA:
-            return why_extra(entry, await self._original(topic, entry, around), around)
-        by_cipher = [name for name, _, _ in each.fields] == PAYLOAD_ALONE and not around.replicated
+    async def _cause(self, topic: TopicName, difference: Difference, circumstances: Circumstances) -> Cause:
+        if difference.copies:
+            return Cause.LOST if difference.kind is Kind.MISSING else Cause.DUPLICATED
+        if difference.kind is Kind.MISSING:
+            return cause_of_missing(
+                await _entry(self.source, topic, difference.source), difference.publish_time, circumstances
+            )
+        entry = await _entry(self.target, topic, difference.target)
+        if difference.kind is Kind.EXTRA:
+            return cause_of_extra(entry, await self._original(topic, entry, circumstances), circumstances)
+        by_cipher = [name for name, _, _ in difference.fields] == PAYLOAD_ONLY and not circumstances.replicated
         return Cause.ENCRYPTED if by_cipher and (entry or {}).get("x-pulsar-is-encrypted") == "true" else Cause.ALTERED
 
-    async def _original(self, topic: TopicName, entry: Headers, around: Circumstances) -> Headers:
-        """The source's entry that a replicated one came from."""
-        if entry is None or entry.get("x-pulsar-replicated-from") != around.source:
+    async def _original(self, topic: TopicName, entry: Headers, circumstances: Circumstances) -> Headers:
+        """The source's entry at the source position of a replicated entry."""
+        if entry is None or entry.get("x-pulsar-replicated-from") != circumstances.source:
             return {}
         origin = json.loads(entry.get("x-pulsar-property") or "{}").get(SOURCE_POSITION)
         return await _entry(self.source, topic, origin) if origin else {}
 
 
-async def _entry(admin: AdminClient, topic: TopicName, place: str | None) -> Headers:
+async def _entry(admin: AdminClient, topic: TopicName, position: str | None) -> Headers:
     try:
-        return await admin.entry_properties(topic, Position.parse((place or "").partition("[")[0]))
+        return await admin.entry_properties(topic, Position.parse((position or "").partition("[")[0]))
     except NotFound:
         return None

@@ -1,4 +1,4 @@
-"""From unequal messages to named differences: what is missing, extra or altered, and in which field (pure)."""
+"""Differences of messages: which ones are missing, extra or altered, and in which fields (pure)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.messages.scan import Sighting
+from pulsar_fleet.messages.scan import MessageRecord
 from pulsar_fleet.verification.messages.causes import Cause
 
 MOST_ALTERED_FIELDS = 2
-"""Two messages that differ in more fields of their content are not called the same message altered."""
+"""Two messages that differ in more fields are a missing and an extra message, not an altered one."""
 
 
 class Kind(StrEnum):
-    """What is wrong with one message."""
+    """How one message differs."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -26,23 +26,23 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A content that one side holds more often than the other; each side shows its last copy, if it has one."""
+    """A content that the clusters do not have equally often, with the last copy on each cluster, if there is one."""
 
     pair: int
     in_source: int
     in_target: int
-    at_source: Sighting | None
-    at_target: Sighting | None
+    at_source: MessageRecord | None
+    at_target: MessageRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One message that is not the same on both sides.
+    """One message that differs between source and target.
 
-    :param source: position `ledger:entry[index in batch]` there, None where it is missing.
+    :param source: its position there, `ledger:entry[index in batch]`; None if it is missing there.
     :param fields: for an altered message, (field, value in the source, value in the target).
-    :param copies: how often the sides hold this content, where both do.
-    :param cause: why, as far as the brokers tell; None where they were not asked.
+    :param copies: how often source and target have this content, if both have it.
+    :param cause: the cause from the brokers' headers; None if they were not read.
     """
 
     kind: Kind
@@ -55,150 +55,161 @@ class Difference:
     copies: tuple[int, int] | None = None
     cause: Cause | None = None
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
     @classmethod
-    def from_json(cls, found: JsonObject) -> Difference:
-        """Read what `to_json` wrote."""
+    def from_json(cls, document: JsonObject) -> Difference:
+        """Read a difference from its JSON object, as `TopicVerdict.to_json` writes it."""
         return cls(
-            kind=Kind(found["kind"]),
-            source=found["source"],
-            target=found["target"],
-            key=found["key"],
-            publish_time=found["publish_time"],
-            producer=found["producer"],
-            fields=tuple((name, left, right) for name, left, right in found["fields"]),
-            copies=tuple(found["copies"]) if found["copies"] else None,
-            cause=Cause(found["cause"]) if found["cause"] else None,
+            kind=Kind(document["kind"]),
+            source=document["source"],
+            target=document["target"],
+            key=document["key"],
+            publish_time=document["publish_time"],
+            producer=document["producer"],
+            fields=tuple((name, old, new) for name, old, new in document["fields"]),
+            copies=tuple(document["copies"]) if document["copies"] else None,
+            cause=Cause(document["cause"]) if document["cause"] else None,
         )
 
 
-def tally(source: Iterable[Sighting], target: Iterable[Sighting]) -> list[Mismatch]:
-    """Signed multiset of both sides' messages by content; what cancels out is left away."""
+def count_mismatches(source: Iterable[MessageRecord], target: Iterable[MessageRecord]) -> list[Mismatch]:
+    """The contents whose numbers differ between the messages of source and target."""
     counts: dict[tuple[int, str], tuple[int, int]] = {}
-    last: dict[tuple[int, str, bool], Sighting] = {}
-    for is_target, sightings in ((False, source), (True, target)):
-        for each in sightings:
-            here, there = counts.get((each.pair, each.digest), (0, 0))
-            counts[each.pair, each.digest] = (here, there + 1) if is_target else (here + 1, there)
-            last[each.pair, each.digest, is_target] = each
+    last: dict[tuple[int, str, bool], MessageRecord] = {}
+    for is_target, records in ((False, source), (True, target)):
+        for record in records:
+            in_source, in_target = counts.get((record.pair, record.digest), (0, 0))
+            counts[record.pair, record.digest] = (in_source, in_target + 1) if is_target else (in_source + 1, in_target)
+            last[record.pair, record.digest, is_target] = record
     return [
-        Mismatch(pair, here, there, last.get((pair, digest, False)), last.get((pair, digest, True)))
-        for (pair, digest), (here, there) in counts.items()
-        if here != there
+        Mismatch(pair, in_source, in_target, last.get((pair, digest, False)), last.get((pair, digest, True)))
+        for (pair, digest), (in_source, in_target) in counts.items()
+        if in_source != in_target
     ]
 
 
 def name_differences(mismatches: Sequence[Mismatch]) -> list[Difference]:
-    """Differences of one topic in the order of its source: what the source alone holds is matched with what the target
-    alone holds, so that an altered message is one difference and not two."""
-    absent = sorted((each for each in mismatches if each.in_target == 0), key=_lies)
-    surplus = sorted((each for each in mismatches if each.in_source == 0), key=_lies)
-    named = [_repeated(each) for each in mismatches if each.in_source and each.in_target]
-    for one in absent:
-        other = _closest(one, surplus)
+    """Differences of one topic in the order of its source. A message that only the source has is matched with one that
+    only the target has, so that an altered message is one difference instead of two."""
+    absent = sorted((item for item in mismatches if item.in_target == 0), key=_order_key)
+    surplus = sorted((item for item in mismatches if item.in_source == 0), key=_order_key)
+    named = [_repeated(item) for item in mismatches if item.in_source and item.in_target]
+    for mismatch in absent:
+        other = _closest(mismatch, surplus)
         if other is None:
-            named.append(_one_sided(one.at_source, Kind.MISSING))
+            named.append(_one_sided(mismatch.at_source, Kind.MISSING))
         else:
             surplus.remove(other)
-            named.append(_altered(one, other))
-    named += [_one_sided(one.at_target, Kind.EXTRA) for one in surplus]
-    return sorted(named, key=lambda each: _numbers(each.source or each.target or ""))
+            named.append(_altered(mismatch, other))
+    named += [_one_sided(mismatch.at_target, Kind.EXTRA) for mismatch in surplus]
+    return sorted(named, key=lambda item: _numbers(item.source or item.target or ""))
 
 
-def changed_fields(left: Sighting, right: Sighting) -> tuple[tuple[str, str, str], ...]:
-    """Fields of the content that are not equal, with both values; of payloads the digest and the size."""
+def changed_fields(source: MessageRecord, target: MessageRecord) -> tuple[tuple[str, str, str], ...]:
+    """The differing fields with both values; of payloads the digest and the size."""
     changed = [
-        (label, repr(getattr(left, name)), repr(getattr(right, name)))
+        (label, repr(getattr(source, name)), repr(getattr(target, name)))
         for label, name in (("key", "key"), ("ordering key", "ordering_key"), ("null value", "null"))
-        if getattr(left, name) != getattr(right, name)
+        if getattr(source, name) != getattr(target, name)
     ]
-    if left.event_time != right.event_time:
-        changed.append(("event time", str(left.event_time), str(right.event_time)))
-    changed += _changed_properties(json.loads(left.properties), json.loads(right.properties))
-    if left.payload != right.payload:
-        changed.append(("payload", _payload(left), _payload(right)))
+    if source.event_time != target.event_time:
+        changed.append(("event time", str(source.event_time), str(target.event_time)))
+    changed += _changed_properties(json.loads(source.properties), json.loads(target.properties))
+    if source.payload != target.payload:
+        changed.append(("payload", _payload(source), _payload(target)))
     return tuple(changed)
 
 
-def _changed_properties(left: list[list[str]], right: list[list[str]]) -> list[tuple[str, str, str]]:
-    here, there = {key: value for key, value in left}, {key: value for key, value in right}
-    names = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
-    return [(f"property {name!r}", _shown(here.get(name)), _shown(there.get(name))) for name in names]
+def _changed_properties(source: list[list[str]], target: list[list[str]]) -> list[tuple[str, str, str]]:
+    source_values, target_values = {key: value for key, value in source}, {key: value for key, value in target}
+    names = sorted(
+        name
+        for name in source_values.keys() | target_values.keys()
+        if source_values.get(name) != target_values.get(name)
+    )
+    return [(f"property {name!r}", _shown(source_values.get(name)), _shown(target_values.get(name))) for name in names]
 
 
 def _shown(value: str | None) -> str:
     return "absent" if value is None else repr(value)
 
 
-def _payload(each: Sighting) -> str:
-    return f"{each.size:,} bytes {each.payload[:8]}…"
+def _payload(record: MessageRecord) -> str:
+    return f"{record.size:,} bytes {record.payload[:8]}…"
 
 
-def _closest(one: Mismatch, candidates: Sequence[Mismatch]) -> Mismatch | None:
-    """The candidate that is the same message with the fewest fields altered; none that differs in too many."""
+def _closest(mismatch: Mismatch, candidates: Sequence[Mismatch]) -> Mismatch | None:
+    """The candidate with the fewest altered fields; None if all candidates differ in too many fields."""
     best: tuple[int, int, int] | None = None
     chosen = None
-    for index, other in enumerate(candidates):
-        if one.at_source is None or other.at_target is None:
+    for index, candidate in enumerate(candidates):
+        if mismatch.at_source is None or candidate.at_target is None:
             continue
-        distance = _distance(one.at_source, other.at_target)
+        distance = _distance(mismatch.at_source, candidate.at_target)
         if distance is not None and (best is None or (*distance, index) < best):
-            best, chosen = (*distance, index), other
+            best, chosen = (*distance, index), candidate
     return chosen
 
 
-def _distance(left: Sighting, right: Sighting) -> tuple[int, int] | None:
-    """(altered fields, milliseconds between the publish times), None when they cannot be the same message."""
-    altered = len(changed_fields(left, right))
-    if altered > MOST_ALTERED_FIELDS or (left.producer != right.producer and not _identified(left, right)):
+def _distance(source: MessageRecord, target: MessageRecord) -> tuple[int, int] | None:
+    """(altered fields, milliseconds between the publish times); None if they cannot be the same message."""
+    altered = len(changed_fields(source, target))
+    if altered > MOST_ALTERED_FIELDS or (source.producer != target.producer and not _identified(source, target)):
         return None
-    return altered, abs(left.publish_time - right.publish_time)
+    return altered, abs(source.publish_time - target.publish_time)
 
 
-def _identified(left: Sighting, right: Sighting) -> bool:
-    """Whether copies by another producer still share something that tells one message from the next."""
-    same = (left.payload == right.payload, left.event_time == right.event_time != 0, left.key == right.key != "")
+def _identified(source: MessageRecord, target: MessageRecord) -> bool:
+    """Whether messages of different producers share a field that identifies a message."""
+    same = (
+        source.payload == target.payload,
+        source.event_time == target.event_time != 0,
+        source.key == target.key != "",
+    )
     return sum(same) >= 1
 
 
-def _one_sided(at: Sighting | None, kind: Kind) -> Difference:
-    assert at is not None
-    where = place_of(at)
+def _one_sided(record: MessageRecord | None, kind: Kind) -> Difference:
+    assert record is not None
+    where = position_text(record)
     source, target = (where, None) if kind is Kind.MISSING else (None, where)
-    return Difference(kind, source, target, at.key, at.publish_time, at.producer)
+    return Difference(kind, source, target, record.key, record.publish_time, record.producer)
 
 
-def _repeated(one: Mismatch) -> Difference:
-    assert one.at_source is not None
-    assert one.at_target is not None
-    kind = Kind.MISSING if one.in_target < one.in_source else Kind.EXTRA
-    at = one.at_source
-    positions = (place_of(at), place_of(one.at_target))
-    return Difference(kind, *positions, at.key, at.publish_time, at.producer, copies=(one.in_source, one.in_target))
+def _repeated(mismatch: Mismatch) -> Difference:
+    assert mismatch.at_source is not None
+    assert mismatch.at_target is not None
+    kind = Kind.MISSING if mismatch.in_target < mismatch.in_source else Kind.EXTRA
+    record = mismatch.at_source
+    positions = (position_text(record), position_text(mismatch.at_target))
+    return Difference(
+        kind,
+        *positions,
+        record.key,
+        record.publish_time,
+        record.producer,
+        copies=(mismatch.in_source, mismatch.in_target),
+    )
 
 
-def _altered(one: Mismatch, other: Mismatch) -> Difference:
-    assert one.at_source is not None
-    assert other.at_target is not None
-    left, right = one.at_source, other.at_target
-    fields = changed_fields(left, right) or (("publish time", str(left.publish_time), str(right.publish_time)),)
-    where = (place_of(left), place_of(right))
-    return Difference(Kind.ALTERED, *where, left.key, left.publish_time, left.producer, fields)
+def _altered(missing: Mismatch, extra: Mismatch) -> Difference:
+    assert missing.at_source is not None
+    assert extra.at_target is not None
+    source, target = missing.at_source, extra.at_target
+    fields = changed_fields(source, target) or (("publish time", str(source.publish_time), str(target.publish_time)),)
+    where = (position_text(source), position_text(target))
+    return Difference(Kind.ALTERED, *where, source.key, source.publish_time, source.producer, fields)
 
 
-def place_of(each: Sighting) -> str:
-    """Where a message lies: `ledger:entry[index in batch]`."""
-    return f"{each.ledger}:{each.entry}" + (f"[{each.batch}]" if each.batch >= 0 else "")
+def position_text(record: MessageRecord) -> str:
+    """The position of a message: `ledger:entry[index in batch]`."""
+    return f"{record.ledger}:{record.entry}" + (f"[{record.batch}]" if record.batch >= 0 else "")
 
 
 def _numbers(position: str) -> list[int]:
     return [int(part) for part in position.replace("[", ":").rstrip("]").split(":") if part]
 
 
-def _lies(one: Mismatch) -> tuple[int, int, int]:
-    at = one.at_source or one.at_target
-    assert at is not None
-    return at.ledger, at.entry, at.batch
+def _order_key(mismatch: Mismatch) -> tuple[int, int, int]:
+    record = mismatch.at_source or mismatch.at_target
+    assert record is not None
+    return record.ledger, record.entry, record.batch

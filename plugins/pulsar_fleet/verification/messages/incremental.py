@@ -1,4 +1,4 @@
-"""Proofs of earlier runs that a new one may continue, so that only what came since has to be read."""
+"""Proofs of earlier runs that a new run can continue, so that it reads only the messages after them."""
 
 from __future__ import annotations
 
@@ -16,51 +16,50 @@ from pulsar_fleet.verification.messages.verdict import ENCODINGS, NONE_READ, Top
 log = logging.getLogger(__name__)
 
 
-def continuable(found: Verification, source: str, target: str) -> dict[str, TopicVerdict]:
-    """Topics of an earlier result that a new proof may continue: wholly equal, between the same two clusters."""
-    if (found.source, found.target) != (source, target) or found.restriction:
+def continuable(verification: Verification, source: str, target: str) -> dict[str, TopicVerdict]:
+    """Topics of an earlier result that a new proof can continue: equal, unrestricted, between the same two clusters."""
+    if (verification.source, verification.target) != (source, target) or verification.restriction:
         return {}
     return {
         topic.topic: topic
-        for namespace in found.namespaces
+        for namespace in verification.namespaces
         for topic in namespace.topics
         if topic.verdict is Verdict.EQUAL and _is_continuable(topic)
     }
 
 
 def _is_continuable(topic: TopicVerdict) -> bool:
-    """Whether its digests are of all from the beginning on, made as an engine of this release makes them."""
-    made = (topic.proof[Side.SOURCE].get("engine"), topic.proof[Side.SOURCE].get("encoding"))
-    ours = [(engine.value, encoding) for engine, encoding in ENCODINGS.items()]
-    as_a_whole = topic.proof.get("compacted") is False and not topic.proof.get("after")
-    return made in ours and as_a_whole and NONE_READ not in topic.bounds.values()
+    """Whether its digests cover everything from the beginning on, in the encoding of this release."""
+    encoding_pair = (topic.proof[Side.SOURCE].get("engine"), topic.proof[Side.SOURCE].get("encoding"))
+    current = [(engine.value, encoding) for engine, encoding in ENCODINGS.items()]
+    is_complete = topic.proof.get("compacted") is False and not topic.proof.get("after")
+    return encoding_pair in current and is_complete and NONE_READ not in topic.bounds.values()
 
 
 def earlier_proofs(
     ledger: Ledger, artefacts: Artefacts, name: NamespaceName, source: str, target: str
 ) -> Mapping[str, JsonObject]:
-    """The newest proof of each topic of a namespace, as `Pair.earlier` wants it; `InvalidRequest` if there is none at
-    all.
+    """The newest proof of each topic of a namespace, in the form of `Pair.earlier`; `InvalidRequest` without any proof.
 
-    A document that is gone, altered or of another release is passed over: what it proved is not proven any more.
+    A document that is missing, altered or of another release is skipped: its proof is no longer valid.
     """
-    found: dict[str, JsonObject] = {}
-    for kept in ledger.verdicts_of(str(name)):
-        if not kept.artefact:
+    proofs: dict[str, JsonObject] = {}
+    for row in ledger.verdicts_of(str(name)):
+        if not row.artefact:
             continue
         try:
-            verdicts = Verification.from_bytes(artefacts.read(Reference.from_json(kept.artefact)))
+            verification = Verification.from_bytes(artefacts.read(Reference.from_json(row.artefact)))
         except FleetError as error:
-            log.info("the verdict of run %s is passed over: %s", kept.run_id, error)
+            log.info("the verdict of run %s is skipped: %s", row.run_id, error)
             continue
-        for topic, verdict in continuable(verdicts, source, target).items():
-            found.setdefault(topic, _as_earlier(kept.run_id, verdict))
-    if not found:
+        for topic, verdict in continuable(verification, source, target).items():
+            proofs.setdefault(topic, _as_earlier(row.run_id, verdict))
+    if not proofs:
         raise InvalidRequest(
-            f"Mode 'incremental' continues a proof, and the ledger has none that {name} is equal on {source!r} and "
+            f"Mode 'incremental' continues a proof, but the ledger has no proof that {name} is equal on {source!r} and "
             f"{target!r}; run mode 'full' first."
         )
-    return found
+    return proofs
 
 
 def _as_earlier(run_id: str, verdict: TopicVerdict) -> JsonObject:

@@ -1,4 +1,4 @@
-"""The same messages in another order: which of them changed places, and whose order it breaks (pure)."""
+"""The same messages in another order: which ones changed places, and which orders are broken (pure)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from pulsar_fleet.messages.scan import Sighting
-from pulsar_fleet.verification.messages.differences import Difference, Kind, place_of
+from pulsar_fleet.messages.scan import MessageRecord
+from pulsar_fleet.verification.messages.differences import Difference, Kind, position_text
 
 MOST_DISPLACED = 10_000
-"""Messages in other places that are looked at; one that moves far displaces all between."""
+"""The most displaced messages that are analysed; one message that moves far displaces all messages between."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One message with its places, counted from 0, among those that both sides hold.
+class PlacedMessage:
+    """One message with its places, counted from 0, among the messages that both clusters have.
 
-    :param in_producer: it is not the same message in number of its producer on both sides.
-    :param in_key: nor of its key.
+    :param in_producer: its ordinal among the messages of its producer differs between the clusters.
+    :param in_key: its ordinal among the messages of its key differs.
     """
 
-    at_source: Sighting
-    at_target: Sighting
+    at_source: MessageRecord
+    at_target: MessageRecord
     source: int
     target: int
     in_producer: bool
@@ -31,15 +31,15 @@ class Placed:
 
     @property
     def displaced(self) -> bool:
-        """Whether anything about its place differs."""
+        """Whether any of its places differs."""
         return self.source != self.target or self.in_producer or self.in_key
 
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """What is out of order in one topic.
+    """The disorder of one topic.
 
-    :param moves: the fewest messages that have to be moved to restore the order, in the order of the source.
+    :param moves: a smallest set of messages to move to restore the order, in the order of the source.
     """
 
     moves: tuple[Difference, ...]
@@ -48,18 +48,18 @@ class Disorder:
 
     @property
     def reason(self) -> str:
-        """In one sentence."""
+        """The disorder in one sentence."""
         return f"the same messages in another order: {self._moved}"
 
     @property
-    def beside(self) -> str:
-        """In one sentence, where other messages are not the same."""
+    def partial_reason(self) -> str:
+        """The disorder in one sentence, for a topic in which other messages differ."""
         return f"of the messages that both hold, {self._moved}"
 
     @property
     def _moved(self) -> str:
         broken = [
-            f"{what} {', '.join(repr(each) for each in names[:3])}{' …' if len(names) > 3 else ''}"
+            f"{what} {', '.join(repr(name) for name in names[:3])}{' …' if len(names) > 3 else ''}"
             for what, names in (("of producer", self.producers), ("of key", self.keys))
             if names
         ]
@@ -71,51 +71,52 @@ class Disorder:
         return f"{len(self.moves):,} changed places; {orders}"
 
 
-def pair_up(source: Iterable[Sighting], target: Iterable[Sighting]) -> list[Placed]:
-    """Of the messages that both sides hold, those not in the same place among them; equal ones by their turn."""
-    places: dict[str, list[tuple[int, Sighting]]] = defaultdict(list)
-    for number, each in enumerate(target):
-        places[each.digest].append((number, each))
+def match_messages(source: Iterable[MessageRecord], target: Iterable[MessageRecord]) -> list[PlacedMessage]:
+    """The common messages that have different places among the common messages; equal contents match in order."""
+    places: dict[str, list[tuple[int, MessageRecord]]] = defaultdict(list)
+    for number, record in enumerate(target):
+        places[record.digest].append((number, record))
     taken: dict[str, int] = defaultdict(int)
-    matched: list[tuple[int, Sighting, int, Sighting]] = []
-    for each in source:
-        copies, turn = places.get(each.digest, ()), taken[each.digest]
-        if turn < len(copies):
-            there, copy = copies[turn]
-            taken[each.digest] += 1
-            matched.append((len(matched), each, there, copy))
-    ranks = {there: rank for rank, there in enumerate(sorted(there for _, _, there, _ in matched))}
-    matched = [(number, each, ranks[there], copy) for number, each, there, copy in matched]
-    producers = _turned([(each.producer, there) for _, each, there, _ in matched])
-    keys = _turned([(each.key or None, there) for _, each, there, _ in matched])
-    found = (
-        Placed(each, copy, number, there, number in producers, number in keys) for number, each, there, copy in matched
+    matched: list[tuple[int, MessageRecord, int, MessageRecord]] = []
+    for record in source:
+        copies, used = places.get(record.digest, ()), taken[record.digest]
+        if used < len(copies):
+            place, copy = copies[used]
+            taken[record.digest] += 1
+            matched.append((len(matched), record, place, copy))
+    ranks = {place: rank for rank, place in enumerate(sorted(place for _, _, place, _ in matched))}
+    matched = [(number, record, ranks[place], copy) for number, record, place, copy in matched]
+    producers = _out_of_order([(record.producer, place) for _, record, place, _ in matched])
+    keys = _out_of_order([(record.key or None, place) for _, record, place, _ in matched])
+    placed = (
+        PlacedMessage(record, copy, number, place, number in producers, number in keys)
+        for number, record, place, copy in matched
     )
-    return [each for each in found if each.displaced]
+    return [record for record in placed if record.displaced]
 
 
-def _turned(owned: Sequence[tuple[Hashable, int]]) -> frozenset[int]:
-    """Which messages are, among those of their owner, not in the same turn on both sides; nobody owns None's."""
+def _out_of_order(owned: Sequence[tuple[Hashable, int]]) -> frozenset[int]:
+    """The messages whose ordinal among the messages of their owner differs; messages without an owner are ignored."""
     by_owner: dict[Hashable, list[int]] = defaultdict(list)
     for number, (owner, _) in enumerate(owned):
         if owner is not None:
             by_owner[owner].append(number)
-    turned: set[int] = set()
+    moved: set[int] = set()
     for numbers in by_owner.values():
         as_target = sorted(numbers, key=lambda number: owned[number][1])
-        turned.update(one for one, other in zip(numbers, as_target, strict=True) if one != other)
-    return frozenset(turned)
+        moved.update(first for first, second in zip(numbers, as_target, strict=True) if first != second)
+    return frozenset(moved)
 
 
-def find_disorder(displaced: Sequence[Placed]) -> Disorder:
-    """The fewest messages that moved: all but a longest run that ascends on both sides."""
-    ordered = sorted(displaced, key=lambda each: each.source)
-    stayed = _longest_ascent([each.target for each in ordered])
-    moves = tuple(_move(each) for number, each in enumerate(ordered) if number not in stayed)
+def find_disorder(displaced: Sequence[PlacedMessage]) -> Disorder:
+    """A smallest set of moved messages: all except a longest sequence that ascends on both clusters."""
+    ordered = sorted(displaced, key=lambda message: message.source)
+    stayed = _longest_ascent([message.target for message in ordered])
+    moves = tuple(_move(message) for number, message in enumerate(ordered) if number not in stayed)
     return Disorder(
         moves,
-        tuple(sorted({each.at_source.producer for each in ordered if each.in_producer})),
-        tuple(sorted({each.at_source.key for each in ordered if each.in_key})),
+        tuple(sorted({message.at_source.producer for message in ordered if message.in_producer})),
+        tuple(sorted({message.at_source.key for message in ordered if message.in_key})),
     )
 
 
@@ -129,17 +130,23 @@ def _longest_ascent(values: Sequence[int]) -> frozenset[int]:
         before.append(top_at[pile - 1] if pile else None)
         tops[pile : pile + 1] = [value]
         top_at[pile : pile + 1] = [index]
-    found: set[int] = set()
+    members: set[int] = set()
     at = top_at[-1] if top_at else None
     while at is not None:
-        found.add(at)
+        members.add(at)
         at = before[at]
-    return frozenset(found)
+    return frozenset(members)
 
 
-def _move(each: Placed) -> Difference:
-    here, there = each.at_source, each.at_target
-    places = ("place", f"{each.source + 1:,}", f"{each.target + 1:,}")
+def _move(message: PlacedMessage) -> Difference:
+    record = message.at_source
+    places = ("place", f"{message.source + 1:,}", f"{message.target + 1:,}")
     return Difference(
-        Kind.REORDERED, place_of(here), place_of(there), here.key, here.publish_time, here.producer, (places,)
+        Kind.REORDERED,
+        position_text(record),
+        position_text(message.at_target),
+        record.key,
+        record.publish_time,
+        record.producer,
+        (places,),
     )

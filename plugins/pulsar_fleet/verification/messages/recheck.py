@@ -1,4 +1,4 @@
-"""After the reading: was it what we froze? Finds what would make a verdict wrong without anybody noticing."""
+"""The check after a read that the frozen entries were read: it detects events that make a verdict wrong."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ TOPICS_AT_ONCE = 8
 
 
 async def recheck(
-    source: AdminClient, target: AdminClient, request: VerifyRequest, found: Verification
+    source: AdminClient, target: AdminClient, request: VerifyRequest, verification: Verification
 ) -> Verification:
-    """The verdicts with the causes of named differences; inconclusive where the topic was unloaded, trimmed, compacted
-    or deleted under the reader, or where every difference has an innocent cause.
+    """The verdicts with the causes of described differences; inconclusive if the topic was unloaded, trimmed, compacted
+    or deleted during the read, or if every difference is expected.
 
     A migrated topic that is unloaded cannot be loaded again, and its readers are sent to the other cluster without an
-    error. So if it answers now, it was loaded all the time, and what was read is its own.
+    error. So if the topic answers now, it was loaded all the time, and its own messages were read.
     """
-    verdicts = {topic.topic: topic for namespace in found.namespaces for topic in namespace.topics}
-    room = asyncio.Semaphore(TOPICS_AT_ONCE)
+    verdicts = {topic.topic: topic for namespace in verification.namespaces for topic in namespace.topics}
+    slots = asyncio.Semaphore(TOPICS_AT_ONCE)
     explainer = Explainer(source, target)
 
-    async def one(pair: Pair) -> TopicVerdict:
+    async def check(pair: Pair) -> TopicVerdict:
         verdict = verdicts[pair.topic]
-        async with room:
+        async with slots:
             try:
                 if reason := await _disturbed(source, target, pair, verdict):
                     return replace(verdict, verdict=Verdict.INCONCLUSIVE, reason=reason)
                 return await explainer.explain(request, pair, verdict)
             except FleetError as error:
-                reason = f"it could be read, but not be checked afterwards: {error}"
+                reason = f"it was read, but the check after the read failed: {error}"
                 return replace(verdict, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
-    revised = await asyncio.gather(*(one(pair) for pair in request.pairs))
-    return found.revised({verdict.topic: verdict for verdict in revised})
+    revised = await asyncio.gather(*(check(pair) for pair in request.pairs))
+    return verification.revised({verdict.topic: verdict for verdict in revised})
 
 
 async def _disturbed(source: AdminClient, target: AdminClient, pair: Pair, verdict: TopicVerdict) -> str:
-    """What happened to the topic while it was read, so that the verdict does not stand; empty if nothing."""
+    """The event during the read that invalidates the verdict; empty if there was none."""
     trimmed: list[str] = []
     for side, admin in ((Side.SOURCE, source), (Side.TARGET, target)):
         bounds = pair.bounds(side)
@@ -62,7 +62,7 @@ async def _disturbed(source: AdminClient, target: AdminClient, pair: Pair, verdi
                 return f"{admin.connection.name} compacted it beyond the frozen end meanwhile; verify again"
         elif ((now := Ledgers.of(stats)) and now.at(0) > bounds.first) or not now:
             trimmed.append(admin.connection.name)
-    # If both agree although one side is trimmed, all of it was read before; if both are, both may lack the same.
+    # If the digests are equal and one cluster is trimmed, all was read before; if both are, both may lack the same.
     if len(trimmed) == 2 or (trimmed and verdict.verdict is not Verdict.EQUAL):
         return f"{' and '.join(trimmed)} removed old messages while they were compared; verify again"
     return ""

@@ -1,4 +1,4 @@
-"""Verdicts as a person reads them: first whether something is wrong, then numbers, then what to do (pure)."""
+"""Verdicts as text: first whether something differs, then the numbers, then what to do (pure)."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def verification_text(found: Verification) -> str:
-    """The whole result; one line per namespace, and the topics that are not equal."""
-    lines = [line for each in found.namespaces for line in _namespace(each, found)]
-    return "\n".join([*lines, *_conclusion(found.verdict)])
+def verification_text(verification: Verification) -> str:
+    """The whole result: a line for each namespace, and the topics that are not equal."""
+    lines = [line for namespace in verification.namespaces for line in _namespace(namespace, verification)]
+    return "\n".join([*lines, *_conclusion(verification.verdict)])
 
 
-def namespace_summary(each: NamespaceVerdict, restriction: str = "") -> str:
-    """One line: for the ledger, a log, a table; an equality says what it is restricted to."""
-    topics = f"{len(each.topics):,} {'topic' if len(each.topics) == 1 else 'topics'}"
-    if each.verdict is Verdict.EQUAL:
-        return f"equal{f' {restriction}' if restriction else ''}: {each.messages:,} messages in {topics}"
-    wrong = [topic for topic in each.topics if topic.verdict is each.verdict]
+def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str:
+    """One line for the ledger, a log or a table; with the restriction of a verdict `equal`."""
+    topics = f"{len(namespace.topics):,} {'topic' if len(namespace.topics) == 1 else 'topics'}"
+    if namespace.verdict is Verdict.EQUAL:
+        return f"equal{f' {restriction}' if restriction else ''}: {namespace.messages:,} messages in {topics}"
+    wrong = [topic for topic in namespace.topics if topic.verdict is namespace.verdict]
     if not wrong:
         return "inconclusive: nothing was compared"
     first = wrong[0]
-    return f"{each.verdict}: {len(wrong):,} of {topics}, first {first.topic}: {_in_short(first)}"
+    return f"{namespace.verdict}: {len(wrong):,} of {topics}, first {first.topic}: {_in_short(first)}"
 
 
-def _namespace(each: NamespaceVerdict, found: Verification) -> Iterator[str]:
-    if each.verdict is Verdict.EQUAL:
-        only = f"; {found.restriction}" if found.restriction else ""
-        compared = f"{each.messages:,} messages in {len(each.topics):,} topics on both sides"
-        yield f"EQUAL      {each.namespace}: {compared}{only}"
-    elif not each.topics:
-        yield f"INCONCLUSIVE  {each.namespace}: nothing was compared"
-    for topic in each.topics:
+def _namespace(namespace: NamespaceVerdict, verification: Verification) -> Iterator[str]:
+    if namespace.verdict is Verdict.EQUAL:
+        restriction = f"; {verification.restriction}" if verification.restriction else ""
+        compared = f"{namespace.messages:,} messages in {len(namespace.topics):,} topics on both sides"
+        yield f"EQUAL      {namespace.namespace}: {compared}{restriction}"
+    elif not namespace.topics:
+        yield f"INCONCLUSIVE  {namespace.namespace}: nothing was compared"
+    for topic in namespace.topics:
         if topic.verdict is not Verdict.EQUAL:
             yield f"{topic.verdict.upper()}  {topic.topic}: {_in_short(topic)}"
-            yield from (f"  {_difference(one, found.source, found.target)}" for one in topic.differences)
-            named = sum(one.kind is not Kind.REORDERED for one in topic.differences)
+            yield from (
+                f"  {_difference(difference, verification.source, verification.target)}"
+                for difference in topic.differences
+            )
+            named = sum(difference.kind is not Kind.REORDERED for difference in topic.differences)
             if topic.differing > named > 0:
                 yield f"  … and {topic.differing - named:,} more"
         yield from (f"  note  {topic.topic}: {note}" for note in topic.notes)
@@ -59,27 +62,32 @@ def _in_short(topic: TopicVerdict) -> str:
     return topic.reason
 
 
-def _difference(one: Difference, source: str, target: str) -> str:
-    here, there = f"{source} {one.source}", f"{target} {one.target}"
-    if one.kind is Kind.ALTERED:
-        changes = ", ".join(f"{name} {left} → {right}" for name, left, right in one.fields)
-        return f"altered: {_fields(one)}  {here} = {there}  {changes}{_why(one)}"
-    if one.kind is Kind.REORDERED:
-        _, left, right = one.fields[0]
-        places = f"place {left} in {source}, {right} in {target}"
-        return f"reordered  {here} = {there}  {places}  key {one.key!r}  producer {one.producer!r}"
-    where = here if one.target is None else there if one.source is None else f"{here} = {there}"
-    side = f"missing on {target}" if one.kind is Kind.MISSING else f"extra on {target}"
-    copies = f"  {one.copies[0]} × in {source}, {one.copies[1]} × in {target}" if one.copies else ""
-    return f"{side}  {where}  key {one.key!r}  {_time(one.publish_time)}  producer {one.producer!r}{copies}{_why(one)}"
+def _difference(difference: Difference, source: str, target: str) -> str:
+    at_source, at_target = f"{source} {difference.source}", f"{target} {difference.target}"
+    if difference.kind is Kind.ALTERED:
+        changes = ", ".join(f"{name} {old} → {new}" for name, old, new in difference.fields)
+        return f"altered: {_fields(difference)}  {at_source} = {at_target}  {changes}{_why(difference)}"
+    if difference.kind is Kind.REORDERED:
+        _, old, new = difference.fields[0]
+        places = f"place {old} in {source}, {new} in {target}"
+        owner = f"key {difference.key!r}  producer {difference.producer!r}"
+        return f"reordered  {at_source} = {at_target}  {places}  {owner}"
+    where = " = ".join(
+        at for at, position in ((at_source, difference.source), (at_target, difference.target)) if position is not None
+    )
+    side = f"missing on {target}" if difference.kind is Kind.MISSING else f"extra on {target}"
+    numbers = zip(difference.copies or (), (source, target), strict=False)
+    copies = "  " + ", ".join(f"{number} × in {cluster}" for number, cluster in numbers) if difference.copies else ""
+    message = f"key {difference.key!r}  {_time(difference.publish_time)}  producer {difference.producer!r}"
+    return f"{side}  {where}  {message}{copies}{_why(difference)}"
 
 
-def _why(one: Difference) -> str:
-    return f"  why: {one.cause.sentence}" if one.cause and one.cause is not Cause.ALTERED else ""
+def _why(difference: Difference) -> str:
+    return f"  why: {difference.cause.sentence}" if difference.cause and difference.cause is not Cause.ALTERED else ""
 
 
-def _fields(one: Difference) -> str:
-    return ", ".join(name.partition(" '")[0] for name, _, _ in one.fields)
+def _fields(difference: Difference) -> str:
+    return ", ".join(name.partition(" '")[0] for name, _, _ in difference.fields)
 
 
 def _time(milliseconds: int) -> str:
@@ -89,19 +97,19 @@ def _time(milliseconds: int) -> str:
 
 def _conclusion(verdict: Verdict) -> Iterator[str]:
     if verdict is Verdict.DIFFERENT:
-        yield "Not explained by the bounds stated above. The gate stays shut."
+        yield "The bounds stated above do not explain the differences. The verification failed."
     elif verdict is Verdict.INCONCLUSIVE:
-        yield "Nothing is proven where it says so. The gate stays shut; remove the reason and verify again."
+        yield "INCONCLUSIVE parts are not proven. The verification failed: remove the reason and verify again."
 
 
 _TOPIC_FIELDS = ("topic", "verdict", "source_messages", "target_messages", "differing", "reordered", "reason", "engine")
 _DIFFERENCE_FIELDS = ("kind", "source", "target", "key", "publish_time", "producer", "cause")
 
 
-def verdict_tables(found: Verification) -> dict[str, bytes]:
-    """Two Parquet files by name: `topics.parquet` and `differences.parquet`, which has no row where all is equal."""
+def verdict_tables(verification: Verification) -> dict[str, bytes]:
+    """Two Parquet files by name: `topics.parquet` and `differences.parquet`, which is empty if everything is equal."""
     topics, differences = [], []
-    for namespace in found.namespaces:
+    for namespace in verification.namespaces:
         for topic in namespace.topics:
             plain = topic.to_json()
             bounds = {f"{side}_bounds": topic.bounds.get(side, "") for side in Side}
@@ -109,10 +117,10 @@ def verdict_tables(found: Verification) -> dict[str, bytes]:
             topics.append(
                 {"namespace": namespace.namespace, **{name: plain[name] for name in _TOPIC_FIELDS}} | bounds | notes
             )
-            for each in plain["differences"]:
-                fields = {"fields": json.dumps(each["fields"]), "copies": json.dumps(each["copies"])}
+            for difference in plain["differences"]:
+                fields = {"fields": json.dumps(difference["fields"]), "copies": json.dumps(difference["copies"])}
                 differences.append(
-                    {"topic": topic.topic, **{name: each[name] for name in _DIFFERENCE_FIELDS}, **fields}
+                    {"topic": topic.topic, **{name: difference[name] for name in _DIFFERENCE_FIELDS}, **fields}
                 )
     return {
         "topics.parquet": _parquet(topics, _topic_columns()),

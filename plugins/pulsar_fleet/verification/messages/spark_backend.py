@@ -1,4 +1,4 @@
-"""The comparison in Spark: digests come as a few rows per range, messages only from buckets that differ."""
+"""The Spark backend: digests come as a few rows for each range, messages only from buckets that differ."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pulsar_fleet.messages.checkpoints import Checkpoints
-from pulsar_fleet.messages.credentials import Side, present_credentials
+from pulsar_fleet.messages.credentials import Side, credentials_in_environment
 from pulsar_fleet.messages.datasource.ranges_source import RangesSource
 from pulsar_fleet.messages.digest_table import digest_row
 from pulsar_fleet.messages.digests import DigestRow
 from pulsar_fleet.messages.ranges import Range
-from pulsar_fleet.messages.scan import Sighting
+from pulsar_fleet.messages.scan import MessageRecord
 from pulsar_fleet.verification.messages.compare import NAMED_PER_KIND, Mismatches, Only
 from pulsar_fleet.verification.messages.differences import Mismatch
-from pulsar_fleet.verification.messages.order import MOST_DISPLACED, Placed
+from pulsar_fleet.verification.messages.order import MOST_DISPLACED, PlacedMessage
 from pulsar_fleet.verification.request import VerifyRequest
 
 log = logging.getLogger(__name__)
@@ -29,19 +29,19 @@ _Group = tuple[Side, list[Range]]
 
 
 def open_session(application: str) -> SparkSession:
-    """A session with our data source; executors elsewhere get this process' credentials in their environment."""
+    """A session with the data source; executors on other hosts get this process' credentials in their environment."""
     builder = SparkSession.builder.appName(application)
-    for name, value in present_credentials().items():
+    for name, value in credentials_in_environment().items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     session = builder.getOrCreate()
     session.dataSource.register(RangesSource)
     return session
 
 
-class InSpark:
+class SparkBackend:
     """Reads with the tasks of a Spark session.
 
-    :param checkpoints: where finished ranges are kept; None to keep none. Executors write there themselves.
+    :param checkpoints: where executors write finished ranges; None writes none.
     """
 
     def __init__(self, session: SparkSession, checkpoints: Checkpoints | None = None) -> None:
@@ -49,27 +49,29 @@ class InSpark:
         self._checkpoints = checkpoints
 
     def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Sequence[DigestRow]]:
-        """Digest rows of these pairs, per side; what an earlier try of the same request finished is not read again."""
-        found: dict[Side, list[DigestRow]] = {}
-        left: list[_Group] = []
+        """The digest rows of these pairs, by side; ranges that an earlier attempt finished are not read again."""
+        rows: dict[Side, list[DigestRow]] = {}
+        unfinished: list[_Group] = []
         for side in Side:
             kept = self._checkpoints.load(side) if self._checkpoints else {}
-            found[side] = []
-            known = 0
+            rows[side] = []
+            finished = 0
             for group in request.groups(side, pairs):
-                unread = [each for each in group if (each.pair, each.index) not in kept]
-                found[side] += [row for each in group for row in kept.get((each.pair, each.index), ())]
-                left += [(side, unread)] if unread else []
-                known += len(group) - len(unread)
-            if known:
-                log.info("%s: %d ranges were read before, they are not read again", side, known)
+                unread = [entry_range for entry_range in group if (entry_range.pair, entry_range.index) not in kept]
+                rows[side] += [
+                    row for entry_range in group for row in kept.get((entry_range.pair, entry_range.index), ())
+                ]
+                unfinished += [(side, unread)] if unread else []
+                finished += len(group) - len(unread)
+            if finished:
+                log.info("%s: %d ranges were read by an earlier attempt, they are not read again", side, finished)
         options = {"checkpoints": self._checkpoints.uri} if self._checkpoints else {}
-        for row in self._load(request, left, out="buckets", **options).collect() if left else ():
-            found[Side(row["side"])].append(digest_row(row))
-        return found
+        for row in self._load(request, unfinished, out="buckets", **options).collect() if unfinished else ():
+            rows[Side(row["side"])].append(digest_row(row))
+        return rows
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
-        """Signed multiset of the messages in the differing buckets, by content."""
+        """The contents in the differing buckets whose numbers differ."""
         unequal = self._unequal(request, only).persist()
         missing = F.sum(F.greatest(F.lit(0), F.col("in_source") - F.col("in_target")))
         extra = F.sum(F.greatest(F.lit(0), F.col("in_target") - F.col("in_source")))
@@ -83,12 +85,12 @@ class InSpark:
         unequal.unpersist()
         return {row["pair"]: Mismatches(row["missing"], row["extra"], named[row["pair"]]) for row in totals}
 
-    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[Placed]:
-        """All messages of the pair are sorted, without their payloads; only displaced ones come to the driver."""
+    def displaced(self, request: VerifyRequest, pair: int) -> Sequence[PlacedMessage]:
+        """Sorts all messages of the pair, without their payloads; only displaced ones come to the driver."""
         rows = self._rows(request, {pair: frozenset(range(request.buckets))})
-        lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
+        fields = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
         turn = F.row_number().over(Window.partitionBy("side", "digest").orderBy("ledger", "entry", "batch"))
-        placed = rows.select("side", "pair", "digest", lies.alias("at"), turn.alias("turn"))
+        placed = rows.select("side", "pair", "digest", fields.alias("at"), turn.alias("turn"))
         source, target = (
             placed.where(F.col("side") == side.value).select("pair", "digest", "turn", F.col("at").alias(f"at_{side}"))
             for side in Side
@@ -107,7 +109,7 @@ class InSpark:
         return [_placed(row, pair) for row in moved.orderBy("source").limit(MOST_DISPLACED).collect()]
 
     def _unequal(self, request: VerifyRequest, only: Only) -> DataFrame:
-        lies = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
+        fields = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)
         in_source, in_target = (F.col("side") == side.value for side in Side)
         return (
             self._rows(request, only)
@@ -115,8 +117,8 @@ class InSpark:
             .agg(
                 F.count_if(in_source).alias("in_source"),
                 F.count_if(in_target).alias("in_target"),
-                F.max(F.when(in_source, lies)).alias("at_source"),
-                F.max(F.when(in_target, lies)).alias("at_target"),
+                F.max(F.when(in_source, fields)).alias("at_source"),
+                F.max(F.when(in_target, fields)).alias("at_target"),
             )
             .where(F.col("in_source") != F.col("in_target"))
         )
@@ -129,27 +131,27 @@ class InSpark:
     def _load(self, request: VerifyRequest, groups: Sequence[_Group], **options: str) -> DataFrame:
         clusters = {side.value: asdict(request.address(side)) for side in Side}
         readers = min(self._session.sparkContext.defaultParallelism, len(groups))
-        given = {
+        settings = {
             "clusters": clusters,
-            "groups": [[side.value, [each.to_json() for each in group]] for side, group in groups],
+            "groups": [[side.value, [entry_range.to_json() for entry_range in group]] for side, group in groups],
             "buckets": request.buckets,
             "limits": request.limits(readers),
         }
-        as_text = {name: json.dumps(value) for name, value in given.items()}
+        as_text = {name: json.dumps(value) for name, value in settings.items()}
         return self._session.read.format(RangesSource.name()).options(**as_text, **options).load()
 
 
-_OTHER_FIELDS = [name for name in Sighting.__slots__ if name not in ("pair", "digest", "ledger", "entry", "batch")]
+_OTHER_FIELDS = [name for name in MessageRecord.__slots__ if name not in ("pair", "digest", "ledger", "entry", "batch")]
 
 
 def _turn(owner: str, side: Side) -> Column:
-    """Which message of its owner a message is, on one side."""
+    """The ordinal of a message among the messages of its owner on one cluster."""
     return F.row_number().over(Window.partitionBy(f"at_source.{owner}").orderBy(side.value))
 
 
-def _placed(row: Any, pair: int) -> Placed:
-    source, target = (Sighting(pair=pair, digest=row["digest"], **row[f"at_{side}"].asDict()) for side in Side)
-    return Placed(source, target, row["source"], row["target"], row["in_producer"], row["in_key"])
+def _placed(row: Any, pair: int) -> PlacedMessage:
+    source, target = (MessageRecord(pair=pair, digest=row["digest"], **row[f"at_{side}"].asDict()) for side in Side)
+    return PlacedMessage(source, target, row["source"], row["target"], row["in_producer"], row["in_key"])
 
 
 def _mismatch(row: Any) -> Mismatch:
@@ -158,6 +160,6 @@ def _mismatch(row: Any) -> Mismatch:
     )
 
 
-def _sighting(row: Any, side: str) -> Sighting | None:
-    found = row[side]
-    return Sighting(pair=row["pair"], digest=row["digest"], **found.asDict()) if found else None
+def _sighting(row: Any, side: str) -> MessageRecord | None:
+    fields = row[side]
+    return MessageRecord(pair=row["pair"], digest=row["digest"], **fields.asDict()) if fields else None

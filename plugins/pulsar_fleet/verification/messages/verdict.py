@@ -1,10 +1,10 @@
-"""Verdicts: equal, different or inconclusive, with the evidence they rest on (pure). Nothing is equal by default."""
+"""Verdicts: equal, different or inconclusive, with their evidence (pure). Nothing is equal by default."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ENCODING_VERSION, TopicDigest, differing_buckets
-from pulsar_fleet.messages.engines.stored_entry import ENTRY_ENCODING_VERSION
+from pulsar_fleet.messages.protocol.stored_entry import ENTRY_ENCODING_VERSION
 from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.verification.messages.differences import Difference
 from pulsar_fleet.verification.request import Pair, VerifyRequest
@@ -21,10 +21,10 @@ from pulsar_fleet.verification.request import Pair, VerifyRequest
 SCHEMA_VERSION = 2
 NONE_READ = "none"
 ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
-"""What an engine hashes; digests of the same engine and encoding can be put together."""
+"""The encoding version of each engine; only digests of the same engine and encoding can be combined."""
 
 KEYED = "keyed"
-"""The encoding of digests with a key: they are never put together with others, since the key may be another."""
+"""The encoding of digests with a key: they are never combined with others, because the key may differ."""
 
 
 class Verdict(StrEnum):
@@ -36,24 +36,24 @@ class Verdict(StrEnum):
 
     @classmethod
     def over(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """One difference makes all different; equal needs at least one part, and every part equal."""
-        found = set(verdicts)
-        if cls.DIFFERENT in found:
+        """Different if any part is different; equal if there is at least one part and all are equal."""
+        distinct = set(verdicts)
+        if cls.DIFFERENT in distinct:
             return cls.DIFFERENT
-        return cls.EQUAL if found == {cls.EQUAL} else cls.INCONCLUSIVE
+        return cls.EQUAL if distinct == {cls.EQUAL} else cls.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdict:
-    """What was found for one topic, or for a namespace as a whole when it could not be looked into.
+    """The verdict on one topic, or on a namespace that could not be compared.
 
-    :param source_messages: messages read between the bounds; 0 where nothing was read.
-    :param differing: how many messages are missing, extra or altered; `differences` names the first of them.
-    :param reordered: the messages that both sides hold lie in another order.
-    :param bounds: first and last position on each side, as text.
-    :param proof: digests of both sides, which engine made them, and what they are of; `after` names the run whose proof
-        they come after and could not be put together with.
-    :param engine: who read both sides, and why.
+    :param source_messages: messages read between the bounds; 0 if nothing was read.
+    :param differing: number of missing, extra and altered messages; `differences` describes the first of them.
+    :param reordered: the messages that both clusters have are in another order.
+    :param bounds: first and last position on each cluster, as text.
+    :param proof: digests of both clusters, their engine and what they cover; `after` is the run whose proof they follow
+        but cannot be combined with.
+    :param engine: the engine that read both clusters, and why.
     """
 
     topic: str
@@ -71,15 +71,14 @@ class TopicVerdict:
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
-        return {**plain, "differences": [each.to_json() for each in self.differences]}
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        differences = tuple(Difference.from_json(each) for each in found["differences"])
-        notes = tuple(found["notes"])
-        return cls(**{**found, "verdict": Verdict(found["verdict"]), "differences": differences, "notes": notes})
+        differences = tuple(Difference.from_json(difference) for difference in document["differences"])
+        notes = tuple(document["notes"])
+        return cls(**{**document, "verdict": Verdict(document["verdict"]), "differences": differences, "notes": notes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ class NamespaceVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """Equal only if every topic is, and there is at least one finding."""
+        """Equal only if there is at least one topic and all topics are equal."""
         return Verdict.over(topic.verdict for topic in self.topics)
 
     @property
@@ -104,7 +103,7 @@ class NamespaceVerdict:
 class Verification:
     """The verdicts of one request.
 
-    :param restriction: what an equality is restricted to, such as a sample; empty where all was compared.
+    :param restriction: the restriction of a verdict `equal`, such as a sample; empty if everything was compared.
     """
 
     source: str
@@ -123,7 +122,7 @@ class Verification:
         return sum(namespace.messages for namespace in self.namespaces)
 
     def revised(self, topics: Mapping[str, TopicVerdict]) -> Verification:
-        """The same verdicts, but those of `topics` (by name) by what came up after the reading."""
+        """The same result with the verdicts in `topics` (by name) replaced."""
         return replace(
             self,
             namespaces=tuple(
@@ -136,12 +135,12 @@ class Verification:
         """As a JSON document."""
         namespaces = [
             {
-                "namespace": each.namespace,
-                "verdict": each.verdict,
-                "messages": each.messages,
-                "topics": [topic.to_json() for topic in each.topics],
+                "namespace": item.namespace,
+                "verdict": item.verdict,
+                "messages": item.messages,
+                "topics": [topic.to_json() for topic in item.topics],
             }
-            for each in self.namespaces
+            for item in self.namespaces
         ]
         head = {"schema_version": SCHEMA_VERSION, "source": self.source, "target": self.target}
         head["restriction"] = self.restriction
@@ -149,25 +148,27 @@ class Verification:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; verdicts of namespaces are derived anew from their topics.
+        """Read what `to_bytes` wrote; the verdicts of namespaces are derived from their topics again.
 
-        A document of another release is `InvalidRequest`.
+        A document of another version is `InvalidRequest`.
         """
-        found: JsonObject = json.loads(content)
-        if found.get("schema_version") != SCHEMA_VERSION:
+        document: JsonObject = json.loads(content)
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
-                f"The verdict has version {found.get('schema_version')!r}, this release reads {SCHEMA_VERSION}: "
-                "verify again."
+                f"The verdict has version {document.get('schema_version')!r}, this release reads version "
+                f"{SCHEMA_VERSION}: verify again."
             )
         namespaces = tuple(
-            NamespaceVerdict(each["namespace"], tuple(TopicVerdict.from_json(topic) for topic in each["topics"]))
-            for each in found["namespaces"]
+            NamespaceVerdict(
+                namespace["namespace"], tuple(TopicVerdict.from_json(topic) for topic in namespace["topics"])
+            )
+            for namespace in document["namespaces"]
         )
-        return cls(str(found["source"]), str(found["target"]), namespaces, str(found["restriction"]))
+        return cls(str(document["source"]), str(document["target"]), namespaces, str(document["restriction"]))
 
 
-def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVerdict:
-    """The verdict from both sides' digests, still without named differences."""
+def evaluate_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVerdict:
+    """The verdict from the digests of both clusters, without descriptions of differences."""
     verdict, reason, reordered = _compare(source, target)
     return TopicVerdict(
         topic=pair.topic,
@@ -188,9 +189,9 @@ def judge_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVe
     )
 
 
-def _proof(pair: Pair, side: Side, found: TopicDigest) -> JsonObject:
-    """The digest; where the pair continues an earlier proof, of all that was proven since the first one."""
-    whole = found.following(pair.earlier["proof"][side]) if pair.earlier else found
+def _proof(pair: Pair, side: Side, topic_digest: TopicDigest) -> JsonObject:
+    """The digest; if the pair continues an earlier proof, the digest of both parts."""
+    whole = topic_digest.following(pair.earlier["proof"][side]) if pair.earlier else topic_digest
     encoding = KEYED if pair.keyed else ENCODINGS[pair.engine]
     return {"engine": pair.engine, "encoding": encoding, **whole.to_json()}
 
@@ -216,17 +217,20 @@ def _compare(source: TopicDigest, target: TopicDigest) -> tuple[Verdict, str, bo
 
 
 def assemble(request: VerifyRequest, topics: Sequence[TopicVerdict]) -> Verification:
-    """Put the verdicts of topics and what was decided before reading together, by namespace.
+    """Combine the verdicts of topics with the problems of the request, by namespace.
 
-    A namespace about which nothing is known is inconclusive.
+    A namespace without any verdict is inconclusive.
     """
-    found: dict[str, list[TopicVerdict]] = {namespace: [] for namespace in request.namespaces}
+    by_namespace: dict[str, list[TopicVerdict]] = {namespace: [] for namespace in request.namespaces}
     for problem in request.problems:
         verdict = Verdict.DIFFERENT if problem.different else Verdict.INCONCLUSIVE
-        found[problem.namespace].append(TopicVerdict(topic=problem.scope, verdict=verdict, reason=problem.reason))
+        by_namespace[problem.namespace].append(
+            TopicVerdict(topic=problem.scope, verdict=verdict, reason=problem.reason)
+        )
     for topic in topics:
-        found[str(TopicName.parse(topic.topic).namespace)].append(topic)
+        by_namespace[str(TopicName.parse(topic.topic).namespace)].append(topic)
     namespaces = tuple(
-        NamespaceVerdict(name, tuple(sorted(each, key=lambda topic: topic.topic))) for name, each in found.items()
+        NamespaceVerdict(name, tuple(sorted(verdicts, key=lambda topic: topic.topic)))
+        for name, verdicts in by_namespace.items()
     )
     return Verification(request.source.name, request.target.name, namespaces, request.coverage.restriction)

@@ -1,8 +1,8 @@
-"""What may differ between two stored snapshots, found column by column.
+"""Candidates: namespaces and topics that may differ between two stored snapshots, determined column by column.
 
-Rows of both sides are laid side by side and compared without becoming objects. Documents of policies, which say the
-same in other words on another cluster, are judged by the rules of a plan, each pair of texts once. About what is not
-named here a plan would say nothing; what is named has to be looked at.
+Rows of both snapshots are joined and compared without creating objects. Policy documents, which may be equivalent
+although their texts differ, are compared by the rules of a plan, each pair of texts once. A plan has no change for
+anything that is not a candidate; a candidate must be compared row by row.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pulsar_fleet.planning.build import names_apart
-from pulsar_fleet.planning.diff import VALUES
+from pulsar_fleet.planning.build import differing_names
+from pulsar_fleet.planning.diff import COMPARED_COLUMNS
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, SubscriptionState, TopicPolicyState, TopicState
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.rows import namespace_of_topic
-from pulsar_fleet.verification.snapshots.columnar_join import Pair, as_numbers, as_one, lay_side_by_side
+from pulsar_fleet.verification.snapshots.columnar_join import JoinedRows, combine_keys, join_columns, number_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 
 _NAMESPACE = "case/of"
-_ROOM = (NamespaceState(_NAMESPACE, {}),)
+_NAMESPACES = (NamespaceState(_NAMESPACE, {}),)
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """Says of each case whether a plan would say anything about it.
+class PlanCheck:
+    """Decides for each case whether a plan would have a change for it.
 
-    :param source: the source without anything that lies in a namespace; likewise `target`.
+    :param source: the source snapshot without its namespaces; likewise `target`.
     """
 
     source: Snapshot
     target: Snapshot
 
     def namespaces(self, cases: Sequence[tuple[str, str]]) -> list[bool]:
-        """Of namespaces: the source's and the target's policies, as stored."""
+        """Cases of namespaces: the policies of source and target, as stored."""
         names = [f"{_NAMESPACE}-{number}" for number in range(len(cases))]
         source, target = (
             tuple(NamespaceState(name, json.loads(case[side])) for name, case in zip(names, cases, strict=True))
             for side in (0, 1)
         )
-        found = names_apart(replace(self.source, namespaces=source), replace(self.target, namespaces=target))
-        return [name in found for name in names]
+        differing = differing_names(replace(self.source, namespaces=source), replace(self.target, namespaces=target))
+        return [name in differing for name in names]
 
     def topic_policies(self, cases: Sequence[tuple[str, str, str]]) -> list[bool]:
-        """Of topic policies: the scope, the source's and the target's policies, as stored."""
+        """Cases of topic policies: the scope and the policies of source and target, as stored."""
         names = _topics(len(cases))
         source, target = (
             tuple(
@@ -62,14 +62,14 @@ class Judge:
             for side in (0, 1)
         )
         topics = tuple(TopicState(name, 0, {}) for name in names)
-        found = names_apart(
-            replace(self.source, namespaces=_ROOM, topics=topics, topic_policies=source),
-            replace(self.target, namespaces=_ROOM, topics=topics, topic_policies=target),
+        differing = differing_names(
+            replace(self.source, namespaces=_NAMESPACES, topics=topics, topic_policies=source),
+            replace(self.target, namespaces=_NAMESPACES, topics=topics, topic_policies=target),
         )
-        return [name in found for name in names]
+        return [name in differing for name in names]
 
     def subscriptions(self, cases: Sequence[tuple[int, int]]) -> list[bool]:
-        """Of equal subscriptions: the number of cursors, and of partitions of the source's topic."""
+        """Cases of equal subscriptions: the number of cursors, and of partitions of the source's topic."""
         names = _topics(len(cases))
         topics = tuple(TopicState(name, count, {}) for name, (_, count) in zip(names, cases, strict=True))
         cursors = tuple(
@@ -78,10 +78,11 @@ class Judge:
             for _ in range(count)
         )
         source, target = (
-            replace(side, namespaces=_ROOM, topics=topics, subscriptions=cursors) for side in (self.source, self.target)
+            replace(side, namespaces=_NAMESPACES, topics=topics, subscriptions=cursors)
+            for side in (self.source, self.target)
         )
-        found = names_apart(source, target)
-        return [name in found for name in names]
+        differing = differing_names(source, target)
+        return [name in differing for name in names]
 
 
 def _topics(count: int) -> list[str]:
@@ -89,43 +90,43 @@ def _topics(count: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspects:
-    """What must be compared row by row.
+class Candidates:
+    """The resources that must be compared row by row.
 
-    :param namespaces: in order; those of the topics are among them.
+    :param namespaces: in order, with the namespaces of the topics.
     """
 
     namespaces: tuple[str, ...]
     topics: frozenset[str]
 
 
-def find_suspects(
+def find_candidates(
     source: StoredSnapshot, target: StoredSnapshot, namespaces: Collection[str], *, subscriptions: bool
-) -> Suspects:
-    """Those in these namespaces.
+) -> Candidates:
+    """The candidates in these namespaces.
 
-    :param subscriptions: compare them too.
+    :param subscriptions: compare subscriptions too.
     """
     finder = _Finder(source, target, namespaces)
     topics = {*finder.topics(), *finder.schemas(), *finder.topic_policies()}
     if subscriptions:
         topics.update(finder.subscriptions())
     names = {*finder.namespaces(), *(namespace_of_topic(topic) for topic in topics)}
-    return Suspects(tuple(sorted(names)), frozenset(topics))
+    return Candidates(tuple(sorted(names)), frozenset(topics))
 
 
 class _Finder:
-    """Looks at one table after the other, so that no two lie in memory; tells the names of namespaces or of topics."""
+    """Reads one table at a time to save memory; returns names of namespaces or of topics."""
 
     def __init__(self, source: StoredSnapshot, target: StoredSnapshot, namespaces: Collection[str]) -> None:
         self._source = source
         self._target = target
         self._within = namespaces
-        self._judge = Judge(source.load_within(()), target.load_within(()))
+        self._check = PlanCheck(source.load_namespaces(()), target.load_namespaces(()))
 
     def namespaces(self) -> list[str]:
         pair = self._read("namespaces", key=("name",), more=("policies",))
-        return pair.owners_of(self._apart(pair, (), self._judge.namespaces))
+        return pair.owners_of(self._differing(pair, (), self._check.namespaces))
 
     def topics(self) -> list[str]:
         pair = self._read("topics", key=("name",))
@@ -137,51 +138,51 @@ class _Finder:
 
     def topic_policies(self) -> list[str]:
         pair = self._read("topic_policies", key=("topic", "scope"), more=("policies",))
-        return pair.owners_of(self._apart(pair, ("scope",), self._judge.topic_policies))
+        return pair.owners_of(self._differing(pair, ("scope",), self._check.topic_policies))
 
     def subscriptions(self) -> list[str]:
-        """Of which the cursors differ, or are fewer than their topic needs."""
+        """Topics whose cursors differ, or that have fewer cursors than partitions."""
         import numpy as np
 
         pair = self._read("subscriptions", key=("topic", "name"))
         _, first, cursors = np.unique(pair.key, return_index=True, return_counts=True)
         partitions = self._partitions(pair, first)
-        _, examples, members = np.unique(as_one([cursors, partitions]), return_index=True, return_inverse=True)
+        _, examples, members = np.unique(combine_keys([cursors, partitions]), return_index=True, return_inverse=True)
         cases = zip(cursors[examples].tolist(), partitions[examples].tolist(), strict=True)
         unequal = pair.unequal.copy()
-        unequal[first] |= np.array(self._judge.subscriptions([*cases]), dtype=bool)[members]
+        unequal[first] |= np.array(self._check.subscriptions([*cases]), dtype=bool)[members]
         return pair.owners_of(unequal)
 
-    def _read(self, table: str, *, key: tuple[str, ...], order: str = "", more: tuple[str, ...] = ()) -> Pair:
-        values = VALUES.get(table, ())
+    def _read(self, table: str, *, key: tuple[str, ...], order: str = "", more: tuple[str, ...] = ()) -> JoinedRows:
+        values = COMPARED_COLUMNS.get(table, ())
         columns = [*key, *([order] if order else []), *values, *more]
         source, target = (side.columns(table, columns, self._within) for side in (self._source, self._target))
-        return lay_side_by_side(source, target, key=key, order=order, values=values)
+        return join_columns(source, target, key=key, order=order, values=values)
 
-    def _apart(self, pair: Pair, same: Sequence[str], judge: Callable[[Any], list[bool]]) -> Flags:
-        """The rows that are unequal, or whose policies are judged to differ; each combination of texts once.
+    def _differing(self, pair: JoinedRows, prefix: Sequence[str], check: Callable[[Any], list[bool]]) -> Flags:
+        """The rows that are unequal, or whose policies differ by `check`, which gets each combination of texts once.
 
-        :param same: columns that the judge wants in front of the two texts.
+        :param prefix: columns that `check` takes before the two texts.
         """
         import numpy as np
 
         columns = [
-            *(pair.source.column(name) for name in same),
+            *(pair.source.column(name) for name in prefix),
             *(side.column("policies") for side in (pair.source, pair.target)),
         ]
-        texts = as_one([as_numbers(column)[1][0] for column in columns])
+        texts = combine_keys([number_texts(column)[1][0] for column in columns])
         _, first, members = np.unique(texts, return_index=True, return_inverse=True)
         cases = list(zip(*(column.take(first).to_pylist() for column in columns), strict=True))
-        apart: Flags = np.array(judge(cases), dtype=bool)[members]
-        return pair.unequal | apart
+        differing: Flags = np.array(check(cases), dtype=bool)[members]
+        return pair.unequal | differing
 
-    def _partitions(self, pair: Pair, rows: Numbers) -> Numbers:
-        """Of the source's topics of these rows; 0 where it does not have the topic."""
+    def _partitions(self, pair: JoinedRows, rows: Numbers) -> Numbers:
+        """The numbers of partitions of the source's topics of these rows; 0 if the source does not have the topic."""
         import numpy as np
 
         topics = self._source.columns("topics", ("name", "partitions"), self._within)
-        names, (wanted, held) = as_numbers(pair.source.column("topic").take(rows), topics.column("name"))
-        found = np.zeros(len(names), dtype=np.int64)
-        found[held] = topics.column("partitions").to_numpy()
-        partitions: Numbers = found[wanted]
+        names, (requested, stored) = number_texts(pair.source.column("topic").take(rows), topics.column("name"))
+        counts = np.zeros(len(names), dtype=np.int64)
+        counts[stored] = topics.column("partitions").to_numpy()
+        partitions: Numbers = counts[requested]
         return partitions

@@ -1,4 +1,4 @@
-"""Comparing two stored snapshots, some namespaces at a time: here, or spread over a Spark cluster."""
+"""The comparison of two stored snapshots in batches of namespaces: in this process or in Spark tasks."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
-from pulsar_fleet.ledger.fingerprint_key import open_seal
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.comparison import Comparison, compare, comparison_text, merge
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
-from pulsar_fleet.verification.snapshots.candidates import find_suspects
+from pulsar_fleet.verification.snapshots.candidates import find_candidates
 
 SCHEMA_VERSION = 1
 REQUEST = "comparison/request.json"
 RESULT = "comparison/result.json"
 ROWS_AT_ONCE = 200_000
-"""Of both sides, that a batch has on average: some 50 MB as columns."""
+"""Average rows of a batch, of both snapshots: about 50 MB as columns."""
 NAMESPACES_AT_ONCE = 100
-"""That are compared row by row."""
+"""Namespaces that are compared row by row at once."""
 COMPARED = frozenset({"tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies"})
-"""Tables of which every row is compared; the others are compared where a namespace needs them, or only counted."""
+"""Tables of which every row is compared; other tables are compared if a namespace needs them, or only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """Two stored snapshots to compare: the document that a job gets.
+    """Two stored snapshots to compare: the document that a Spark job reads.
 
-    :param accept_incomplete: resources that may be unreadable, as the snapshots' notes name them.
-    :param examples: how many differences the result holds as values.
+    :param accept_incomplete: resources that may be unreadable, by their names in the snapshots' notes.
+    :param examples: how many differences the result describes.
     """
 
     source: Reference
@@ -49,7 +49,7 @@ class CompareRequest:
 
     def to_bytes(self) -> bytes:
         """As a JSON document."""
-        found = {
+        document = {
             "schema_version": SCHEMA_VERSION,
             "source": self.source.to_json(),
             "target": self.target.to_json(),
@@ -57,40 +57,40 @@ class CompareRequest:
             "accept_incomplete": self.accept_incomplete,
             "examples": self.examples,
         }
-        return json.dumps(found).encode()
+        return json.dumps(document).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; another version's document is `InvalidRequest`."""
-        found: JsonObject = json.loads(content)
-        if found.get("schema_version") != SCHEMA_VERSION:
+        """Read what `to_bytes` wrote; `InvalidRequest` for a document of another version."""
+        document: JsonObject = json.loads(content)
+        if document.get("schema_version") != SCHEMA_VERSION:
             raise InvalidRequest(
-                f"The comparison request has version {found.get('schema_version')!r}, this job reads "
-                f"{SCHEMA_VERSION}: use the job and the package of one release."
+                f"The comparison request has version {document.get('schema_version')!r}, this job reads version "
+                f"{SCHEMA_VERSION}: use the job and the package of the same release."
             )
         return cls(
-            source=Reference.from_json(found["source"]),
-            target=Reference.from_json(found["target"]),
-            subscriptions=bool(found["subscriptions"]),
-            accept_incomplete=tuple(found["accept_incomplete"]),
-            examples=int(found["examples"]),
+            source=Reference.from_json(document["source"]),
+            target=Reference.from_json(document["target"]),
+            subscriptions=bool(document["subscriptions"]),
+            accept_incomplete=tuple(document["accept_incomplete"]),
+            examples=int(document["examples"]),
         )
 
 
 Batches = Sequence[Sequence[str]]
 Spread = Callable[[CompareRequest, Batches], Iterable[Comparison]]
-"""Runs `compare_namespaces` for each batch of names, wherever it likes; results in the order of the batches."""
+"""Runs `compare_namespaces` for each batch of names; returns the results in the order of the batches."""
 
 
 def compare_snapshots(request: CompareRequest, spread: Spread) -> Comparison:
-    """Compare what lies in no namespace here, and all namespaces by `spread`. Again gives the same.
+    """Compare the resources outside of namespaces here, and all namespaces by `spread`. A second call gives the same.
 
-    :raises Refused: the snapshots cannot be compared: incomplete, or their secrets under different keys.
+    :raises PreconditionFailed: a snapshot is incomplete, or their secrets were redacted with different keys.
     """
     source, target = open_pair(request)
     outside = compare(
-        source.load_outside(),
-        target.load_outside(),
+        source.load_without_namespaces(),
+        target.load_without_namespaces(),
         subscriptions=request.subscriptions,
         accept_incomplete=request.accept_incomplete,
         examples=request.examples,
@@ -101,26 +101,26 @@ def compare_snapshots(request: CompareRequest, spread: Spread) -> Comparison:
     return merge((outside, *spread(request, batches)), compared=source.counts, examples=request.examples)
 
 
-def compare_here(request: CompareRequest, batches: Batches) -> Iterable[Comparison]:
-    """The namespaces one batch after the other, in this process."""
+def compare_in_process(request: CompareRequest, batches: Batches) -> Iterable[Comparison]:
+    """Compare the namespaces in this process, one batch after another."""
     return (compare_namespaces(request, names) for names in batches)
 
 
 def compare_namespaces(request: CompareRequest, names: Sequence[str]) -> Comparison:
-    """Compare these namespaces alone: as columns, and row by row what may differ."""
+    """Compare these namespaces: first by column, then the candidates row by row."""
     source, target = open_pair(request)
     equal = Comparison(source=source.head.cluster, target=target.head.cluster, compared={}, differing={}, left_alone={})
-    suspects = find_suspects(source, target, names, subscriptions=request.subscriptions)
-    found = (
+    candidates = find_candidates(source, target, names, subscriptions=request.subscriptions)
+    comparisons = (
         compare(
-            source.load_within(some, suspects.topics),
-            target.load_within(some, suspects.topics),
+            source.load_namespaces(batch, candidates.topics),
+            target.load_namespaces(batch, candidates.topics),
             subscriptions=request.subscriptions,
             examples=request.examples,
         )
-        for some in _cut(suspects.namespaces, NAMESPACES_AT_ONCE)
+        for batch in _cut(candidates.namespaces, NAMESPACES_AT_ONCE)
     )
-    return merge((equal, *found), compared={}, examples=request.examples)
+    return merge((equal, *comparisons), compared={}, examples=request.examples)
 
 
 def _cut(names: Sequence[str], size: int) -> Batches:
@@ -129,9 +129,12 @@ def _cut(names: Sequence[str], size: int) -> Batches:
 
 @lru_cache(maxsize=2)
 def open_pair(request: CompareRequest) -> tuple[StoredSnapshot, StoredSnapshot]:
-    """Both snapshots; kept, so that a process proves each table once and not for every batch."""
-    found = (StoredSnapshot.open(Artefacts(UPath(one.uri).parent), one) for one in (request.source, request.target))
-    source, target = found
+    """Both snapshots, cached so that a process verifies the digest of each table once."""
+    stored = (
+        StoredSnapshot.open(Artefacts(UPath(reference.uri).parent), reference)
+        for reference in (request.source, request.target)
+    )
+    source, target = stored
     return source, target
 
 
@@ -144,36 +147,36 @@ async def read_back(
     *,
     subscriptions: bool = True,
 ) -> CompareRequest:
-    """Read the target afresh, store what it holds, and ask to compare it with the source's stored snapshot."""
-    # Workers of Spark import this module, and the client takes a second to import.
+    """Take and store a new snapshot of the target; the request compares it with the source's stored snapshot."""
+    # Spark workers import this module, and the client takes a second to import.
     from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.snapshot.collect import collect_into
 
     with SnapshotWriter(artefacts, run_id, name="snapshot-target-after") as writer:
         async with AdminClient(target) as admin:
-            head = await collect_into(writer, admin, selection, seal=open_seal())
+            head = await collect_into(writer, admin, selection, redactor=open_redactor())
         return CompareRequest(source=source, target=writer.finish(head), subscriptions=subscriptions)
 
 
-def summary(request: CompareRequest, found: Comparison) -> JsonObject:
-    """What a task hands on: `{"snapshot"}` as a reference, `{"equal", "compared", "differences", "text"}` as values."""
+def summary(request: CompareRequest, comparison: Comparison) -> JsonObject:
+    """The XCom of a task: `snapshot` as a reference; `equal`, `compared`, `differences` and `text` as values."""
     return {
         "snapshot": request.target.to_json(),
-        "equal": found.equal,
-        "compared": {name: count for name, count in found.compared.items() if name in COMPARED},
-        "differences": sum(found.differing.values()),
-        "text": comparison_text(found),
+        "equal": comparison.equal,
+        "compared": {name: count for name, count in comparison.compared.items() if name in COMPARED},
+        "differences": sum(comparison.differing.values()),
+        "text": comparison_text(comparison),
     }
 
 
-def hand_over(run: Run, request: CompareRequest) -> tuple[str, str]:
-    """Store the request for a Spark job; returns the two URIs that the job wants: its request and its result."""
+def store_request(run: Run, request: CompareRequest) -> tuple[str, str]:
+    """Store the request for a Spark job; returns the URIs of the job's request and result."""
     reference = run.artefacts.write(run.id, REQUEST, request.to_bytes())
     return reference.uri, str(run.artefacts.folder(run.id) / RESULT)
 
 
 def read_result(result_uri: str) -> Comparison:
-    """Take the result that a Spark job left. `NotFound` if there is none."""
+    """Read the result of a Spark job. `NotFound` without a result."""
     try:
         content = UPath(result_uri).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The comparison of snapshots in Spark: each task reads its namespaces from both sides' files."""
+"""The comparison of snapshots in Spark: each task reads its namespaces from the files of both snapshots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def in_tasks(session: SparkSession, batches: Sequence[Sequence[str]], work: Callable[[Sequence[str]], Json]) -> Json:
-    """What `work` makes of each batch, in their order. The snapshots' files must be in reach of every worker."""
+    """The results of `work` for each batch, in order. Every worker must be able to read the snapshots' files."""
     if not batches:
         return []
 
@@ -26,16 +26,16 @@ def in_tasks(session: SparkSession, batches: Sequence[Sequence[str]], work: Call
 
         for part in parts:
             numbers = part.column("id").to_pylist()
-            found = [json.dumps(work(batches[number])) for number in numbers]
-            yield pa.RecordBatch.from_pydict({"id": numbers, "found": found})
+            results = [json.dumps(work(batches[number])) for number in numbers]
+            yield pa.RecordBatch.from_pydict({"id": numbers, "result": results})
 
     tasks = session.range(0, len(batches), 1, len(batches))
-    rows = tasks.mapInArrow(work_on, "id long, found string").collect()
-    return [json.loads(row["found"]) for row in sorted(rows, key=lambda row: int(row["id"]))]
+    rows = tasks.mapInArrow(work_on, "id long, result string").collect()
+    return [json.loads(row["result"]) for row in sorted(rows, key=lambda row: int(row["id"]))]
 
 
 def spread_over(session: SparkSession) -> Spread:
-    """A task for each batch of namespaces. Both sides' files must be in reach of every worker."""
+    """A task for each batch of namespaces. Every worker must be able to read the files of both snapshots."""
 
     def spread(request: CompareRequest, batches: Batches) -> Iterable[Comparison]:
         def compare(names: Sequence[str]) -> Json:

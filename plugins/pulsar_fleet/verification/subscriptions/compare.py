@@ -1,4 +1,4 @@
-"""Compare the subscriptions of topics on two clusters: exactly which messages would come again, or never."""
+"""The comparison of subscriptions on two clusters: exactly which messages would be redelivered or skipped."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.messages.scan import Engine
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors, unread_by
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Pair, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.correspondence import Correspondence, OneToOne
-from pulsar_fleet.verification.subscriptions.evaluate import judge_subscription, movement, type_note
-from pulsar_fleet.verification.subscriptions.examples import DeliveryNames
-from pulsar_fleet.verification.subscriptions.match import Partners, Unclear, Unread
+from pulsar_fleet.verification.subscriptions.evaluate import evaluate_subscription, movement, type_note
+from pulsar_fleet.verification.subscriptions.examples import DeliveryExamples
+from pulsar_fleet.verification.subscriptions.match import EntryMatcher, Unmatchable, Unread
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, TopicSubscriptions
 
 
 async def read_subscriptions(
-    admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int
+    admin: AdminClient, topic: TopicName, ledgers: Ledgers, *, end: int
 ) -> dict[str, SubscriptionCursor]:
-    """Every durable subscription of applications, by name; cursors of replication, compaction and readers are none.
+    """Every durable subscription of applications, by name, without system cursors and readers. **Loads the topic.**
 
-    :param end: entries from this number on are left out, since they came after the bounds were frozen.
-    :raises FleetError: the broker does not answer, or in a form that we do not know. **Loads the topic.**
+    :param end: leave out the entries from this number on, which came after the bounds were frozen.
+    :raises FleetError: the broker does not answer, or its answer has an unknown form.
     """
     stats, internal_stats = await asyncio.gather(admin.stats(topic, precise=False), admin.internal_stats(topic))
-    return subscription_cursors(numbers, TopicStats.of(topic, stats), internal_stats, end=end)
+    return subscription_cursors(ledgers, TopicStats.of(topic, stats), internal_stats, end=end)
 
 
-async def read_unread(admin: AdminClient, topic: TopicName, numbers: Ledgers, *, end: int) -> Mapping[str, Intervals]:
-    """The unread entries of every cursor, by the subscription's name; the broker's own cursors are among them."""
+async def read_unread(admin: AdminClient, topic: TopicName, ledgers: Ledgers, *, end: int) -> Mapping[str, Intervals]:
+    """The unread entries of every cursor, by the subscription's name, including system cursors."""
     cursors = cursors_in_stats(await admin.internal_stats(topic))
-    return {name: unread_by(cursor, numbers, end) for name, cursor in cursors.items()}
+    return {name: unread_by(cursor, ledgers, end) for name, cursor in cursors.items()}
 
 
 TOPICS_AT_ONCE = 8
-States = Mapping[Side, Mapping[str, SubscriptionCursor]]
+Cursors = Mapping[Side, Mapping[str, SubscriptionCursor]]
 
 
 async def compare_pairs(
     source: AdminClient, target: AdminClient, request: VerifyRequest, progress: Progress | None = None
 ) -> list[TopicSubscriptions]:
-    """Every pair of the request, between the bounds that it froze; six calls a topic, more where anything is unread.
+    """Compare every pair of the request between its frozen bounds; six calls for a topic, more with unread entries.
 
-    Nothing is consumed and no subscription is touched. What cannot be compared is inconclusive and says why.
+    Consumes nothing and changes no subscription. A pair that cannot be compared is inconclusive, with a reason.
 
-    :param progress: takes how many topics are done, and of how many.
+    :param progress: takes the number of finished topics and their total.
     """
-    # Loads the pulsar client, which nothing that only plans needs.
+    # Imports the pulsar client, which planning does not need.
     from pulsar_fleet.messages.engines.engines import Engines
 
     with ExitStack() as stack:
@@ -66,95 +66,101 @@ async def compare_pairs(
             Side.TARGET: stack.enter_context(Engines(target.connection)),
         }
         comparer = SubscriptionComparer(source, target, engines, request)
-        room = asyncio.Semaphore(TOPICS_AT_ONCE)
+        slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         done = 0
 
-        async def one(pair: Pair) -> TopicSubscriptions:
+        async def compare(pair: Pair) -> TopicSubscriptions:
             nonlocal done
-            async with room:
-                found = await comparer.compare(pair)
+            async with slots:
+                topic_verdicts = await comparer.compare(pair)
             done += 1
             if progress:
                 progress(done, len(request.pairs))
-            return found
+            return topic_verdicts
 
-        return list(await asyncio.gather(*(one(pair) for pair in request.pairs)))
+        return list(await asyncio.gather(*(compare(pair) for pair in request.pairs)))
 
 
 class SubscriptionComparer:
-    """Compares the subscriptions of one topic after the other."""
+    """Compares the subscriptions of topics."""
 
     def __init__(
         self, source: AdminClient, target: AdminClient, engines: Mapping[Side, Engine], request: VerifyRequest
     ) -> None:
         self._admins = {Side.SOURCE: source, Side.TARGET: target}
         self._names = {side: request.address(side).name for side in Side}
-        self._partners = Partners(target, engines, (request.source.name, request.target.name))
+        self._matcher = EntryMatcher(target, engines, (request.source.name, request.target.name))
         self._examples = request.examples
 
     async def compare(self, pair: Pair) -> TopicSubscriptions:
-        """The verdicts on one topic's subscriptions; a failure of ours or the broker's is a reason, no exception."""
-        numbers = {side: pair.bounds(side).ledgers for side in Side}
+        """The verdicts on one topic's subscriptions; a `FleetError` becomes the reason of an inconclusive verdict."""
+        ledgers = {side: pair.bounds(side).ledgers for side in Side}
         try:
-            states = await self._states(pair, numbers)
-            missing = [self._missing(name, states) for name in states[Side.SOURCE] if name not in states[Side.TARGET]]
-            common = await self._common(pair, numbers, states)
+            cursors = await self._cursors(pair, ledgers)
+            missing = [
+                self._missing(name, cursors) for name in cursors[Side.SOURCE] if name not in cursors[Side.TARGET]
+            ]
+            common = await self._common(pair, ledgers, cursors)
         except FleetError as error:
-            return TopicSubscriptions(topic=pair.topic, known=Verdict.INCONCLUSIVE, reason=str(error))
+            return TopicSubscriptions(topic=pair.topic, topic_verdict=Verdict.INCONCLUSIVE, reason=str(error))
         return TopicSubscriptions(
             topic=pair.topic,
-            known=Verdict.EQUAL,
-            subscriptions=tuple(sorted([*missing, *common], key=lambda each: each.subscription)),
-            notes=(*pair.notes, *self._notes(states)),
+            topic_verdict=Verdict.EQUAL,
+            subscriptions=tuple(sorted([*missing, *common], key=lambda verdict: verdict.subscription)),
+            notes=(*pair.notes, *self._notes(cursors)),
         )
 
-    async def _states(self, pair: Pair, numbers: Mapping[Side, Ledgers]) -> States:
+    async def _cursors(self, pair: Pair, ledgers: Mapping[Side, Ledgers]) -> Cursors:
         topic = TopicName.parse(pair.topic)
-        found = await asyncio.gather(
-            *(read_subscriptions(self._admins[side], topic, numbers[side], end=pair.bounds(side).end) for side in Side)
+        cursors = await asyncio.gather(
+            *(read_subscriptions(self._admins[side], topic, ledgers[side], end=pair.bounds(side).end) for side in Side)
         )
-        return dict(zip(Side, found, strict=True))
+        return dict(zip(Side, cursors, strict=True))
 
-    async def _common(self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States) -> list[SubscriptionVerdict]:
-        """The verdicts on subscriptions that both sides have."""
-        source, target = states[Side.SOURCE], states[Side.TARGET]
+    async def _common(self, pair: Pair, ledgers: Mapping[Side, Ledgers], cursors: Cursors) -> list[SubscriptionVerdict]:
+        """The verdicts on subscriptions that both clusters have."""
+        source, target = cursors[Side.SOURCE], cursors[Side.TARGET]
         common = [name for name in source if name in target]
         if not common:
             return []
-        correspondence, unclear = await self._correspondence(pair, numbers, states, common)
-        moved = await self._moved(pair, numbers, states)
-        names = DeliveryNames(TopicName.parse(pair.topic), numbers, self._admins, self._examples)
+        correspondence, unclear = await self._correspondence(pair, ledgers, cursors, common)
+        moved = await self._moved(pair, ledgers, cursors)
+        names = DeliveryExamples(TopicName.parse(pair.topic), ledgers, self._admins, self._examples)
         verdicts = []
         for name in common:
-            here, there = source[name], target[name]
-            if reason := moved.get(name) or (unclear if here.unread or there.unread else ""):
-                verdicts.append(_inconclusive(name, reason, here, there))
+            source_cursor, target_cursor = source[name], target[name]
+            if reason := moved.get(name) or (unclear if source_cursor.unread or target_cursor.unread else ""):
+                verdicts.append(_inconclusive(name, reason, source_cursor, target_cursor))
                 continue
-            found = correspondence.compare(here.unread, there.unread, examples=self._examples)
-            verdicts.append(judge_subscription(name, here, there, found, await names.examples(found)))
+            discrepancy = correspondence.compare(source_cursor.unread, target_cursor.unread, examples=self._examples)
+            verdicts.append(
+                evaluate_subscription(
+                    name, source_cursor, target_cursor, discrepancy, await names.examples(discrepancy)
+                )
+            )
         return verdicts
 
     async def _correspondence(
-        self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States, common: Sequence[str]
+        self, pair: Pair, ledgers: Mapping[Side, Ledgers], cursors: Cursors, common: Sequence[str]
     ) -> tuple[Correspondence, str]:
-        """What belongs together, and why that cannot be told where anything is unread."""
+        """The correspondence of entries; with a reason if the unread entries cannot be matched."""
         source, target = (
-            Intervals.of(chain.from_iterable(states[side][name].unread.runs for name in common)) for side in Side
+            Intervals.of(chain.from_iterable(cursors[side][name].unread.runs for name in common)) for side in Side
         )
-        # A replicated subscription makes the brokers store snapshots of its position among the messages.
-        markers = any(state.replicated for side in Side for state in states[side].values())
+        # For a replicated subscription the brokers store markers with snapshots of its position among the messages.
+        markers = any(state.replicated for side in Side for state in cursors[side].values())
         try:
-            return await self._partners.find(pair, numbers, Unread(source, target), markers=markers), ""
-        except (Unclear, FleetError, UnicodeDecodeError) as error:
+            return await self._matcher.find(pair, ledgers, Unread(source, target), markers=markers), ""
+        except (Unmatchable, FleetError, UnicodeDecodeError) as error:
             return OneToOne(0), str(error)
 
-    async def _moved(self, pair: Pair, numbers: Mapping[Side, Ledgers], states: States) -> Mapping[str, str]:
-        """Subscriptions that did not stand still since they were read, and what happened to them."""
+    async def _moved(self, pair: Pair, ledgers: Mapping[Side, Ledgers], cursors: Cursors) -> Mapping[str, str]:
+        """The subscriptions that changed since they were read, and how they changed."""
         topic = TopicName.parse(pair.topic)
         moved: dict[str, str] = {}
         for side in Side:
-            now = await read_unread(self._admins[side], topic, numbers[side], end=pair.bounds(side).end)
-            for name, before in states[side].items():
+            now = await read_unread(self._admins[side], topic, ledgers[side], end=pair.bounds(side).end)
+            for name, before in cursors[side].items():
                 if what := movement(before.unread, now.get(name)):
                     moved[name] = (
                         f"it moved while being compared: {what} on {self._names[side]}; "
@@ -162,16 +168,16 @@ class SubscriptionComparer:
                     )
         return moved
 
-    def _missing(self, name: str, states: States) -> SubscriptionVerdict:
+    def _missing(self, name: str, cursors: Cursors) -> SubscriptionVerdict:
         return SubscriptionVerdict(
             subscription=name,
             verdict=Verdict.DIFFERENT,
             reason=f"{self._names[Side.TARGET]} has no such subscription",
-            source_unread=len(states[Side.SOURCE][name].unread),
+            source_unread=len(cursors[Side.SOURCE][name].unread),
         )
 
-    def _notes(self, states: States) -> list[str]:
-        source, target = states[Side.SOURCE], states[Side.TARGET]
+    def _notes(self, cursors: Cursors) -> list[str]:
+        source, target = cursors[Side.SOURCE], cursors[Side.TARGET]
         extra = sorted(target.keys() - source.keys())
         types = (type_note(name, source[name], target[name]) for name in sorted(source.keys() & target.keys()))
         return [

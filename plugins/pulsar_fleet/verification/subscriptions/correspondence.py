@@ -1,4 +1,4 @@
-"""Which stored things of two topics are the same, and which of them only one side would still deliver (pure)."""
+"""Which entries or messages of two topics correspond, and which of them only one cluster would deliver (pure)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = -1
 
 
 class Unit(StrEnum):
-    """What is counted."""
+    """The unit of counts."""
 
     ENTRIES = "entries"
     MESSAGES = "messages"
@@ -28,10 +28,10 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some of what a topic holds.
+    """A part of a topic's entries or messages.
 
-    :param count: how much of it.
-    :param first: entry numbers of the first of it on both sides; None where that side is not known to hold it.
+    :param count: their number.
+    :param first: entry numbers of the first ones on source and target; None if that cluster may not have it.
     """
 
     count: int
@@ -42,8 +42,8 @@ class Portion:
 class Discrepancy:
     """How two sets of unread entries differ.
 
-    :param redelivered: unread on the target although the source has it no more: its consumers would get it again.
-    :param skipped: unread on the source and not on the target: its consumers would never get it there.
+    :param redelivered: unread on the target but not on the source: consumers would get them again.
+    :param skipped: unread on the source but not on the target: consumers would never get them.
     """
 
     unit: Unit
@@ -54,21 +54,21 @@ class Discrepancy:
 
 
 class Correspondence(Protocol):
-    """Knows what of one topic is the same on both sides."""
+    """The mapping between the entries or messages of one topic on source and target."""
 
     def compare(self, source: Intervals, target: Intervals, *, examples: int) -> Discrepancy:
-        """Compare the unread entries of one subscription, numbered on each side in the frozen topic."""
+        """Compare the unread entries of one subscription, by their numbers in the frozen topics."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OneToOne:
-    """Entry for entry: number `n` of the target is number `n + shift` of the source."""
+    """By entry: number `n` of the target is number `n + shift` of the source."""
 
     shift: int
 
     def compare(self, source: Intervals, target: Intervals, *, examples: int) -> Discrepancy:
-        """Compare in the target's numbers."""
+        """Compare with the target's numbers."""
         translated = source.shifted(-self.shift)
         return Discrepancy(
             unit=Unit.ENTRIES,
@@ -78,16 +78,16 @@ class OneToOne:
             skipped=self._portion(translated.minus(target), examples),
         )
 
-    def _portion(self, found: Intervals, examples: int) -> Portion:
-        return Portion(len(found), tuple((number + self.shift, number) for number in found.head(examples)))
+    def _portion(self, numbers: Intervals, examples: int) -> Portion:
+        return Portion(len(numbers), tuple((number + self.shift, number) for number in numbers.head(examples)))
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The messages at the end of a topic, in order.
+    """The last messages of a topic, in order.
 
     :param contents: their digests.
-    :param entries: the entry numbers in which they lie.
+    :param entries: the numbers of their entries.
     """
 
     contents: Sequence[bytes]
@@ -96,58 +96,58 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ByContent:
-    """Message for message, by what they hold; the last of equal messages belongs to the last on the other side.
+    """By message content; the last of several equal messages corresponds to the last one on the other cluster.
 
     :param source: entry number of each message of the source that was read, up to the end.
-    :param target: the same of the target.
-    :param in_target: for each message of the source the place of its partner in `target`, or `NONE`.
-    :param in_source: for each message of the target the place of its partner in `source`, or `NONE`.
-    :param left_out: messages of the target that are not to be counted, because they never were on the source.
+    :param target: the same for the target.
+    :param in_target: for each message of the source the index of its partner in `target`, or `NONE`.
+    :param in_source: for each message of the target the index of its partner in `source`, or `NONE`.
+    :param excluded: messages of the target that are not counted, because they never were on the source.
     """
 
     source: Numbers
     target: Numbers
     in_target: Numbers
     in_source: Numbers
-    left_out: Flags
+    excluded: Flags
 
     @classmethod
     def of(cls, source: Listing, target: Listing) -> Self:
-        """Find the partners. Both listings reach to the same end, but may begin where they like."""
+        """Match the messages. Both listings reach to the same end, but may begin at different messages."""
         import numpy as np
 
-        places = {each: place for place, each in _numbered(target.contents)}
+        places = {content: place for place, content in _numbered(target.contents)}
         in_target = np.full(len(source.contents), NONE, dtype=np.int64)
         in_source = np.full(len(target.contents), NONE, dtype=np.int64)
-        for place, each in _numbered(source.contents):
-            if (partner := places.get(each)) is not None:
+        for place, content in _numbered(source.contents):
+            if (partner := places.get(content)) is not None:
                 in_target[place], in_source[partner] = partner, place
-        left_out = np.zeros(len(target.contents), dtype=np.bool_)
-        return cls(source.entries, target.entries, in_target, in_source, left_out)
+        excluded = np.zeros(len(target.contents), dtype=np.bool_)
+        return cls(source.entries, target.entries, in_target, in_source, excluded)
 
-    def alone_in_target(self, unread: Intervals) -> tuple[int, ...]:
-        """Entries of the target among `unread` that hold a message without a partner."""
-        alone = self.target[_flags(self.target, unread) & (self.in_source == NONE)]
-        return tuple(dict.fromkeys(alone.tolist()))
+    def only_in_target(self, unread: Intervals) -> tuple[int, ...]:
+        """The entries of the target among `unread` with a message that has no partner."""
+        entries = self.target[_flags(self.target, unread) & (self.in_source == NONE)]
+        return tuple(dict.fromkeys(entries.tolist()))
 
     def without(self, entries: Iterable[int]) -> Self:
-        """The same, with messages in these entries of the target left out."""
+        """The same correspondence without the messages in these entries of the target."""
         import numpy as np
 
-        return replace(self, left_out=np.isin(self.target, list(entries)))
+        return replace(self, excluded=np.isin(self.target, list(entries)))
 
     def compare(self, source: Intervals, target: Intervals, *, examples: int) -> Discrepancy:
-        """Compare in messages."""
+        """Compare by message."""
         on_source = _flags(self.source, source)
-        on_target = _flags(self.target, target) & ~self.left_out
-        again = on_target & ~_of_partners(on_source, self.in_source)
-        lost = on_source & ~_of_partners(on_target, self.in_target)
+        on_target = _flags(self.target, target) & ~self.excluded
+        redelivered = on_target & ~_of_partners(on_source, self.in_source)
+        skipped = on_source & ~_of_partners(on_target, self.in_target)
         return Discrepancy(
             unit=Unit.MESSAGES,
             source_unread=int(on_source.sum()),
             target_unread=int(on_target.sum()),
-            redelivered=_portion(self._of_target(again), int(again.sum()), examples),
-            skipped=_portion(self._of_source(lost), int(lost.sum()), examples),
+            redelivered=_portion(self._of_target(redelivered), int(redelivered.sum()), examples),
+            skipped=_portion(self._of_source(skipped), int(skipped.sum()), examples),
         )
 
     def _of_target(self, chosen: Flags) -> Iterator[tuple[int | None, int | None]]:
@@ -162,16 +162,16 @@ class ByContent:
 
 
 def _numbered(contents: Sequence[bytes]) -> Iterator[tuple[int, tuple[bytes, int]]]:
-    """Each place with its content and how many equal ones follow: what is told apart on both sides alike."""
-    seen: Counter[bytes] = Counter()
+    """Each index with its content and its ordinal among equal contents from the end, which identifies it."""
+    counts: Counter[bytes] = Counter()
     for place in range(len(contents) - 1, -1, -1):
         content = contents[place]
-        seen[content] += 1
-        yield place, (content, seen[content])
+        counts[content] += 1
+        yield place, (content, counts[content])
 
 
 def _flags(entries: Numbers, unread: Intervals) -> Flags:
-    """Which messages lie in unread entries."""
+    """Flags of the messages in unread entries."""
     import numpy as np
 
     begins = np.array([begin for begin, _ in unread.runs], dtype=np.int64)
@@ -183,17 +183,17 @@ def _flags(entries: Numbers, unread: Intervals) -> Flags:
 
 
 def _of_partners(flags: Flags, partners: Numbers) -> Flags:
-    """For each message, whether its partner has the flag; one without a partner has not."""
+    """For each message the flag of its partner; False without a partner."""
     import numpy as np
 
-    found = np.zeros(len(partners), dtype=np.bool_)
+    partner_flags = np.zeros(len(partners), dtype=np.bool_)
     has = partners != NONE
-    found[has] = flags[partners[has]]
-    return found
+    partner_flags[has] = flags[partners[has]]
+    return partner_flags
 
 
 def _portion(places: Iterator[tuple[int | None, int | None]], count: int, examples: int) -> Portion:
-    """Messages of one entry are named once."""
+    """A portion with the first entries; messages of the same entry are one example."""
     first: dict[tuple[int | None, int | None], None] = {}
     for place in places:
         if len(first) == examples:

@@ -1,4 +1,4 @@
-"""Decide on subscriptions from what was read of both sides (pure). Nothing is equal by default."""
+"""Verdicts on subscriptions from the cursors of both clusters (pure). Nothing is equal by default."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from pulsar_fleet.verification.subscriptions.verdict import (
 )
 
 
-def judge_subscription(
+def evaluate_subscription(
     name: str,
     source: SubscriptionCursor,
     target: SubscriptionCursor,
-    found: Discrepancy,
+    discrepancy: Discrepancy,
     examples: Sequence[Delivery] = (),
 ) -> SubscriptionVerdict:
-    """The verdict on a subscription that both sides have and that stood still while it was compared."""
+    """The verdict on a subscription that both clusters have and that did not change during the comparison."""
     settings = tuple(_settings(source, target))
-    same = not (found.redelivered.count or found.skipped.count or settings)
+    same = not (discrepancy.redelivered.count or discrepancy.skipped.count or settings)
     return SubscriptionVerdict(
         subscription=name,
         verdict=Verdict.EQUAL if same else Verdict.DIFFERENT,
-        unit=found.unit,
-        source_unread=found.source_unread,
-        target_unread=found.target_unread,
-        redelivered=found.redelivered.count,
-        skipped=found.skipped.count,
+        unit=discrepancy.unit,
+        source_unread=discrepancy.source_unread,
+        target_unread=discrepancy.target_unread,
+        redelivered=discrepancy.redelivered.count,
+        skipped=discrepancy.skipped.count,
         examples=tuple(examples),
         settings=settings,
     )
 
 
 def type_note(name: str, source: SubscriptionCursor, target: SubscriptionCursor) -> str | None:
-    """What to say where both sides' consumers are of different types; a type is theirs, so it decides nothing."""
-    known = {source.type, target.type} - {UNKNOWN_TYPE}
-    if len(known) < 2:
+    """A note if the subscription types differ; the type belongs to the consumers, so it does not affect the verdict."""
+    types = {source.type, target.type} - {UNKNOWN_TYPE}
+    if len(types) < 2:
         return None
     return f"{name!r} is {source.type} on the source and {target.type} on the target"
 
 
 def movement(before: Intervals, now: Intervals | None) -> str:
-    """What happened to a subscription between two looks; empty when nothing did."""
+    """How a subscription changed between two reads; empty if it did not change."""
     if now is None:
         return "it was deleted"
     read, back = len(before.minus(now)), len(now.minus(before))
@@ -63,15 +63,18 @@ def movement(before: Intervals, now: Intervals | None) -> str:
 
 
 def assemble(request: VerifyRequest, topics: Iterable[TopicSubscriptions]) -> SubscriptionVerification:
-    """Put topics and what was decided before reading together, by namespace; one without any is inconclusive."""
-    found: dict[str, list[TopicSubscriptions]] = {namespace: [] for namespace in request.namespaces}
+    """Combine the verdicts on topics with the problems of the request, by namespace."""
+    by_namespace: dict[str, list[TopicSubscriptions]] = {namespace: [] for namespace in request.namespaces}
     for problem in request.problems:
-        known = Verdict.DIFFERENT if problem.different else Verdict.INCONCLUSIVE
-        found[problem.namespace].append(TopicSubscriptions(topic=problem.scope, known=known, reason=problem.reason))
+        verdict = Verdict.DIFFERENT if problem.different else Verdict.INCONCLUSIVE
+        by_namespace[problem.namespace].append(
+            TopicSubscriptions(topic=problem.scope, topic_verdict=verdict, reason=problem.reason)
+        )
     for topic in topics:
-        found[str(TopicName.parse(topic.topic).namespace)].append(topic)
+        by_namespace[str(TopicName.parse(topic.topic).namespace)].append(topic)
     namespaces = tuple(
-        NamespaceSubscriptions(name, tuple(sorted(each, key=lambda topic: topic.topic))) for name, each in found.items()
+        NamespaceSubscriptions(name, tuple(sorted(topics_of_namespace, key=lambda topic: topic.topic)))
+        for name, topics_of_namespace in by_namespace.items()
     )
     return SubscriptionVerification(request.source.name, request.target.name, namespaces)
 
@@ -80,6 +83,6 @@ def _settings(source: SubscriptionCursor, target: SubscriptionCursor) -> Iterabl
     if source.replicated != target.replicated:
         yield "replicated", str(source.replicated).lower(), str(target.replicated).lower()
     for name in sorted({*source.properties, *target.properties}):
-        here, there = source.properties.get(name), target.properties.get(name)
-        if here != there:
-            yield f"property {name!r}", repr(here), repr(there)
+        source_value, target_value = source.properties.get(name), target.properties.get(name)
+        if source_value != target_value:
+            yield f"property {name!r}", repr(source_value), repr(target_value)

@@ -1,4 +1,4 @@
-"""Name entries that only one side would deliver: positions on both sides, key and publish time."""
+"""Examples of entries that only one cluster would deliver: positions on both clusters, key and publish time."""
 
 from __future__ import annotations
 
@@ -12,44 +12,48 @@ from pulsar_fleet.verification.subscriptions.correspondence import Discrepancy
 from pulsar_fleet.verification.subscriptions.verdict import Delivery, Kind
 
 
-class DeliveryNames:
-    """Names the entries of one topic.
+class DeliveryExamples:
+    """Describes entries of one topic.
 
-    :param lookups: entries that the broker is asked about, of all subscriptions together; others get positions only.
+    :param lookups: entries of all subscriptions whose headers are read; other examples have positions only.
     """
 
     def __init__(
-        self, topic: TopicName, numbers: Mapping[Side, Ledgers], admins: Mapping[Side, AdminClient], lookups: int
+        self, topic: TopicName, ledgers: Mapping[Side, Ledgers], admins: Mapping[Side, AdminClient], lookups: int
     ) -> None:
         self._topic = topic
-        self._numbers = numbers
+        self._numbers = ledgers
         self._admins = admins
         self._lookups = lookups
-        self._known: dict[tuple[Side, Position], Mapping[str, str]] = {}
+        self._headers: dict[tuple[Side, Position], Mapping[str, str]] = {}
 
-    async def examples(self, found: Discrepancy) -> list[Delivery]:
-        """The first of both kinds."""
+    async def examples(self, discrepancy: Discrepancy) -> list[Delivery]:
+        """The first redelivered and the first skipped entries."""
         return [
             await self._delivery(kind, *place)
-            for kind, portion in ((Kind.REDELIVERED, found.redelivered), (Kind.SKIPPED, found.skipped))
+            for kind, portion in ((Kind.REDELIVERED, discrepancy.redelivered), (Kind.SKIPPED, discrepancy.skipped))
             for place in portion.first
         ]
 
     async def _delivery(self, kind: Kind, source: int | None, target: int | None) -> Delivery:
-        here = None if source is None else self._numbers[Side.SOURCE].at(source)
-        there = None if target is None else self._numbers[Side.TARGET].at(target)
-        known = await self._described(Side.SOURCE, here) if here else await self._described(Side.TARGET, there)
+        source_position = None if source is None else self._numbers[Side.SOURCE].at(source)
+        target_position = None if target is None else self._numbers[Side.TARGET].at(target)
+        headers = (
+            await self._described(Side.SOURCE, source_position)
+            if source_position
+            else await self._described(Side.TARGET, target_position)
+        )
         return Delivery(
             kind,
-            str(here) if here else None,
-            str(there) if there else None,
-            known.get("x-pulsar-partition-key"),
-            known.get("x-pulsar-publish-time"),
+            str(source_position) if source_position else None,
+            str(target_position) if target_position else None,
+            headers.get("x-pulsar-partition-key"),
+            headers.get("x-pulsar-publish-time"),
         )
 
     async def _described(self, side: Side, position: Position | None) -> Mapping[str, str]:
         if position is None:
             return {}
-        if (side, position) not in self._known and len(self._known) < self._lookups:
-            self._known[side, position] = await self._admins[side].entry_properties(self._topic, position)
-        return self._known.get((side, position), {})
+        if (side, position) not in self._headers and len(self._headers) < self._lookups:
+            self._headers[side, position] = await self._admins[side].entry_properties(self._topic, position)
+        return self._headers.get((side, position), {})

@@ -1,4 +1,4 @@
-"""Verdicts on subscriptions as a person reads them: first what is wrong, then numbers, then which entries (pure)."""
+"""Verdicts on subscriptions as text: first what differs, then the numbers, then example entries (pure)."""
 
 from __future__ import annotations
 
@@ -14,65 +14,74 @@ from pulsar_fleet.verification.subscriptions.verdict import (
     SubscriptionVerification,
 )
 
-UNSEEN = (
-    "note  messages of a batch that were acknowledged apart from the rest cannot be seen: the batch counts as unread"
-)
+BATCH_NOTE = "note  individually acknowledged messages of a batch are not visible: the whole batch counts as unread"
 _ONE = {Unit.ENTRIES: "entry", Unit.MESSAGES: "message"}
 
 
-def subscription_text(found: SubscriptionVerification) -> str:
-    """The whole result; one line per namespace, and the subscriptions that are not equal."""
-    lines = [line for each in found.namespaces for line in _namespace(each, found.source, found.target)]
-    return "\n".join([*lines, UNSEEN] if found.subscriptions else lines)
+def subscription_text(verification: SubscriptionVerification) -> str:
+    """The whole result: a line for each namespace, and the subscriptions that are not equal."""
+    lines = [
+        line
+        for namespace in verification.namespaces
+        for line in _namespace(namespace, verification.source, verification.target)
+    ]
+    return "\n".join([*lines, BATCH_NOTE] if verification.subscriptions else lines)
 
 
-def subscription_summary(each: NamespaceSubscriptions) -> str:
-    """One line: for the ledger, a log, a table."""
-    if each.verdict is Verdict.EQUAL:
-        return f"equal: {_amount(each)}"
-    if not each.topics:
+def subscription_summary(namespace: NamespaceSubscriptions) -> str:
+    """One line for the ledger, a log or a table."""
+    if namespace.verdict is Verdict.EQUAL:
+        return f"equal: {_amount(namespace)}"
+    if not namespace.topics:
         return "inconclusive: nothing was compared"
-    wrong = [one for topic in each.topics for one in topic.subscriptions if one.verdict is each.verdict]
+    subscriptions = (subscription for topic in namespace.topics for subscription in topic.subscriptions)
+    wrong = [subscription for subscription in subscriptions if subscription.verdict is namespace.verdict]
     if not wrong:
-        first = next(topic for topic in each.topics if topic.verdict is each.verdict)
-        return f"{each.verdict}: {first.topic}: {first.reason}"
-    return f"{each.verdict}: {len(wrong):,} of {_amount(each)}, first {wrong[0].subscription!r}: {_in_short(wrong[0])}"
+        first = next(topic for topic in namespace.topics if topic.verdict is namespace.verdict)
+        return f"{namespace.verdict}: {first.topic}: {first.reason}"
+    first_wrong = f"first {wrong[0].subscription!r}: {_in_short(wrong[0])}"
+    return f"{namespace.verdict}: {len(wrong):,} of {_amount(namespace)}, {first_wrong}"
 
 
-def _amount(each: NamespaceSubscriptions) -> str:
-    topics = f"{len(each.topics):,} {'topic' if len(each.topics) == 1 else 'topics'}"
-    return f"{each.subscriptions:,} {'subscription' if each.subscriptions == 1 else 'subscriptions'} of {topics}"
+def _amount(namespace: NamespaceSubscriptions) -> str:
+    topics = f"{len(namespace.topics):,} {'topic' if len(namespace.topics) == 1 else 'topics'}"
+    return (
+        f"{namespace.subscriptions:,} {'subscription' if namespace.subscriptions == 1 else 'subscriptions'} of {topics}"
+    )
 
 
-def _namespace(each: NamespaceSubscriptions, source: str, target: str) -> Iterator[str]:
-    if each.verdict is Verdict.EQUAL:
-        yield f"EQUAL      {each.namespace}: {_amount(each)}, {each.unread:,} unread on both sides"
-    elif not each.topics:
-        yield f"INCONCLUSIVE  {each.namespace}: nothing was compared"
-    for topic in each.topics:
+def _namespace(namespace: NamespaceSubscriptions, source: str, target: str) -> Iterator[str]:
+    if namespace.verdict is Verdict.EQUAL:
+        yield f"EQUAL      {namespace.namespace}: {_amount(namespace)}, {namespace.unread:,} unread on both sides"
+    elif not namespace.topics:
+        yield f"INCONCLUSIVE  {namespace.namespace}: nothing was compared"
+    for topic in namespace.topics:
         if topic.reason:
-            yield f"{topic.known.upper()}  {topic.topic}: {topic.reason}"
-        for one in topic.subscriptions:
-            if one.verdict is not Verdict.EQUAL:
-                yield f"{one.verdict.upper()}  {topic.topic} subscription {one.subscription!r}: {_in_short(one)}"
-                yield from (f"  {_delivery(example, source, target)}" for example in one.examples)
+            yield f"{topic.topic_verdict.upper()}  {topic.topic}: {topic.reason}"
+        for subscription in topic.subscriptions:
+            if subscription.verdict is not Verdict.EQUAL:
+                where = f"{topic.topic} subscription {subscription.subscription!r}"
+                yield f"{subscription.verdict.upper()}  {where}: {_in_short(subscription)}"
+                yield from (f"  {_delivery(example, source, target)}" for example in subscription.examples)
         yield from (f"  note  {topic.topic}: {note}" for note in topic.notes)
 
 
-def _in_short(one: SubscriptionVerdict) -> str:
-    if one.reason:
-        unread = f" ({one.source_unread:,} entries unread)" if one.verdict is Verdict.DIFFERENT else ""
-        return one.reason + unread
+def _in_short(subscription: SubscriptionVerdict) -> str:
+    if subscription.reason:
+        unread = (
+            f" ({subscription.source_unread:,} entries unread)" if subscription.verdict is Verdict.DIFFERENT else ""
+        )
+        return subscription.reason + unread
     counts = [
-        f"{count:,} {_ONE[one.unit] if count == 1 else one.unit} would be {kind}"
-        for kind, count in ((Kind.REDELIVERED, one.redelivered), (Kind.SKIPPED, one.skipped))
+        f"{count:,} {_ONE[subscription.unit] if count == 1 else subscription.unit} would be {kind}"
+        for kind, count in ((Kind.REDELIVERED, subscription.redelivered), (Kind.SKIPPED, subscription.skipped))
         if count
     ]
-    return ", ".join([*counts, *(f"{name} {here} → {there}" for name, here, there in one.settings)])
+    return ", ".join([*counts, *(f"{name} {source} → {target}" for name, source, target in subscription.settings)])
 
 
-def _delivery(one: Delivery, source: str, target: str) -> str:
-    places = [f"{name} {at}" for name, at in ((source, one.source), (target, one.target)) if at]
-    key = f"  key {one.key!r}" if one.key is not None else ""
-    time = f"  {one.publish_time}" if one.publish_time else ""
-    return f"{one.kind}  {' = '.join(places)}{key}{time}"
+def _delivery(delivery: Delivery, source: str, target: str) -> str:
+    places = [f"{name} {at}" for name, at in ((source, delivery.source), (target, delivery.target)) if at]
+    key = f"  key {delivery.key!r}" if delivery.key is not None else ""
+    time = f"  {delivery.publish_time}" if delivery.publish_time else ""
+    return f"{delivery.kind}  {' = '.join(places)}{key}{time}"

@@ -1,4 +1,4 @@
-"""The comparison of subscriptions in Spark: each task compares some topics over HTTP, and few rows come back."""
+"""The comparison of subscriptions in Spark: each task compares some topics over HTTP and returns few rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TOPICS_PER_TASK = 50
 
 
 def compare_in_spark(session: SparkSession, request: VerifyRequest) -> SubscriptionVerification:
-    """Compare all pairs of the request with the tasks of a session; a failed task is done again as a whole."""
+    """Compare all pairs of the request in tasks of a session; Spark repeats a failed task."""
     batches = [replace(request, pairs=pairs, problems=()).to_bytes() for pairs in _batches(request)]
     if not batches:
         return assemble(request, ())
     tasks = session.sparkContext.parallelize(batches, len(batches))
-    found = [TopicSubscriptions.from_json(json.loads(text)) for text in tasks.flatMap(_compare).collect()]
-    return assemble(request, found)
+    topics = [TopicSubscriptions.from_json(json.loads(text)) for text in tasks.flatMap(_compare).collect()]
+    return assemble(request, topics)
 
 
 def _batches(request: VerifyRequest) -> list[tuple[Pair, ...]]:
@@ -34,12 +34,12 @@ def _batches(request: VerifyRequest) -> list[tuple[Pair, ...]]:
 
 
 def _compare(content: bytes) -> list[str]:
-    """One task: the topics of a part of the request, with the credentials of its worker's environment."""
+    """One task: a part of the request's topics, with the credentials in the environment of its worker."""
     request = VerifyRequest.from_bytes(content)
     source, target = (connection_from_environment(side, **asdict(request.address(side))) for side in Side)
 
     async def compare() -> list[TopicSubscriptions]:
-        async with AdminClient(source) as here, AdminClient(target) as there:
-            return await compare_pairs(here, there, request)
+        async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
+            return await compare_pairs(source_admin, target_admin, request)
 
-    return [json.dumps(each.to_json()) for each in asyncio.run(compare())]
+    return [json.dumps(topic.to_json()) for topic in asyncio.run(compare())]

@@ -1,4 +1,4 @@
-"""The steps of comparing subscriptions: between frozen bounds, here or in a Spark job, and recorded."""
+"""The steps of a comparison of subscriptions: compare between frozen bounds, here or in a Spark job, and record."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.verification.request import Progress, VerifyRequest
-from pulsar_fleet.verification.steps import FOLDER
+from pulsar_fleet.verification.request import FOLDER, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.compare import compare_pairs
 from pulsar_fleet.verification.subscriptions.evaluate import assemble
 from pulsar_fleet.verification.subscriptions.report import subscription_summary
@@ -21,14 +20,14 @@ VERDICT = "subscriptions.json"
 SCOPE = "subscriptions of {}"
 
 TOPICS_HERE = 1_000
-"""Up to so many topics are compared in one process, at about 15 ms of CPU each: a Spark session costs more to open."""
+"""The most topics to compare in one process, at about 15 ms of CPU each: opening a Spark session costs more."""
 
 ENTRIES_HERE = 1_000_000
-"""The same for the entries of copies that a producer made, since these may have to be read."""
+"""The most entries, of copies that producers made, to compare in one process: they may have to be read."""
 
 
-def fits_here(request: VerifyRequest) -> bool:
-    """Whether one process is done with it before a Spark session is open."""
+def fits_in_process(request: VerifyRequest) -> bool:
+    """Whether one process compares the request faster than a Spark session opens."""
     written = sum(len(pair.source) + len(pair.target) for pair in request.pairs if not pair.publish_time)
     return len(request.pairs) <= TOPICS_HERE and written <= ENTRIES_HERE
 
@@ -36,55 +35,55 @@ def fits_here(request: VerifyRequest) -> bool:
 async def compare_subscriptions(
     source: AdminClient, target: AdminClient, request: VerifyRequest, progress: Progress | None = None
 ) -> SubscriptionVerification:
-    """Compare here what each subscription has not read, between the bounds that the request froze.
+    """Compare the unread messages of each subscription in this process, between the request's frozen bounds.
 
-    Nothing is consumed and no subscription is touched; again gives the same while they stand still.
+    Consumes nothing and changes no subscription; a second call gives the same while no cursor moves.
     """
     return assemble(request, await compare_pairs(source, target, request, progress))
 
 
-async def compare_here(
+async def compare_in_process(
     source: ClusterConnection, target: ClusterConnection, request_uri: str, result_uri: str
 ) -> SubscriptionVerification:
-    """Do in this process what the Spark job does: read the request, compare, write the result.
+    """Run the Spark job in this process: read the request, compare, write the result.
 
-    An earlier result is removed first, so that none is ever stale.
+    An earlier result is removed first, so that a failure leaves no stale result.
     """
     result = UPath(result_uri)
     result.unlink(missing_ok=True)
     request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
-    async with AdminClient(source) as here, AdminClient(target) as there:
-        found = await compare_subscriptions(here, there, request)
-    result.write_bytes(found.to_bytes())
-    return found
+    async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
+        verification = await compare_subscriptions(source_admin, target_admin, request)
+    result.write_bytes(verification.to_bytes())
+    return verification
 
 
 def result_uri(run: Run, folder: str = FOLDER) -> str:
-    """Where a comparison of this run's request has to leave its result."""
+    """The URI of the result for a request of this run."""
     return str(run.artefacts.folder(run.id) / folder / RESULT)
 
 
 def conclude(run: Run, uri: str, folder: str = FOLDER) -> SubscriptionVerification:
-    """Take the result that a comparison left, and record it. `NotFound` if there is none."""
+    """Read the result of a comparison and record it. `NotFound` without a result."""
     try:
         content = UPath(uri).read_bytes()
     except OSError as error:
         raise NotFound(f"The comparison of subscriptions left no result at {uri}: {error}. See its log.") from error
-    found = SubscriptionVerification.from_bytes(content)
-    record(run, found, folder)
-    return found
+    verification = SubscriptionVerification.from_bytes(content)
+    record(run, verification, folder)
+    return verification
 
 
-def record(run: Run, found: SubscriptionVerification, folder: str = FOLDER) -> Reference:
-    """Keep the verdicts: the document as an artefact, one line per namespace in the ledger. Again replaces both."""
-    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", found.to_bytes())
-    for each in found.namespaces:
+def record(run: Run, verification: SubscriptionVerification, folder: str = FOLDER) -> Reference:
+    """Record the verdicts as an artefact and a ledger row for each namespace; a second call replaces them."""
+    document = run.artefacts.write(run.id, f"{folder}/{VERDICT}", verification.to_bytes())
+    for namespace in verification.namespaces:
         run.ledger.record_verdict(
             run.id,
-            SCOPE.format(each.namespace),
-            verdict=each.verdict,
-            messages=each.unread,
-            summary=subscription_summary(each),
+            SCOPE.format(namespace.namespace),
+            verdict=namespace.verdict,
+            messages=namespace.unread,
+            summary=subscription_summary(namespace),
             artefact=document.to_json(),
         )
     return document

@@ -1,4 +1,4 @@
-"""Verdicts on subscriptions: would a consumer that goes to the other cluster get exactly the rest? (pure)"""
+"""Verdicts on subscriptions: would a consumer that moves to the target get exactly the unread messages? (pure)"""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Self
 
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Kind(StrEnum):
-    """What becomes of a message if the consumers go to the target."""
+    """What happens to a message if the consumers move to the target."""
 
     REDELIVERED = "redelivered"
     SKIPPED = "skipped"
@@ -23,12 +24,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One entry that only one side would deliver.
+    """One entry that only one cluster would deliver.
 
-    :param source: its position there, None where the source is not known to hold it.
-    :param target: its position there, None where the target has acknowledged it or does not hold it.
-    :param key: of its first message; None where it was not looked up.
-    :param publish_time: as the broker writes it; None where it was not looked up.
+    :param source: its position on the source; None if the source may not have it.
+    :param target: its position on the target; None if the target has acknowledged it or does not have it.
+    :param key: of its first message; None if it was not read.
+    :param publish_time: as the broker writes it; None if it was not read.
     """
 
     kind: Kind
@@ -40,10 +41,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionVerdict:
-    """What was found for one subscription of one topic.
+    """The verdict on one subscription of one topic.
 
-    :param source_unread: how much it would still deliver on the source, in `unit`.
-    :param settings: properties and the like that differ, as (name, source, target).
+    :param source_unread: its backlog on the source, in `unit`.
+    :param settings: differing properties and settings, as (name, source, target).
     """
 
     subscription: str
@@ -62,48 +63,48 @@ class SubscriptionVerdict:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
+    def from_json(cls, document: JsonObject) -> Self:
         """Read what `to_json` wrote."""
-        examples = tuple(Delivery(**{**one, "kind": Kind(one["kind"])}) for one in found["examples"])
-        settings = tuple((str(name), str(here), str(there)) for name, here, there in found["settings"])
-        typed = {"verdict": Verdict(found["verdict"]), "unit": Unit(found["unit"])}
-        return cls(**{**found, **typed, "examples": examples, "settings": settings})
+        examples = tuple(Delivery(**{**example, "kind": Kind(example["kind"])}) for example in document["examples"])
+        settings = tuple((str(name), str(source), str(target)) for name, source, target in document["settings"])
+        typed = {"verdict": Verdict(document["verdict"]), "unit": Unit(document["unit"])}
+        return cls(**{**document, **typed, "examples": examples, "settings": settings})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSubscriptions:
-    """The subscriptions of one topic, or why they could not be looked at.
+    """The subscriptions of one topic, or why they could not be compared.
 
-    :param topic: a topic, or a namespace when the reason holds for all of it.
-    :param known: equal where both sides were read, so that a topic without a subscription is equal.
+    :param topic: a topic, or a namespace if the reason applies to all of it.
+    :param topic_verdict: equal if both clusters were read, so that a topic without a subscription is equal.
     """
 
     topic: str
-    known: Verdict
+    topic_verdict: Verdict
     reason: str = ""
     subscriptions: tuple[SubscriptionVerdict, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
-        """Equal only if both sides were read and every subscription is equal."""
-        return Verdict.over([self.known, *(each.verdict for each in self.subscriptions)])
+        """Equal only if both clusters were read and every subscription is equal."""
+        return Verdict.over([self.topic_verdict, *(subscription.verdict for subscription in self.subscriptions)])
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""
-        subscriptions = [each.to_json() for each in self.subscriptions]
-        head = {"topic": self.topic, "known": self.known, "reason": self.reason, "notes": self.notes}
-        return {**head, "verdict": self.verdict, "subscriptions": subscriptions}
+        return {**asdict(self), "verdict": self.verdict}
 
     @classmethod
-    def from_json(cls, found: JsonObject) -> Self:
-        """Read what `to_json` wrote; the verdict is derived anew."""
+    def from_json(cls, document: JsonObject) -> Self:
+        """Read what `to_json` wrote; the verdict is derived again."""
         return cls(
-            topic=str(found["topic"]),
-            known=Verdict(found["known"]),
-            reason=str(found["reason"]),
-            subscriptions=tuple(SubscriptionVerdict.from_json(each) for each in found["subscriptions"]),
-            notes=tuple(found["notes"]),
+            topic=str(document["topic"]),
+            topic_verdict=Verdict(document["topic_verdict"]),
+            reason=str(document["reason"]),
+            subscriptions=tuple(
+                SubscriptionVerdict.from_json(subscription) for subscription in document["subscriptions"]
+            ),
+            notes=tuple(document["notes"]),
         )
 
 
@@ -116,18 +117,18 @@ class NamespaceSubscriptions:
 
     @property
     def verdict(self) -> Verdict:
-        """Equal only if every topic is, and there is at least one."""
+        """Equal only if there is at least one topic and all topics are equal."""
         return Verdict.over(topic.verdict for topic in self.topics)
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions compared, those of each topic counted apart."""
+        """The number of compared subscriptions; each topic counts its own."""
         return sum(len(topic.subscriptions) for topic in self.topics)
 
     @property
     def unread(self) -> int:
-        """What they would still deliver on the source: entries, and messages where entries are not alike."""
-        return sum(each.source_unread for topic in self.topics for each in topic.subscriptions)
+        """Their backlog on the source: entries, or messages where entries do not match one to one."""
+        return sum(subscription.source_unread for topic in self.topics for subscription in topic.subscriptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,26 +146,34 @@ class SubscriptionVerification:
 
     @property
     def subscriptions(self) -> int:
-        """Subscriptions compared, those of each topic counted apart."""
+        """The number of compared subscriptions; each topic counts its own."""
         return sum(namespace.subscriptions for namespace in self.namespaces)
 
     def to_bytes(self) -> bytes:
         """As a JSON document."""
         namespaces = [
-            {"namespace": each.namespace, "verdict": each.verdict, "topics": [one.to_json() for one in each.topics]}
-            for each in self.namespaces
+            {"namespace": item.namespace, "verdict": item.verdict, "topics": [topic.to_json() for topic in item.topics]}
+            for item in self.namespaces
         ]
         head = {"schema_version": SCHEMA_VERSION, "source": self.source, "target": self.target}
         return json.dumps({**head, "verdict": self.verdict, "namespaces": namespaces}, indent=1).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; verdicts of namespaces are derived anew from their topics."""
-        found: JsonObject = json.loads(content)
+        """Read what `to_bytes` wrote; the verdicts of namespaces are derived from their topics again.
+
+        A document of another version is `InvalidRequest`.
+        """
+        document: JsonObject = json.loads(content)
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise InvalidRequest(
+                f"The verdict on subscriptions has version {document.get('schema_version')!r}, this release reads "
+                f"version {SCHEMA_VERSION}: verify again."
+            )
         namespaces = tuple(
             NamespaceSubscriptions(
-                str(each["namespace"]), tuple(TopicSubscriptions.from_json(one) for one in each["topics"])
+                str(namespace["namespace"]), tuple(TopicSubscriptions.from_json(topic) for topic in namespace["topics"])
             )
-            for each in found["namespaces"]
+            for namespace in document["namespaces"]
         )
-        return cls(str(found["source"]), str(found["target"]), namespaces)
+        return cls(str(document["source"]), str(document["target"]), namespaces)

@@ -54,4 +54,4 @@ def test_the_rows_count_as_those_of_the_tools_that_they_stand_beside() -> None:
 @pytest.mark.parametrize(("scope", "left"), [(Scope.LOCAL, {"shadowTopics"}), (Scope.GLOBAL, {"replicationClusters"})])
 def test_all_policies_of_a_topic_are_carried_but_one(scope: Scope, left: set[str]) -> None:
     held = {row.field for row in TOPIC_CATALOGUE if row.path and not (scope is Scope.GLOBAL and row.local_only)}
-    assert {field for field in held if not TOPIC_BY_FIELD[field].carried(scope)} == left
+    assert {field for field in held if not TOPIC_BY_FIELD[field].is_copied(scope)} == left

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.policies.setters import creation_calls, policy_calls
 from pulsar_fleet.cluster.redaction import Redactor, fingerprints, is_secret_key, restore_secrets
 
 ORDERS = NamespaceName.parse("acme/orders")
-SEAL = Redactor(b"a key of the tests")
+REDACTOR = Redactor(b"a key of the tests")
 RATE = {"dispatchThrottlingRateInMsg": 100}
 # What a 4.2.4 broker shows of a namespace in which nothing was set.
 UNSET: dict[str, Any] = {
@@ -44,8 +44,8 @@ def test_a_list_is_renamed_and_always_has_the_targets_own_name() -> None:
 
 
 def test_clusters_that_the_target_does_not_know_are_left_out_and_told() -> None:
-    translated = translate({"replication_clusters": ["blue", "third"]}, "blue", "green", known={"green"})
-    assert (translated.document["replication_clusters"], translated.left_out) == (["green"], ("third",))
+    translated = translate({"replication_clusters": ["blue", "third"]}, "blue", "green", known_clusters={"green"})
+    assert (translated.document["replication_clusters"], translated.omitted_clusters) == (["green"], ("third",))
 
 
 def test_a_pair_that_replicates_keeps_both_names() -> None:
@@ -199,10 +199,10 @@ def test_widening_sets_retention_first_and_narrowing_the_quota(before: int, afte
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ({"replication_clusters": ["blue"]}, "does not have 'green'"),
-        ({"replication_clusters": ["green"], "allowed_clusters": ["blue"]}, "does not have 'green'"),
-        ({"replication_clusters": ["green"], "schema_compatibility_strategy": "FOOL"}, "'FOOL' is none of"),
-        ({"replication_clusters": ["green"], "max_producers_per_topic": -5}, "below 0"),
+        ({"replication_clusters": ["blue"]}, "does not include 'green'"),
+        ({"replication_clusters": ["green"], "allowed_clusters": ["blue"]}, "does not include 'green'"),
+        ({"replication_clusters": ["green"], "schema_compatibility_strategy": "FOOL"}, "'FOOL' is not one of"),
+        ({"replication_clusters": ["green"], "max_producers_per_topic": -5}, "must be at least 0"),
         (
             {
                 "replication_clusters": ["green"],
@@ -221,19 +221,19 @@ def test_a_secret_becomes_a_fingerprint_and_comes_back() -> None:
     document = {
         "offload_policies": {"s3ManagedLedgerOffloadCredentialSecret": "hush", "s3ManagedLedgerOffloadBucket": "b"}
     }
-    sealed = SEAL.redact(document)
+    sealed = REDACTOR.redact(document)
     assert "hush" not in str(sealed)
-    assert restore_secrets(sealed, SEAL.secrets(document)) == document
+    assert restore_secrets(sealed, REDACTOR.secrets(document)) == document
 
 
-def test_a_fingerprint_whose_secret_is_not_at_hand_is_never_written() -> None:
-    with pytest.raises(PreconditionFailed, match="is not at hand"):
-        restore_secrets(SEAL.redact({"password": "hush"}), {})
+def test_a_fingerprint_whose_secret_is_not_available_is_never_written() -> None:
+    with pytest.raises(PreconditionFailed, match="is not available"):
+        restore_secrets(REDACTOR.redact({"password": "hush"}), {})
 
 
 def test_equal_secrets_have_equal_fingerprints_only_under_one_key() -> None:
-    assert SEAL.seal("hush") == SEAL.seal("hush") != Redactor(b"another key").seal("hush")
-    assert fingerprints(SEAL.redact([{"token": "hush"}])) == {SEAL.seal("hush")}
+    assert REDACTOR.fingerprint("hush") == REDACTOR.fingerprint("hush") != Redactor(b"another key").fingerprint("hush")
+    assert fingerprints(REDACTOR.redact([{"token": "hush"}])) == {REDACTOR.fingerprint("hush")}
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.policies.effective import Effective, Layer, effective_value
+from pulsar_fleet.cluster.policies.effective import EffectiveValue, Layer, effective_value
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
-from pulsar_fleet.preflight.broker_settings import behaving_differently
+from pulsar_fleet.preflight.broker_settings import effective_differences
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 
 TTL = TOPIC_BY_FIELD["messageTTLInSeconds"]
@@ -19,7 +19,7 @@ UNLIMITED = {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 
 LIMITED = {"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingRateInByte": -1}
 
 
-def ttl(*values: int | None) -> Effective:
+def ttl(*values: int | None) -> EffectiveValue:
     local, shared, namespace, broker = values
     return effective_value(
         TTL,
@@ -30,7 +30,7 @@ def ttl(*values: int | None) -> Effective:
     )
 
 
-def of_topic(field: str, **layers: dict[str, Any]) -> Effective:
+def of_topic(field: str, **layers: dict[str, Any]) -> EffectiveValue:
     documents: dict[str, dict[str, Any]] = {"local": {}, "shared": {}, "namespace": {}, "configuration": {}}
     return effective_value(TOPIC_BY_FIELD[field], **{**documents, **layers})
 
@@ -48,18 +48,18 @@ def snapshot(cluster: str, policies: dict[str, Any], *configurations: dict[str, 
 
 
 def told(source: Snapshot, target: Snapshot) -> list[tuple[str, Any, Any]]:
-    return [(one.field, one.source, one.target) for one in behaving_differently(source, target)]
+    return [(one.field, one.source, one.target) for one in effective_differences(source, target)]
 
 
 @given(st.lists(st.none() | st.integers(min_value=0), min_size=4, max_size=4))
 def test_the_first_layer_that_says_something_counts(values: list[int | None]) -> None:
-    expected = [Effective(value, layer) for layer, value in zip(LAYERS, values, strict=True) if value is not None]
-    assert ttl(*values) == (expected or [Effective(None, Layer.NOBODY)])[0]
+    expected = [EffectiveValue(value, layer) for layer, value in zip(LAYERS, values, strict=True) if value is not None]
+    assert ttl(*values) == (expected or [EffectiveValue(None, Layer.UNSET)])[0]
 
 
 def test_a_rate_without_limits_lets_the_next_layer_speak() -> None:
     found = of_topic("dispatchRate", local={"dispatchRate": UNLIMITED}, namespace={"topicDispatchRate": LIMITED})
-    assert found == Effective(LIMITED, Layer.NAMESPACE)
+    assert found == EffectiveValue(LIMITED, Layer.NAMESPACE)
 
 
 def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
@@ -69,20 +69,20 @@ def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
         local={"backLogQuotaMap": {"message_age": age}},
         namespace={"backlog_quota_map": {"destination_storage": size}},
     )
-    assert found == Effective({"destination_storage": size, "message_age": age}, Layer.TOPIC)
+    assert found == EffectiveValue({"destination_storage": size, "message_age": age}, Layer.TOPIC)
 
 
 def test_a_policy_with_parts_takes_its_parts_from_the_broker() -> None:
     broker = {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"}
     retention = {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
-    assert of_topic("retentionPolicies", configuration=broker) == Effective(retention, Layer.BROKER)
+    assert of_topic("retentionPolicies", configuration=broker) == EffectiveValue(retention, Layer.BROKER)
 
 
 def test_a_default_quota_in_gigabytes_wins_over_the_one_in_bytes() -> None:
     broker = {"backlogQuotaDefaultLimitGB": "2", "backlogQuotaDefaultLimitBytes": "7"}
     limit = {"limitSize": 2 << 30}
     value = {"destination_storage": limit, "message_age": limit}
-    assert of_topic("backLogQuotaMap", configuration=broker) == Effective(value, Layer.BROKER)
+    assert of_topic("backLogQuotaMap", configuration=broker) == EffectiveValue(value, Layer.BROKER)
 
 
 def test_a_policy_that_neither_sets_is_told_when_the_brokers_defaults_differ() -> None:

@@ -1,4 +1,4 @@
-"""What is about to be written, so that a run that was cut off can be finished and undone."""
+"""Intended writes, so that an interrupted run can be finished and undone."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table."""
     op.drop_table("fleet_intents")

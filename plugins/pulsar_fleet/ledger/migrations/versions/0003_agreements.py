@@ -1,4 +1,4 @@
-"""What clusters agreed on, what was seen on each, and who lost where they did not agree."""
+"""Merge bases, observations and conflicts of reconciliation."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them."""
+    """Drop the three tables."""
     for name in ("fleet_conflicts", "fleet_observations", "fleet_agreements"):
         op.drop_table(name)

@@ -1,4 +1,4 @@
-"""When and where each field of a resource was written, as the clusters of an event topic know it."""
+"""The version of each field of a resource on each cluster of an event topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Create the table of the event topics."""
+    """Create the table of versions."""
     op.create_table(
         "fleet_marks",
         sa.Column("topic", sa.String(500), primary_key=True),
@@ -24,5 +24,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop it."""
+    """Drop the table."""
     op.drop_table("fleet_marks")

@@ -1,4 +1,4 @@
-"""What must hold on every broker, and what could not be read: a gate that cannot be evaluated stops the run (pure)."""
+"""What must hold on every broker, and what could not be read: both stop the run (pure)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ AUTO_CREATION = "clusterMigrationAutoResourceCreation"
 _CHECK_OFF = blocks(
     "migration-check-off",
     Owner.BLUE,
-    "Its topics would stop loading and never be handed over, with producers on both clusters.",
-    never_waived="a topic split over both clusters loses the order of its keys, and what is written to blue later.",
+    "It would not terminate its topics: they stop loading, and producers are on both clusters.",
+    never_waived="a topic in use on both clusters loses the order of its keys, and what is written to blue later.",
 )
 _AUTO_CREATION = blocks(
     "auto-resource-creation-on",
@@ -24,42 +24,42 @@ _AUTO_CREATION = blocks(
     "The broker would create namespaces on green whose cluster list lacks green: topics there are deleted.",
     never_waived="green deletes the topics of such a namespace.",
 )
-_BROKER_SILENT = blocks(
+_BROKER_UNREADABLE = blocks(
     "broker-not-readable",
     Owner.BLUE,
-    "What is set on this broker is not known, and each broker decides by itself whether it hands topics over.",
+    "Its settings are not known, and each broker decides by its own settings whether it terminates topics.",
 )
 _SUPERUSER = blocks(
     "superuser-needed",
     Owner.RUN,
     "Only a superuser may read the brokers' settings, store the redirect and set the flag: gates cannot be evaluated.",
-    never_waived="the switch itself would fail half-way.",
+    never_waived="the cut-over would fail half-way.",
 )
 _FUNCTIONS_UNKNOWN = blocks(
     "functions-unknown",
     Owner.BLUE,
-    "Whether functions or connectors live in the namespaces is not known; they would go on against blue.",
+    "Whether the namespaces have functions or connectors is not known; these would keep running on blue.",
 )
 _TOPIC_UNREADABLE = blocks(
     "topic-not-readable",
     Owner.BLUE,
-    "Its clients, backlog and transactions are not known, and a topic that does not load is stranded by the flag.",
+    "Its clients, backlog and transactions are not known, and a topic that does not load cannot load under the flag.",
     never_waived="the backlog of a flagged topic that is not loaded can no longer be read.",
 )
 _INCOMPLETE = blocks(
     "not-readable",
     Owner.RUN,
-    "What is there is not known, so that nothing can be concluded from the other gates about it.",
+    "The other gates could not check what was not read.",
 )
 
 
 def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
-    """A broker whose check is off keeps its topics for ever: a silent split brain."""
+    """A broker whose migration check is off never terminates its topics: clients write to both clusters."""
     for broker, settings in view.blue.brokers.items():
         seconds = str(settings.get(CHECK_PERIOD))
-        # A role that may not read the settings gets a broker without any, which another gate tells.
+        # A role without permission gets no settings; another gate reports that.
         if settings and (not seconds.isdigit() or int(seconds) == 0):
-            yield _CHECK_OFF.found(
+            yield _CHECK_OFF.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
                 "set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic.",
@@ -67,10 +67,10 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
 
 
 def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
-    """The broker's own resource creation copies blue's cluster list, which makes green unusable."""
+    """The broker's own resource creation copies blue's cluster list, so that green deletes the topics."""
     for broker, settings in view.blue.brokers.items():
         if settings and settings.get(AUTO_CREATION) != "false":
-            yield _AUTO_CREATION.found(
+            yield _AUTO_CREATION.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{AUTO_CREATION} = {settings.get(AUTO_CREATION)}",
                 "set it to false in that broker's broker.conf and restart it: it is not dynamic.",
@@ -78,26 +78,26 @@ def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
 
 
 def everything_could_be_read(view: View) -> Iterator[Finding]:
-    """What was not read is a blocker, never a pass; one finding for all that our role may not see."""
+    """What was not read is a blocker; one finding for everything that the role may not read."""
     for cluster in (view.blue, view.green):
         hidden = [note for note in cluster.unread if note.problem == Problem.HIDDEN]
         if hidden:
-            yield _SUPERUSER.found(
+            yield _SUPERUSER.finding(
                 f"cluster {cluster.name}",
-                f"our role may not read: {', '.join(sorted({note.resource for note in hidden}))}",
+                f"the role may not read: {', '.join(sorted({note.resource for note in hidden}))}",
                 f"give the connection to {cluster.name} the token of a superuser.",
             )
         for note in cluster.unread:
             if note.problem != Problem.HIDDEN:
-                yield _kind_of(note).found(f"{note.resource} of {cluster.name}", note.detail, _remedy(note))
+                yield _kind_of(note).finding(f"{note.resource} of {cluster.name}", note.detail, _remedy(note))
     for facts in view.moving:
         for note in facts.unread:
-            yield _TOPIC_UNREADABLE.found(note.resource, note.detail, _remedy(note))
+            yield _TOPIC_UNREADABLE.finding(note.resource, note.detail, _remedy(note))
 
 
 def _kind_of(note: Note) -> Gate:
     if note.resource == "brokers" or note.resource.startswith("broker "):
-        return _BROKER_SILENT
+        return _BROKER_UNREADABLE
     if note.resource.startswith(("functions", "sources", "sinks")):
         return _FUNCTIONS_UNKNOWN
     return _INCOMPLETE
@@ -107,5 +107,5 @@ def _remedy(note: Note) -> str:
     if note.resource.startswith("broker "):
         return "restart that broker or take it out of the cluster, then run again."
     if note.resource.startswith("functions"):
-        return "make the functions worker answer through the brokers, or waive this if there are none."
-    return "run again; if it stays, look at the broker's log for this name."
+        return "make the functions worker answer through the brokers, or waive this if no worker exists."
+    return "run again; if it fails again, search the broker's log for this name."

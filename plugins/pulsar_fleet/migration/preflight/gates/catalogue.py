@@ -1,6 +1,6 @@
-"""Every finding of a migration's own gates: how grave it is, who must act, what would happen, and what may be waived.
+"""Every finding of a migration's own gates: severity, owner, consequence, and whether a waiver is possible (pure).
 
-Pure. The table in docs/migrate_namespaces.md is made from it, and each gate takes its findings from here.
+The table in docs/migrate_namespaces.md is generated from it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Owner(StrEnum):
     GREEN = "operators of green"
     APPLICATION = "application's team"
     TENANT = "tenant's administrators"
-    RUN = "who starts the run"
+    RUN = "operator of the run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """One kind of finding.
 
-    :param consequence: what would happen, in a sentence.
-    :param never_waived: why no waiver is taken: what is lost for certain; empty where one may be given.
-    :param milder: when a blocker is a warning only, in words for the documentation.
+    :param consequence: what would happen without the gate, in a sentence.
+    :param never_waived: why no waiver is accepted, which is a certain loss; empty where a waiver is possible.
+    :param milder: when the blocker is only a warning, as text for the documentation.
     """
 
     id: str
@@ -38,10 +38,10 @@ class Gate:
     never_waived: str = ""
     milder: str = ""
 
-    def found(self, resource: str, evidence: str, remedy: str, *, mild: bool = False, call: str = "") -> Finding:
-        """What this gate found.
+    def finding(self, resource: str, evidence: str, remedy: str, *, mild: bool = False, call: str = "") -> Finding:
+        """A finding of this gate.
 
-        :param mild: the case in `milder`.
+        :param mild: the case in `milder`: a warning.
         """
         return Finding(
             id=self.id,
@@ -56,7 +56,7 @@ class Gate:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """The first three, and how many there are more."""
+    """The first three names, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
@@ -67,7 +67,7 @@ GATES: dict[str, Gate] = {}
 
 
 def blocks(id_: str, owner: Owner, consequence: str, *, never_waived: str = "", milder: str = "") -> Gate:
-    """Add a gate that stops the run."""
+    """Add a gate whose finding stops the run."""
     return _add(
         Gate(
             id=id_,
@@ -81,12 +81,12 @@ def blocks(id_: str, owner: Owner, consequence: str, *, never_waived: str = "", 
 
 
 def warns(id_: str, owner: Owner, consequence: str) -> Gate:
-    """Add a gate that tells a person something before the switch."""
+    """Add a gate whose finding informs a person before the cut-over."""
     return _add(Gate(id=id_, severity=Severity.WARNING, owner=owner, consequence=consequence))
 
 
 def _add(gate: Gate) -> Gate:
     if gate.id in GATES:
-        raise ValueError(f"Two gates are called {gate.id!r}.")
+        raise ValueError(f"Two gates have the id {gate.id!r}.")
     GATES[gate.id] = gate
     return gate

@@ -1,4 +1,4 @@
-"""The checks that every procedure on two clusters makes, judged by what they mean for a migration (pure)."""
+"""The checks of every procedure on two clusters, with the severity that they have for a migration (pure)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity
 
-GRAVER: Mapping[str, str] = {
-    "partitions-grow": "producers that arrive would lose the order of keys, and some partitions would never move",
-    "security-differs": "clients are refused on green, or everybody is let in",
+RAISED_TO_BLOCKERS: Mapping[str, str] = {
+    "partitions-grow": "redirected producers would lose the order of keys, and some partitions would never move",
+    "security-differs": "clients are refused on green, or green accepts every client",
 }
-"""Warnings of those checks that stop a migration, and why: afterwards there is no way back."""
+"""Warnings of these checks that are blockers for a migration, and why."""
 
-TOLD_BY_OTHERS = frozenset({"not-visible"})
-"""`superuser-needed` tells it, once for each cluster."""
+REPORTED_ELSEWHERE = frozenset({"not-visible"})
+"""`superuser-needed` reports it, once for each cluster."""
 
 
-def clusters_go_together(view: View) -> Iterator[Finding]:
-    """Versions, shapes of topics, schemas, limits, security, policies: the same rules as for joining the fleet."""
+def clusters_are_compatible(view: View) -> Iterator[Finding]:
+    """Versions, partition counts, schemas, limits, security, policies: the same rules as for onboarding."""
     blue, green = view.blue.snapshot, view.green.snapshot
     for finding in check_compatibility(blue, green, view.pair().probes):
-        if finding.id in GRAVER:
+        if finding.id in RAISED_TO_BLOCKERS:
             yield replace(finding, severity=Severity.BLOCKER)
-        elif finding.id not in TOLD_BY_OTHERS:
+        elif finding.id not in REPORTED_ELSEWHERE:
             yield finding

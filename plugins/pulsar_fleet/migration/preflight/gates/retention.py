@@ -1,4 +1,4 @@
-"""Whether green keeps what it gets for as long as copying and draining may take (pure)."""
+"""Whether green keeps messages for as long as replication and drain may take (pure)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pulsar_fleet.preflight.findings import Finding, Severity
 _COPY_NOT_KEPT = blocks(
     "copy-not-kept",
     Owner.TENANT,
-    "Until the subscriptions are placed nothing on green holds what was copied: closed ledgers are deleted.",
-    never_waived="the first messages of the copy are gone before a subscription can get them.",
+    "Until the cut-over sets the cursors, green deletes full ledgers of the copy.",
+    never_waived="the first messages of the copy are deleted before a subscription can get them.",
 )
 
 
 def green_keeps_messages_for_the_drain(view: View) -> Iterator[Finding]:
-    """What waits on green while consumers still read on blue must not expire, be evicted or be deleted meanwhile.
+    """Messages on green must not expire, be evicted or be deleted while consumers still read on blue.
 
-    By the rules that hold for any lag between two clusters, on the documents as green will have them.
+    It applies the rules for a lag between two clusters to the policies that green will have.
     """
     pair, names = view.pair(), {str(facts.namespace) for facts in view.moving}
-    held = pair.wanted.namespaces if view.expected.prepares_green else view.green.snapshot.namespaces
-    here = replace(view.green.snapshot, namespaces=tuple(one for one in held if one.name in names))
+    states = pair.translated.namespaces if view.expected.prepares_green else view.green.snapshot.namespaces
+    snapshot = replace(view.green.snapshot, namespaces=tuple(state for state in states if state.name in names))
     probes = replace(pair.probes, lag_seconds=view.expected.drain_minutes * 60)
-    for finding in messages_outlive_the_lag(replace(pair, source=here, probes=probes)):
+    for finding in messages_outlive_the_lag(replace(pair, source=snapshot, probes=probes)):
         yield replace(finding, severity=Severity.BLOCKER, owner=Owner.TENANT.value)
 
 
 def green_keeps_the_copy(view: View) -> Iterator[Finding]:
-    """Without retention a ledger that is full goes at once where no subscription holds it; one that is open stays."""
+    """Without retention green deletes a full ledger at once when no subscription needs it; an open ledger stays."""
     settings = view.green.snapshot
     entries = number(settings, "managedLedgerMaxEntriesPerLedger")
     megabytes = number(settings, "managedLedgerMaxSizePerLedgerMbytes")
@@ -42,15 +42,17 @@ def green_keeps_the_copy(view: View) -> Iterator[Finding]:
     for facts in view.moving:
         if not view.replicates(facts.namespace) or _retained(view, facts):
             continue
-        backlog = max((sub.backlog for one in facts.partitions for sub in one.subscriptions.values()), default=0)
-        stored = max((one.stored_bytes for one in facts.partitions), default=0)
+        backlog = max(
+            (cursor.backlog for part in facts.partitions for cursor in part.subscriptions.values()), default=0
+        )
+        stored = max((part.stored_bytes for part in facts.partitions), default=0)
         full = (entries and backlog >= entries) or (megabytes and stored >= megabytes << 20)
         if full or (minutes and view.expected.drain_minutes >= minutes):
-            yield _COPY_NOT_KEPT.found(
+            yield _COPY_NOT_KEPT.finding(
                 str(facts.namespace),
                 f"no retention on {view.green.name}; up to {backlog:,} entries and {stored >> 20:,} MiB in a "
                 f"partition, a ledger there is full at {entries:,} entries, {megabytes:,} MiB or after {minutes:,} min",
-                f"give the namespace retention for {view.expected.drain_minutes} min or more until it is switched.",
+                f"set a retention of {view.expected.drain_minutes} min or more for the namespace until it is cut over.",
                 call=f"{view.green.name}: POST /admin/v2/namespaces/{facts.namespace.path}/retention "
                 f'{{"retentionTimeInMinutes": {view.expected.drain_minutes}, "retentionSizeInMB": -1}}',
             )

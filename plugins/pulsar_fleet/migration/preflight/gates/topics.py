@@ -1,4 +1,4 @@
-"""What the topics on blue hold and do that a redirect does not carry (pure)."""
+"""State of the topics on blue that a redirect does not move (pure)."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _TRANSACTIONS = blocks(
 _NON_PERSISTENT = warns(
     "non-persistent-topic",
     Owner.APPLICATION,
-    "Messages in flight at the switch are lost, as on any reconnect.",
+    "Messages in flight at the cut-over are lost, as on any reconnect.",
 )
 _DELAYED = warns(
     "delayed-messages",
     Owner.APPLICATION,
-    "They stay on blue until their time has come, and the drain does not end before that, unless they are copied.",
+    "They stay on blue until their delivery time, and the drain does not end before that, unless they are copied.",
 )
 _ABANDONED = blocks(
     "abandoned-subscription",
     Owner.APPLICATION,
-    "Nobody reads it, so it never drains on blue, and its backlog does not move by itself.",
-    milder="a warning with replicate_then_switch, which carries it over",
+    "It has no consumer, so it does not drain on blue, and its backlog does not move.",
+    milder="a warning with replicate_then_switch, which transfers it",
 )
 _DISCONNECTED = blocks(
     "replicator-disconnected",
     Owner.BLUE,
-    "While messages wait to be replicated blue lets no producer in and sends none away: writers hang until it is done.",
+    "While a replication backlog exists, blue accepts and redirects no producer: producers hang until it is sent.",
 )
 _BACKLOG = warns(
     "replication-backlog",
     Owner.BLUE,
-    "Writers are held up at the switch until these entries are replicated.",
+    "Producers wait at the cut-over until these entries are replicated.",
 )
 _COPIED = blocks(
     "copied-and-redirected",
@@ -51,79 +51,84 @@ _COPIED = blocks(
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
-    "That cluster goes on writing to a topic that blue has closed; what becomes of its messages was never tried.",
+    "That cluster keeps replicating to a terminated topic of blue; what happens to its messages was not measured.",
 )
 _RUNS = warns(
     "functions-in-namespace",
     Owner.APPLICATION,
-    "They are not carried: they go on running beside blue, and end with it.",
+    "They are not moved: they keep running on blue until blue stops.",
 )
 
 
 def no_transactions_are_used(view: View) -> Iterator[Finding]:
-    """By all three counters of a topic: a committed transaction is one of an application that makes them."""
+    """Checks all three counters of a topic: committed transactions show that an application uses transactions."""
     for partition in _partitions(view):
         if partition.transactions:
-            yield _TRANSACTIONS.found(
+            yield _TRANSACTIONS.finding(
                 str(partition.topic),
                 f"{partition.transactions} transactions ongoing, committed or aborted since it was loaded",
-                "stop the transactional applications for the switch and start them against green.",
+                "stop the transactional applications before the cut-over and start them against green.",
             )
 
 
 def messages_in_flight_can_be_lost(view: View) -> Iterator[Finding]:
-    """Non-persistent topics keep nothing."""
+    """Non-persistent topics store nothing."""
     for facts in view.moving:
         for topic in facts.topics:
             if not topic.persistent:
-                yield _NON_PERSISTENT.found(
-                    str(topic), "not persistent", "stop its producers for the switch if that matters."
+                yield _NON_PERSISTENT.finding(
+                    str(topic), "not persistent", "stop its producers before the cut-over if that matters."
                 )
 
 
-def delayed_messages_are_told(view: View) -> Iterator[Finding]:
-    """Messages whose time has not come, by namespace."""
+def delayed_messages_are_reported(view: View) -> Iterator[Finding]:
+    """Delayed messages by namespace."""
     for facts in view.moving:
-        held = [(one, sub) for one in facts.partitions for sub in one.subscriptions.values() if sub.delayed]
-        if held:
-            first, sub = held[0]
-            yield _DELAYED.found(
+        delayed = [
+            (partition.topic, subscription)
+            for partition in facts.partitions
+            for subscription in partition.subscriptions.values()
+            if subscription.delayed
+        ]
+        if delayed:
+            topic, first = delayed[0]
+            yield _DELAYED.finding(
                 str(facts.namespace),
-                f"{sum(one.delayed for _, one in held):,} delayed messages in {len(held)} subscriptions, first "
-                f"{sub.name!r} of {first.topic}",
+                f"{sum(subscription.delayed for _, subscription in delayed):,} delayed messages in {len(delayed)} "
+                f"subscriptions, first {first.name!r} of {topic}",
                 "let the run copy the namespace first (replicate_then_switch), or wait until they are delivered.",
             )
 
 
-def subscriptions_are_read(view: View) -> Iterator[Finding]:
-    """One without consumers that holds a backlog; with the time when it was last read, as far as blue knows."""
+def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
+    """Subscriptions with a backlog and without consumers, with the time of their last use, as far as blue knows."""
     for facts in view.moving:
-        for (topic, name), holding in _idle(facts).items():
-            entries = sum(sub.backlog for sub in holding)
-            seen = max(sub.last_used for sub in holding)
-            carried = view.replicates(facts.namespace)
-            yield _ABANDONED.found(
+        for (topic, name), subscriptions in _idle(facts).items():
+            entries = sum(subscription.backlog for subscription in subscriptions)
+            last_used = max(subscription.last_used for subscription in subscriptions)
+            is_transferred = view.replicates(facts.namespace)
+            yield _ABANDONED.finding(
                 f"{topic} {name}",
-                f"{entries:,} unread entries and no consumer; last read {_when(seen)}",
-                "nothing: it is carried over to where it is."
-                if carried
-                else "let its owner read it, delete it, or move the namespace with replicate_then_switch.",
-                mild=carried,
+                f"{entries:,} unread entries and no consumer; last read {_when(last_used)}",
+                "nothing: it is transferred with its position."
+                if is_transferred
+                else "consume it, delete it, or move the namespace with replicate_then_switch.",
+                mild=is_transferred,
             )
 
 
 def replicators_are_connected(view: View) -> Iterator[Finding]:
-    """Every cluster in a topic's list must have a link: absence is failure, whatever the statistics leave out."""
+    """Every cluster in a topic's list must have a connected replicator, also where the statistics leave it out."""
     for facts in view.moving:
         broken: dict[str, list[TopicStats]] = {}
         for partition in facts.partitions:
-            wanted = facts.links.get(partition.topic.parent, frozenset())
-            for cluster in wanted | set(partition.replication_connected):
+            listed = facts.links.get(partition.topic.parent, frozenset())
+            for cluster in listed | set(partition.replication_connected):
                 if not partition.replication_connected.get(cluster):
                     broken.setdefault(cluster, []).append(partition)
         for cluster, partitions in sorted(broken.items()):
-            waiting = sum(one.replication_backlog.get(cluster, 0) for one in partitions)
-            yield _DISCONNECTED.found(
+            waiting = sum(stats.replication_backlog.get(cluster, 0) for stats in partitions)
+            yield _DISCONNECTED.finding(
                 str(facts.namespace),
                 f"no link to {cluster} from {len(partitions)} partitions, first {partitions[0].topic}; "
                 f"{waiting:,} entries wait",
@@ -139,59 +144,59 @@ def _waiting(facts: NamespaceFacts) -> Iterator[Finding]:
             if entries and partition.replication_connected.get(cluster):
                 waiting[cluster] = waiting.get(cluster, 0) + entries
     for cluster, entries in sorted(waiting.items()):
-        yield _BACKLOG.found(
+        yield _BACKLOG.finding(
             str(facts.namespace),
             f"{entries:,} entries wait to be replicated to {cluster}",
-            "wait until it is near 0, or accept the longer pause.",
+            "wait until it is near 0, or accept the longer publish pause.",
         )
 
 
-def nobody_replicates_into_blue(view: View) -> Iterator[Finding]:
-    """Another cluster's link into a topic that moves."""
+def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
+    """Replication from another cluster into a topic that moves."""
     for facts in view.moving:
         inbound: dict[str, TopicStats] = {}
         for partition in facts.partitions:
             for cluster in sorted(partition.inbound):
                 inbound.setdefault(cluster, partition)
         for cluster, first in inbound.items():
-            yield _INBOUND.found(
+            yield _INBOUND.finding(
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                f"let {cluster} replicate to {view.green.name} instead, or end its replication before the switch.",
+                f"let {cluster} replicate to {view.green.name} instead, or end its replication before the cut-over.",
             )
 
 
-def nothing_is_copied_and_redirected(view: View) -> Iterator[Finding]:
-    """What blue replicates to green has to be moved by the strategy that places the subscriptions behind the copies."""
+def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
+    """A namespace that blue replicates to green needs the strategy that sets the cursors behind the copies."""
     for facts in view.moving:
         copied = [topic for topic, clusters in facts.links.items() if view.green.name in clusters]
         if copied and not view.replicates(facts.namespace):
-            yield _COPIED.found(
+            yield _COPIED.finding(
                 str(facts.namespace),
-                f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, {copied[0]} among them",
+                f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, first {copied[0]}",
                 "move the namespace with replicate_then_switch.",
             )
 
 
-def functions_are_told(view: View) -> Iterator[Finding]:
+def functions_are_reported(view: View) -> Iterator[Finding]:
     """Functions, sources and sinks by namespace."""
     for facts in view.moving:
-        if facts.runs:
-            yield _RUNS.found(
+        if facts.functions:
+            yield _RUNS.finding(
                 str(facts.namespace),
-                f"{first_of(facts.runs)} on {view.blue.name}",
-                f"create them on {view.green.name} and stop them on {view.blue.name} around the switch.",
+                f"{first_of(facts.functions)} on {view.blue.name}",
+                f"create them on {view.green.name} and stop them on {view.blue.name} at the cut-over.",
             )
 
 
 def _idle(facts: NamespaceFacts) -> Mapping[tuple[TopicName, str], list[SubscriptionStats]]:
-    """Topic and subscription → it in each partition where nobody reads it."""
-    found: dict[tuple[TopicName, str], list[SubscriptionStats]] = {}
+    """Topic and subscription → its statistics in each partition where it has a backlog and no consumer."""
+    idle: dict[tuple[TopicName, str], list[SubscriptionStats]] = {}
     for partition in facts.partitions:
         for sub in partition.subscriptions.values():
             if sub.is_idle:
-                found.setdefault((partition.topic.parent, sub.name), []).append(sub)
-    return found
+                idle.setdefault((partition.topic.parent, sub.name), []).append(sub)
+    return idle
 
 
 def _when(milliseconds: int) -> str:

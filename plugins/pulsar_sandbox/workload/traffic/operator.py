@@ -1,6 +1,6 @@
 """The operator of the traffic: starts, watches and stops the applications, each in a process of its own.
 
-Started with `python -m pulsar_sandbox.workload.traffic`, stopped by SIGTERM: producers stop and wait for their
+Started with `python -m pulsar_sandbox.workload.traffic.operator`, stopped by SIGTERM: producers stop and wait for their
 last answers, consumers go on until they have everything or nothing more comes, then the tally is written.
 """
 
@@ -22,15 +22,15 @@ from uuid import uuid4
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_sandbox.workload.application import Topic
-from pulsar_sandbox.workload.consumer import ConsumerApplication
-from pulsar_sandbox.workload.journal import Counters, now, read_tally
 from pulsar_sandbox.workload.live import CONSUMED, EVENTS, RESTART_SECONDS, SubscriptionType, live_topics
-from pulsar_sandbox.workload.process import ApplicationProcess, ReadingProcess, WritingProcess
-from pulsar_sandbox.workload.producer import ProducerApplication
-from pulsar_sandbox.workload.received import Received
 from pulsar_sandbox.workload.schemas import SchemaKind
-from pulsar_sandbox.workload.supervision import Supervisor
+from pulsar_sandbox.workload.traffic.application import Topic
+from pulsar_sandbox.workload.traffic.application_process import ApplicationProcess, ReadingProcess, WritingProcess
+from pulsar_sandbox.workload.traffic.consumer import ConsumerApplication
+from pulsar_sandbox.workload.traffic.journal import Counters, now, read_tally
+from pulsar_sandbox.workload.traffic.producer import ProducerApplication
+from pulsar_sandbox.workload.traffic.received import Received
+from pulsar_sandbox.workload.traffic.supervisor import Supervisor
 
 TALLY = "tally.json"
 KEYS = tuple(f"c-{index}" for index in range(10))
@@ -50,11 +50,11 @@ class TrafficRun:
     """All applications of one run.
 
     :param rate: messages per second on each of the two topics.
-    :param patience: seconds after which an application that is stuck is restarted.
+    :param restart_seconds: seconds after which an application that is stuck is restarted.
     """
 
     def __init__(
-        self, *, service_url: str, namespace: NamespaceName, folder: Path, rate: float, patience: float
+        self, *, service_url: str, namespace: NamespaceName, folder: Path, rate: float, restart_seconds: float
     ) -> None:
         self._folder = folder
         self._running = True
@@ -91,8 +91,8 @@ class TrafficRun:
             for subscription in CONSUMED
         }
         self._consumers = [consumer for _, consumers in self._readers.values() for consumer in consumers]
-        self._quiesce_seconds = patience + _RESTARTED_SECONDS
-        self._supervisor = Supervisor(self._producers, self._readers, patience)
+        self._settled_seconds = restart_seconds + _RESTARTED_SECONDS
+        self._supervisor = Supervisor(self._producers, self._readers, restart_seconds)
 
     @property
     def _applications(self) -> list[ApplicationProcess]:
@@ -113,7 +113,7 @@ class TrafficRun:
         """Read what the applications have written down, restart what is stuck, and publish the counters."""
         for application in self._applications:
             application.tick()
-        self._supervisor.look(writing=self._running)
+        self._supervisor.restart_stuck(writing=self._running)
         self._counters().write(self._folder)
 
     def stop(self) -> None:
@@ -130,9 +130,9 @@ class TrafficRun:
         end = time.monotonic() + _DRAIN_SECONDS
         while time.monotonic() < end:
             self.tick()
-            quiet = _LATE_SECONDS if self._caught_up() else self._quiesce_seconds
+            limit = _LATE_SECONDS if self._caught_up() else self._settled_seconds
             last = max(application.last_delivery for application in self._consumers)
-            if now() - last > quiet * 1_000_000:
+            if now() - last > limit * 1_000_000:
                 return
             time.sleep(_TICK_SECONDS)
 
@@ -145,7 +145,7 @@ class TrafficRun:
     def _counters(self) -> Counters:
         at = now()
         waiting = {producer.name: at - producer.last_ack for producer in self._producers}
-        silence = max(waiting.values()) // 1000 if self._running else 0
+        publish_pause = max(waiting.values()) // 1000 if self._running else 0
         received = dict.fromkeys(CONSUMED, 0)
         for (_, subscription), (arrived, _) in self._readers.items():
             received[subscription] += len(arrived)
@@ -156,11 +156,11 @@ class TrafficRun:
             failed=sum(producer.failures for producer in self._producers),
             in_flight=sum(producer.in_flight for producer in self._producers),
             received=received,
-            quiet_producers=tuple(
+            stalled_producers=tuple(
                 name for name, time_ in sorted(waiting.items()) if time_ > _QUIET_PRODUCER_MICROSECONDS
             ),
-            silence=silence,
-            longest_silence=max(silence, *(producer.longest_silence for producer in self._producers)),
+            publish_pause=publish_pause,
+            longest_publish_pause=max(publish_pause, *(producer.longest_publish_pause for producer in self._producers)),
         )
 
 
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--journal", required=True, type=Path, help="an empty or new folder for the journals")
     parser.add_argument("--rate", type=float, default=50.0, help="messages per second and topic")
     parser.add_argument(
-        "--patience", type=float, default=RESTART_SECONDS, help="seconds before a stuck one is restarted"
+        "--restart-seconds", type=float, default=RESTART_SECONDS, help="seconds before a stuck one is restarted"
     )
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s")
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         namespace=NamespaceName.parse(options.namespace),
         folder=options.journal,
         rate=options.rate,
-        patience=options.patience,
+        restart_seconds=options.restart_seconds,
     )
     run.start()
     while not stop.wait(_TICK_SECONDS):

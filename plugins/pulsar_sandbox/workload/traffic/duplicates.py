@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from pulsar_sandbox.workload.live import Identity
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Interruption, ProducerJournal, partition_of
-from pulsar_sandbox.workload.tally import Duplicates, Repetition
+from pulsar_sandbox.workload.traffic.records import Ack, ConsumerJournal, Interruption, ProducerJournal, partition_of
+from pulsar_sandbox.workload.traffic.tally import Duplicates, Repetition
 
 ACKNOWLEDGED_MICROSECONDS = 1_000_000
 """Acknowledgements are collected for 0.1 s before they are sent; on a loaded machine that takes longer."""
@@ -113,7 +113,7 @@ def _began(interruption: Interruption) -> int:
 
 
 def _second_copy(identity: Identity, copies: int, partition: str, publishing: Publishing) -> str | None:
-    """Why a message is stored once more, where `copies` of it are known: each repeated publish explains one."""
+    """Why a message with `copies` counted copies is stored once more: each repeated publish explains one copy."""
     resent = publishing.resent[identity]
     if copies <= resent:
         return "resent"

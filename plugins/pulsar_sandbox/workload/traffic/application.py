@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pulsar
 
-from pulsar_sandbox.workload.connections import client_log
-from pulsar_sandbox.workload.journal import JournalReader, JournalWriter, Line, journal_file, now
 from pulsar_sandbox.workload.schemas import SchemaKind
+from pulsar_sandbox.workload.traffic.connections import client_log
+from pulsar_sandbox.workload.traffic.journal import JournalReader, JournalWriter, Line, journal_file, now
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as an application knows it; `schema` of the payloads, None for plain bytes."""
+    """A topic of an application; `schema` of the payloads, None for plain bytes."""
 
     name: str
     schema: SchemaKind | None = None
@@ -127,7 +127,7 @@ class Application(ABC):
 
 
 def position(stored: pulsar.MessageId) -> str:
-    """Where a message lies: `partition:ledger:entry:batch index`, -1 for a plain topic and an unbatched message."""
+    """Position of a message: `partition:ledger:entry:batch index`, -1 for a plain topic and an unbatched message."""
     return f"{stored.partition()}:{stored.ledger_id()}:{stored.entry_id()}:{stored.batch_index()}"
 
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsar_sandbox.workload.journal import now
-from pulsar_sandbox.workload.process import ApplicationProcess, ReadingProcess, WritingProcess
-from pulsar_sandbox.workload.received import Received
+from pulsar_sandbox.workload.traffic.application_process import ApplicationProcess, ReadingProcess, WritingProcess
+from pulsar_sandbox.workload.traffic.journal import now
+from pulsar_sandbox.workload.traffic.received import Received
 
 log = logging.getLogger(__name__)
 
@@ -23,43 +23,43 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(slots=True)
 class Supervisor:
-    """Looks after all applications of a run.
+    """Restarts the stuck applications of a run.
 
-    :param readers: what each subscription of a topic has received, and its consumers.
-    :param patience: seconds without progress after which an application is restarted.
+    :param readers: (topic, subscription) → its received messages, and its consumers.
+    :param restart_seconds: seconds without progress after which an application is restarted.
     """
 
     producers: Sequence[WritingProcess]
     readers: Mapping[tuple[str, str], tuple[Received, Sequence[ReadingProcess]]]
-    patience: float
+    restart_seconds: float
     _restarted: dict[str, list[int]] = field(default_factory=dict)
     _outage: int = 0
 
-    def look(self, *, writing: bool) -> None:
-        """Restart whatever is stuck; `writing` while producers are expected to go on."""
+    def restart_stuck(self, *, writing: bool) -> None:
+        """Restart the stuck applications; `writing` while producers should publish."""
         at = now()
         if writing and at - self._latest() > _OUTAGE_SECONDS * _MICROSECONDS:
-            # Nobody gets anything: that is the cluster, and no application's fault.
+            # No application makes progress, so the cluster has an outage.
             self._outage = at
         for application in (*(self.producers if writing else ()), *self._consumers()):
             if application.has_ended and self._may_restart(application):
                 self._restart(application, "its process ended", at)
         for producer in self.producers if writing else ():
             if self._is_stuck(producer, producer.last_ack, at):
-                self._restart(producer, f"no answer to a publish for {self.patience:g} s", at)
+                self._restart(producer, f"no answer to a publish for {self.restart_seconds:g} s", at)
         for (topic, subscription), (received, consumers) in self.readers.items():
             acked = [producer.acked for producer in self.producers if producer.topic.name == topic]
             oldest = received.oldest_missing(acked)
-            if oldest is None or at - oldest < self.patience * _MICROSECONDS:
+            if oldest is None or at - oldest < self.restart_seconds * _MICROSECONDS:
                 continue
-            # One that hangs on one partition alone still delivers from others: it has its turn later.
-            long = at - oldest > 2 * self.patience * _MICROSECONDS
+            # A consumer that hangs on one partition still receives from others: it is restarted later.
+            long = at - oldest > 2 * self.restart_seconds * _MICROSECONDS
             for consumer in consumers:
                 if self._is_stuck(consumer, oldest if long else consumer.last_delivery, at):
-                    self._restart(consumer, f"{subscription!r} lacks a message for {self.patience:g} s", at)
+                    self._restart(consumer, f"{subscription!r} lacks a message for {self.restart_seconds:g} s", at)
 
     def _latest(self) -> int:
-        """When any application last made progress."""
+        """The time of the last progress of any application."""
         delivered = [consumer.last_delivery for consumer in self._consumers()]
         return max([*delivered, *(producer.last_ack for producer in self.producers)])
 
@@ -72,7 +72,7 @@ class Supervisor:
     def _is_stuck(self, application: ApplicationProcess, last: int, at: int) -> bool:
         restarts = self._restarted.get(application.name, [])
         since = max([last, self._outage, *restarts])
-        return at - since > self.patience * _MICROSECONDS and self._may_restart(application)
+        return at - since > self.restart_seconds * _MICROSECONDS and self._may_restart(application)
 
     def _restart(self, application: ApplicationProcess, reason: str, at: int) -> None:
         self._restarted.setdefault(application.name, []).append(at)

@@ -1,8 +1,8 @@
 """A stored entry as a broker sends it: checked, and digested as a whole without unpacking its batch (pure).
 
-What is compared is what geo-replication keeps: the payload as it is stored, batched, compressed or encrypted, and the
-metadata in front of it without what a copy has of its own: where it is from and goes to, ids of schemas and
-transactions, and the properties `__MSG_PROP_…` of the replicator.
+The digest covers what geo-replication preserves: the payload as it is stored (batched, compressed or encrypted) and
+the metadata before it, without the fields that differ in a copy: the clusters it comes from and goes to, ids of schemas
+and transactions, and the replicator's properties `__MSG_PROP_…`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 OF_THE_COPY = "of_the_copy"
-"""Names the group of all fields that only one of two copies has; clearing it clears whichever was set."""
+"""The group of the fields that differ between copies; clearing the group clears the field that is set."""
 
 _PACKAGE = "pulsar_fleet"
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_LOOKED_AT = (
+_READ_FIELDS = (
     ("publish_time", 3, _FIELD.TYPE_UINT64),
     ("messages", 11, _FIELD.TYPE_INT32),
     ("marker_type", 20, _FIELD.TYPE_INT32),
@@ -29,23 +29,23 @@ _OF_THE_COPY = (
     ("replicated_from", 5, _FIELD.TYPE_BYTES),
     ("replicate_to", 7, _FIELD.TYPE_BYTES),
     ("schema_version", 16, _FIELD.TYPE_BYTES),  # each cluster counts its own
-    ("txnid_least_bits", 22, _FIELD.TYPE_UINT64),  # the copy of a committed message is no part of a transaction
+    ("txnid_least_bits", 22, _FIELD.TYPE_UINT64),  # the copy of a committed message is not part of a transaction
     ("txnid_most_bits", 23, _FIELD.TYPE_UINT64),
     ("schema_id", 32, _FIELD.TYPE_BYTES),
 )
 
 
-def _described() -> descriptor_pb2.FileDescriptorProto:
+def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(name="entry_metadata.proto", package=_PACKAGE, syntax="proto2")
     pair = file.message_type.add(name="KeyValue")
     for number, name in enumerate(("key", "value"), start=1):
         pair.field.add(name=name, number=number, type=_FIELD.TYPE_BYTES, label=_FIELD.LABEL_OPTIONAL)
     metadata = file.message_type.add(name="EntryMetadata")
     metadata.oneof_decl.add(name=OF_THE_COPY)
-    for name, number, kind in _LOOKED_AT:
+    for name, number, kind in _READ_FIELDS:
         metadata.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL)
     for name, number, kind in _OF_THE_COPY:
-        # Of a group only the field that came last is kept, which is all the same for fields that are dropped.
+        # Of a group only the last field is kept, which does not matter for fields that are dropped.
         metadata.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL, oneof_index=0)
     metadata.field.add(
         name="properties",
@@ -59,7 +59,7 @@ def _described() -> descriptor_pb2.FileDescriptorProto:
 
 def _message_class() -> Any:
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(_described())
+    pool.Add(_file_descriptor())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.EntryMetadata"))
 
 
@@ -67,7 +67,7 @@ EntryMetadata = _message_class()
 
 
 ENTRY_ENCODING_VERSION = 2
-"""To be raised when digests of the same entry change: proofs of an earlier one are not continued."""
+"""Increase it when the digest of the same entry changes: proofs of an earlier version are not continued."""
 
 _BROKER_METADATA = 0x0E02
 _CHECKSUM = 0x0E01
@@ -79,8 +79,8 @@ _REPLICATORS = b"__MSG_PROP_"
 
 
 Bytes: TypeAlias = Any
-"""A numpy array of bytes, which for mypy is a buffer only since Python 3.12. Of what can change, the checksum takes no
-other view, and a copy would cost as much as it does.
+"""A numpy array of bytes, which for mypy is a buffer only since Python 3.12. It is the only view of mutable bytes that
+the checksum accepts, and a copy would cost as much as the checksum.
 """
 
 
@@ -88,10 +88,10 @@ class StoredEntry(NamedTuple):
     """One entry; a batch is one entry.
 
     :param publish_time: of the batch, milliseconds since 1970.
-    :param messages: how many there are in it; 1 also for a part of a message that was sent in chunks.
+    :param messages: number of its messages; 1 also for a chunk of a message.
     :param size: bytes of its metadata and payload as they are stored.
-    :param digest: 16 bytes, xxh3-128 of what a replicated copy has in common with its original; empty for a marker,
-        which is of this cluster alone.
+    :param digest: 16 bytes, xxh3-128 of the parts that a replicated copy shares with its original; empty for a marker,
+        which exists on this cluster only.
     """
 
     ledger: int
@@ -103,11 +103,11 @@ class StoredEntry(NamedTuple):
 
 
 class Corrupt(ValueError):
-    """The bytes are not what was stored; the message says what is wrong with them."""
+    """The bytes are corrupt; the message says what is wrong."""
 
 
 def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
-    """Check and digest the bytes that follow a message's command; `content` is not kept.
+    """Check and digest the bytes that follow a message command; keeps no reference to `content`.
 
     :raises Corrupt: the checksum is wrong, or the metadata cannot be read.
     """
@@ -130,7 +130,7 @@ def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
 
 
 def _checked(content: Bytes) -> Bytes:
-    """The entry from the size of its metadata on, without what the broker put in front of it."""
+    """The entry from the size of its metadata on, without the broker metadata before it."""
     magic, word = _HEAD(content, 0)
     if magic == _BROKER_METADATA:
         content = content[6 + word :]
@@ -144,10 +144,10 @@ def _checked(content: Bytes) -> Bytes:
 
 
 def _in_common(metadata: Any) -> bytes:
-    """The metadata without what one of two copies has of its own."""
+    """The serialized metadata without the fields that differ between copies."""
     metadata.ClearField(OF_THE_COPY)
     if properties := metadata.properties:
-        kept = [each for each in properties if not each.key.startswith(_REPLICATORS)]
+        kept = [property_pair for property_pair in properties if not property_pair.key.startswith(_REPLICATORS)]
         del properties[:]
         properties.extend(kept)
     written: bytes = metadata.SerializePartialToString()

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pulsar
 
-from pulsar_sandbox.workload.application import RETRY_SECONDS, Application, Topic, position
-from pulsar_sandbox.workload.journal import Line, identity_of, now
 from pulsar_sandbox.workload.live import Identity, NumberedMessage
 from pulsar_sandbox.workload.messages import schema_of
+from pulsar_sandbox.workload.traffic.application import RETRY_SECONDS, Application, Topic, position
+from pulsar_sandbox.workload.traffic.journal import Line, identity_of, now
 
 _TICK_SECONDS = 0.05
 _MAX_IN_FLIGHT = 4000
@@ -58,7 +58,7 @@ class ProducerApplication(Application):
             self.journal.write(Line.FAILED, *identity, now(), "Restarted")
 
     def _attach(self, client: pulsar.Client) -> None:
-        # A broker that has not noticed the end of the one before holds its name, so each new one has another.
+        # A broker may still have the previous producer under its name, so every new producer gets a new name.
         self._producer = client.create_producer(
             self.topic.name,
             producer_name=f"{self.name}-{os.getpid()}-{self._opened}",

@@ -19,11 +19,11 @@ from typing import Self
 
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_sandbox.workload.connections import client_log, read_interruptions
-from pulsar_sandbox.workload.counts import tally
 from pulsar_sandbox.workload.live import Identity, SubscriptionType
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
-from pulsar_sandbox.workload.tally import Tally
+from pulsar_sandbox.workload.traffic.connections import client_log, read_interruptions
+from pulsar_sandbox.workload.traffic.counts import tally
+from pulsar_sandbox.workload.traffic.records import Ack, ConsumerJournal, Delivery, Interruption, ProducerJournal
+from pulsar_sandbox.workload.traffic.tally import Tally
 
 COUNTERS = "counters.json"
 _SUFFIX = ".journal"
@@ -88,7 +88,7 @@ class JournalReader:
         self._offset = 0
 
     def new_lines(self) -> list[list[str]]:
-        """The complete lines that came since the last call; none while there is no file."""
+        """The complete lines since the last call; none before the file exists."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -109,9 +109,9 @@ class Counters:
     :param at: when, milliseconds since 1970.
     :param running: whether producers still write.
     :param received: messages of this traffic received per subscription, both topics together, each once.
-    :param quiet_producers: producers without an answer for more than two seconds.
-    :param silence: milliseconds since the last acknowledged publish of the most silent producer.
-    :param longest_silence: the longest such time so far.
+    :param stalled_producers: producers without an answer for more than two seconds.
+    :param publish_pause: milliseconds since the last acknowledged publish of the producer that waits longest.
+    :param longest_publish_pause: the longest publish pause so far.
     """
 
     at: int
@@ -120,9 +120,9 @@ class Counters:
     failed: int
     in_flight: int
     received: dict[str, int]
-    quiet_producers: tuple[str, ...]
-    silence: int
-    longest_silence: int
+    stalled_producers: tuple[str, ...]
+    publish_pause: int
+    longest_publish_pause: int
 
     def write(self, folder: Path) -> None:
         """Replace the counters in `folder` at once, so that a reader never sees half of them."""
@@ -137,7 +137,7 @@ class Counters:
             document = json.loads((folder / COUNTERS).read_text())
         except FileNotFoundError:
             return None
-        return cls(**{**document, "quiet_producers": tuple(document["quiet_producers"])})
+        return cls(**{**document, "stalled_producers": tuple(document["stalled_producers"])})
 
 
 def now() -> int:
@@ -168,7 +168,7 @@ def read_tally(folder: Path) -> Tally:
         elif reader.header:
             producers.append(_producer(reader.header, lines, connections))
     if not producers and not consumers:
-        raise NotFound(f"{str(folder)!r} holds no journals: no traffic has started there.")
+        raise NotFound(f"{str(folder)!r} has no journals: no traffic has started there.")
     return tally(producers, consumers)
 
 
@@ -217,7 +217,7 @@ def _cut_incomplete_line(path: Path) -> None:
 def _replacements(lines: list[list[str]]) -> dict[int, bool]:
     """When a client object or its process was replaced, and whether it was the process.
 
-    Nobody writes down when a process died or began to hang: its last line is the last sign of its connection.
+    No line records when a process ended or began to hang, so its last line is the last time of its connection.
     """
     replaced = {int(line[1]): False for line in lines if line[0] == Line.REOPENED}
     for number, line in enumerate(lines):

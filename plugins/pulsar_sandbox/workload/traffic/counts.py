@@ -9,10 +9,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from pulsar_sandbox.workload.duplicates import Publishing, explain_duplicates
 from pulsar_sandbox.workload.live import Identity
-from pulsar_sandbox.workload.records import Ack, ConsumerJournal, Delivery, ProducerJournal, partition_of
-from pulsar_sandbox.workload.tally import ConsumerTally, Gap, PartitionTally, ProducerTally, SubscriptionTally, Tally
+from pulsar_sandbox.workload.traffic.duplicates import Publishing, explain_duplicates
+from pulsar_sandbox.workload.traffic.records import Ack, ConsumerJournal, Delivery, ProducerJournal, partition_of
+from pulsar_sandbox.workload.traffic.tally import (
+    ConsumerTally,
+    Gap,
+    PartitionTally,
+    ProducerTally,
+    SubscriptionTally,
+    Tally,
+)
 
 _EXAMPLES = 5
 
@@ -26,11 +33,11 @@ def tally(producers: Sequence[ProducerJournal], consumers: Sequence[ConsumerJour
     for consumer in consumers:
         groups[consumer.topic, consumer.subscription].append(consumer)
     return Tally(
-        finished=bool(journals) and all(each.finished for each in journals),
+        finished=bool(journals) and all(member.finished for member in journals),
         began=_milliseconds(min((ack.at for ack in acks), default=None)),
         ended=_milliseconds(ended) if ended else None,
-        producers=tuple(_producer(each, ended) for each in producers),
-        consumers=tuple(_consumer(each, producers) for each in consumers),
+        producers=tuple(_producer(member, ended) for member in producers),
+        consumers=tuple(_consumer(member, producers) for member in consumers),
         subscriptions=tuple(_subscription(group, producers) for _, group in sorted(groups.items())),
         partitions=_partitions(producers, ended),
     )
@@ -75,8 +82,9 @@ def _subscription(group: Sequence[ConsumerJournal], producers: Sequence[Producer
     writers = [journal for journal in producers if journal.topic == topic]
     attempted = {identity for journal in writers for identity in journal.unanswered}
     failed = {identity for journal in writers for identity in journal.failures}
-    deliveries = sorted((each for journal in group for each in journal.deliveries), key=lambda each: each.at)
-    arrived = {each.identity for each in deliveries}
+    unsorted = (delivery for journal in group for delivery in journal.deliveries)
+    deliveries = sorted(unsorted, key=lambda delivery: delivery.at)
+    arrived = {delivery.identity for delivery in deliveries}
     missing = [identity for identity in acks if identity not in arrived]
     breaks = _order_breaks(deliveries)
     return SubscriptionTally(
@@ -101,14 +109,14 @@ def _acks_of(topic: str, producers: Sequence[ProducerJournal]) -> Mapping[Identi
 
 
 def _order_breaks(deliveries: Iterable[Delivery]) -> set[Identity]:
-    seen: set[Identity] = set()
+    delivered: set[Identity] = set()
     highest: dict[tuple[str, str], int] = {}
     breaks = set()
     for delivery in deliveries:
         producer, key, number = identity = delivery.identity
-        if identity in seen:
+        if identity in delivered:
             continue
-        seen.add(identity)
+        delivered.add(identity)
         if number < highest.get((producer, key), -1):
             breaks.add(identity)
         else:
@@ -119,7 +127,7 @@ def _order_breaks(deliveries: Iterable[Delivery]) -> set[Identity]:
 def _delivery_gap(deliveries: Iterable[Delivery], acks: Mapping[Identity, Ack]) -> Gap | None:
     """Measured while the topic was written to: before the first and after the last publish there is nothing to get."""
     times = [ack.at for ack in acks.values()]
-    return longest_gap((each.at for each in deliveries), min(times), max(times)) if times else None
+    return longest_gap((delivery.at for delivery in deliveries), min(times), max(times)) if times else None
 
 
 def _partitions(producers: Sequence[ProducerJournal], ended: int) -> tuple[PartitionTally, ...]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pulsar
 
-from pulsar_sandbox.workload.application import RETRY_SECONDS, Application, Topic, position
-from pulsar_sandbox.workload.journal import Line, now
 from pulsar_sandbox.workload.live import SubscriptionType
 from pulsar_sandbox.workload.schemas import decode
+from pulsar_sandbox.workload.traffic.application import RETRY_SECONDS, Application, Topic, position
+from pulsar_sandbox.workload.traffic.journal import Line, now
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from queue import Empty, SimpleQueue
 import pulsar
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_sandbox.workload.application import CLOSE_SECONDS, Application, Restart, Topic
-from pulsar_sandbox.workload.journal import JournalReader, JournalWriter, Line, identity_of, journal_file, now
 from pulsar_sandbox.workload.live import Identity
-from pulsar_sandbox.workload.received import Received
+from pulsar_sandbox.workload.traffic.application import CLOSE_SECONDS, Application, Restart, Topic
+from pulsar_sandbox.workload.traffic.journal import JournalReader, JournalWriter, Line, identity_of, journal_file, now
+from pulsar_sandbox.workload.traffic.received import Received
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class ApplicationProcess(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process ended without being asked to."""
+        """Whether the process ended unexpectedly."""
         return self._restart is None and not self._process.is_alive()
 
     def start(self) -> None:
@@ -135,7 +135,7 @@ class WritingProcess(ApplicationProcess):
         self.acked: list[tuple[Identity, int]] = []
         self.failures = 0
         self.last_ack = now()
-        self.longest_silence = 0
+        self.longest_publish_pause = 0
         self._unanswered: set[Identity] = set()
 
     @property
@@ -157,7 +157,7 @@ class WritingProcess(ApplicationProcess):
         elif line[0] == Line.ACK:
             at = int(line[5])
             self._unanswered.discard(identity_of(line))
-            self.longest_silence = max(self.longest_silence, (at - self.last_ack) // 1000)
+            self.longest_publish_pause = max(self.longest_publish_pause, (at - self.last_ack) // 1000)
             self.last_ack = at
             self.acked.append((identity_of(line), at))
 
@@ -191,7 +191,7 @@ class ReadingProcess(ApplicationProcess):
 def _serve(
     build: Callable[[], Application], ready: Connection, restart: Restart | None, owner: int, seconds: float
 ) -> None:
-    """The life of an application's process: until SIGTERM, or until its owner is gone."""
+    """Run an application's process until SIGTERM, or until its owner ends."""
     ending: SimpleQueue[int] = SimpleQueue()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _: ending.put(number))

@@ -84,6 +84,6 @@ class ConsumerJournal:
 
 
 def partition_of(topic: str, position: str) -> str:
-    """The topic that holds the message at that position: a partition, or the plain topic itself."""
+    """The topic of the message at that position: a partition, or the plain topic itself."""
     partition = position.partition(":")[0]
     return topic if partition == "-1" else f"{topic}-partition-{partition}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pulsar_sandbox.workload.records import Interruption
+from pulsar_sandbox.workload.traffic.records import Interruption
 
 _LINE = re.compile(
     r"^(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) .*\| \[(?P<partition>[a-z-]+://[^,\]]+), [^\]]*\] "

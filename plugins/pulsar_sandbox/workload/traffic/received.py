@@ -34,6 +34,6 @@ class Received:
         return min(oldest, default=None)
 
     def add(self, message: Identity) -> None:
-        """Count it, unless it is known or of another producer."""
+        """Count the message, unless it was counted before or is of another producer."""
         if message[0] in self._producers:
             self._messages.add(message)

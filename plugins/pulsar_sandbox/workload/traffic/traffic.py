@@ -1,4 +1,4 @@
-"""Traffic that runs beside its owner, in a process that cannot outlive it."""
+"""Start and stop traffic in a process of its own, which ends with its owner."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Self
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.sandbox.guarded import guard_command
-from pulsar_sandbox.workload.journal import Counters, read_tally
 from pulsar_sandbox.workload.live import RESTART_SECONDS
-from pulsar_sandbox.workload.tally import Tally
+from pulsar_sandbox.workload.traffic.journal import Counters, read_tally
+from pulsar_sandbox.workload.traffic.tally import Tally
 
 log = logging.getLogger(__name__)
 
-_MODULE = "pulsar_sandbox.workload.traffic"
+_MODULE = "pulsar_sandbox.workload.traffic.operator"
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
 _STOP_SECONDS = 120.0
@@ -44,17 +44,17 @@ class Traffic:
         namespace: NamespaceName | str,
         folder: Path | str,
         rate: float = 50.0,
-        patience: float = RESTART_SECONDS,
+        restart_seconds: float = RESTART_SECONDS,
     ) -> Traffic:
-        """Start the applications and return when every one is connected. They die with this process.
+        """Start the applications and return when all are connected. They end with this process.
 
-        :param service_url: of the cluster that they start on; they follow it wherever it redirects them.
+        :param service_url: of the first cluster; the clients follow its redirects.
         :param namespace: the live namespace of an estate.
         :param folder: for journals, counters and log; must be new or empty.
         :param rate: messages per second on each of the two topics.
-        :param patience: seconds after which an application that is stuck is restarted, as its operator would.
-        :raises Rejected: the folder holds something.
-        :raises Refused: an application could not connect; the message ends with the log's last line.
+        :param restart_seconds: seconds after which an application that is stuck is restarted, as its operator would.
+        :raises InvalidRequest: the folder is not empty.
+        :raises PreconditionFailed: an application could not connect; the message ends with the log's last line.
         """
         place = Path(folder).absolute()
         if place.exists() and any(place.iterdir()):
@@ -63,7 +63,7 @@ class Traffic:
             )
         place.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", _MODULE, "--service-url", service_url, "--namespace", str(namespace)]
-        command += ["--journal", str(place), "--rate", str(rate), "--patience", str(patience)]
+        command += ["--journal", str(place), "--rate", str(rate), "--restart-seconds", str(restart_seconds)]
         pid_file = place / "traffic.pid"
         with (place / "traffic.log").open("wb") as output:
             guard = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The result of a traffic run: losses, duplicates, order breaks, silences, as values and as text (pure).
+"""The result of a traffic run: losses, duplicates, order breaks, publish pauses, as values and as text (pure).
 
 Gaps and times are in milliseconds.
 """
@@ -60,7 +60,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class ProducerTally:
-    """One producer: messages stored, publishes failed, messages still unanswered at the end, the longest silence.
+    """One producer: messages stored, publishes failed, messages still unanswered at the end, the longest publish pause.
 
     :param restarted: how often its operator had to restart it.
     """
@@ -161,12 +161,12 @@ class Tally:
     @property
     def received(self) -> int:
         """Messages received, each counted once per subscription."""
-        return sum(each.received for each in self.subscriptions)
+        return sum(subscription.received for subscription in self.subscriptions)
 
     @property
     def unreceived(self) -> int:
         """Acknowledged messages that a subscription with consumers has not received (yet)."""
-        return sum(each.unreceived for each in self.subscriptions)
+        return sum(subscription.unreceived for subscription in self.subscriptions)
 
     @property
     def lost(self) -> int | None:
@@ -176,17 +176,17 @@ class Tally:
     @property
     def duplicates(self) -> int:
         """Deliveries beyond the first."""
-        return sum(each.duplicates.total for each in self.subscriptions)
+        return sum(subscription.duplicates.total for subscription in self.subscriptions)
 
     @property
     def order_breaks(self) -> int:
         """Order breaks in subscriptions whose type promises order per key."""
-        return sum(each.order_breaks for each in self.subscriptions if each.ordered)
+        return sum(subscription.order_breaks for subscription in self.subscriptions if subscription.ordered)
 
     @property
-    def silences(self) -> tuple[tuple[str, Gap], ...]:
-        """The longest write silence of each partition, the longest first."""
-        gaps = [(each.topic, each.gap) for each in self.partitions if each.gap]
+    def publish_pauses(self) -> tuple[tuple[str, Gap], ...]:
+        """The longest publish pause of each partition, the longest first."""
+        gaps = [(partition.topic, partition.gap) for partition in self.partitions if partition.gap]
         return tuple(sorted(gaps, key=lambda item: (-item[1].milliseconds, item[0])))
 
     def to_json(self) -> JsonObject:
@@ -199,7 +199,7 @@ class Tally:
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The result for a person, as (word, sentence)."""
-        return (("clients", self._clients()), ("silence", self._silence()), ("messages", self._messages()))
+        return (("clients", self._clients()), ("pause", self._publish_pause()), ("messages", self._messages()))
 
     def text(self) -> str:
         """The lines, aligned."""
@@ -207,18 +207,18 @@ class Tally:
 
     def _clients(self) -> str:
         writing = sum(producer.unanswered == 0 and producer.published > 0 for producer in self.producers)
-        caught_up = sum(each.unreceived == 0 for each in self.subscriptions)
+        caught_up = sum(subscription.unreceived == 0 for subscription in self.subscriptions)
         return (
             f"{writing} of {len(self.producers)} producers got an answer to all they sent, "
             f"{caught_up} of {len(self.subscriptions)} subscriptions ({len(self.consumers)} consumers) received all"
             + (f"; {', '.join(self.restarted)} had to be restarted" if self.restarted else "")
         )
 
-    def _silence(self) -> str:
-        if not self.silences:
+    def _publish_pause(self) -> str:
+        if not self.publish_pauses:
             return "nothing was published"
-        topic, gap = self.silences[0]
-        middle = median(each.milliseconds for _, each in self.silences)
+        topic, gap = self.publish_pauses[0]
+        middle = median(other.milliseconds for _, other in self.publish_pauses)
         return f"longest {gap.milliseconds / 1000:.1f} s ({topic.partition('://')[2]}), median {middle / 1000:.1f} s"
 
     def _messages(self) -> str:

@@ -1,0 +1,118 @@
+"""Evaluate every gate of a migration and decide how each namespace moves. Changes nothing on the clusters."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import (
+    FINDINGS,
+    FINDINGS_BEFORE_CUT_OVER,
+    REDIRECT,
+    WAIVERS,
+    WAIVERS_BEFORE_CUT_OVER,
+)
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, plan_move
+from pulsar_fleet.migration.preflight import gates
+from pulsar_fleet.migration.preflight.survey import survey
+from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
+from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import without_overrides
+from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.preflight.findings import Finding, refusal_text
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedGates:
+    """What the gates read and decided, without an unwaived blocker."""
+
+    namespaces: tuple[NamespaceFacts, ...]
+    moves: Moves
+    findings: tuple[Finding, ...]
+
+
+async def evaluate_gates(
+    sides: Sides,
+    run: Run,
+    names: Sequence[NamespaceName],
+    strategy: Strategy | None,
+    *,
+    expected: Expectations,
+    waivers: Sequence[Waiver],
+) -> PassedGates:
+    """Evaluate every gate and choose each namespace's strategy; see `steps.check_gates`."""
+    view = await _view(sides, run, names, expected)
+    moves = tuple(plan_move(facts, strategy, view.green.name) for facts in view.survey.namespaces)
+    view = replace(view, strategies=_strategies(moves))
+    # On a failback `check_failback` has matched each waiver with its blocker.
+    result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=not expected.is_failback)
+    _refuse_blockers(run, WAIVERS, result, "Nothing has been changed.")
+    run.artefacts.write_json(run.id, REDIRECT, view.survey.redirect_probe.to_json())
+    for move in moves:
+        log.info("%s: %s, because %s", move.namespace, move.strategy, move.reason)
+        run.ledger.enter_phase(run.id, str(move.namespace), Phase.CHECKED, {"strategy": move.strategy.value})
+    return PassedGates(
+        namespaces=view.survey.namespaces,
+        moves=Moves(view.blue.name, view.green.name, moves),
+        findings=result.findings,
+    )
+
+
+async def recheck_gates(
+    sides: Sides, run: Run, moves: Moves, *, expected: Expectations, waivers: Sequence[Waiver] = ()
+) -> tuple[Finding, ...]:
+    """Evaluate every gate again for what was planned, before the first step that is not reversible.
+
+    Green must have everything by now, and no new blocker may have appeared. Call it after green was prepared and before
+    replication starts, which makes the two clusters differ. Waivers may name other namespaces of the run.
+
+    :raises PreconditionFailed: there are blockers, as for `steps.check_gates`.
+    """
+    view = await _view(sides, run, [move.namespace for move in moves.moves], replace(expected, prepares_green=False))
+    view = replace(view, strategies=_strategies(moves.moves))
+    result = apply_waivers(_findings(run, FINDINGS_BEFORE_CUT_OVER, view), waivers, whole_run=False)
+    _refuse_blockers(run, WAIVERS_BEFORE_CUT_OVER, result, "No topic was terminated, blue's clients are still on blue.")
+    return result.findings
+
+
+async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected: Expectations) -> View:
+    async with sides.open() as (blue, green):
+        surveyed = await survey(blue, green, names, redactor=open_redactor())
+    log.info("%s", surveyed.headline())
+    # The task may have been cleared after blue was frozen.
+    return View(survey=_with_original_settings(surveyed, run), strategies={}, expected=expected)
+
+
+def _with_original_settings(surveyed: Survey, run: Run) -> Survey:
+    original = find_original_settings(run)
+    if original is None:
+        return surveyed
+    snapshot = without_overrides(surveyed.blue.snapshot, original, surveyed.green.name)
+    return replace(surveyed, blue=replace(surveyed.blue, snapshot=snapshot))
+
+
+def _strategies(moves: Iterable[Move]) -> dict[NamespaceName, Strategy]:
+    return {move.namespace: move.strategy for move in moves}
+
+
+def _findings(run: Run, artefact: str, view: View) -> tuple[Finding, ...]:
+    findings = gates.check(view)
+    run.artefacts.write_json(run.id, artefact, [finding.to_json() for finding in findings])
+    for finding in findings:
+        log.warning("%s", finding.text())
+    return findings
+
+
+def _refuse_blockers(run: Run, artefact: str, result: WaiverResult, state: str) -> None:
+    run.artefacts.write_json(run.id, artefact, result.to_json())
+    if result.unwaived:
+        raise PreconditionFailed(refusal_text(result.findings, state, result.unwaived))

@@ -1,0 +1,92 @@
+"""Read single resources of a cluster: for a snapshot, and for the live state before and after a change."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.cursors import cursors_in_info
+from pulsar_fleet.cluster.errors import NotAllowed, NotFound
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.system_cursors import is_system_cursor
+from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
+
+
+async def read_namespace(
+    admin: AdminClient, namespace: NamespaceName, redactor: Redactor, *, local: bool = True
+) -> JsonObject | None:
+    """The redacted policies document with the local settings merged in; None if the namespace does not exist.
+
+    A local setting that our role may not read has no key.
+
+    :param local: also read the settings that a cluster keeps outside of the document: one call for each.
+    """
+    document = await admin.namespace(namespace)
+    if document is None:
+        return None
+    if local:
+        document |= await _read_local(admin, namespace)
+    # The keys of auth_policies are names of roles, which may look like keys of secrets.
+    return {field: value if field == "auth_policies" else redactor.redact(value) for field, value in document.items()}
+
+
+async def read_partitioned(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    """The partitioned topics, with the non-persistent ones."""
+    listed = await admin.get(f"/non-persistent/{namespace.path}/partitioned")
+    return (*await admin.partitioned_topics(namespace), *sorted(TopicName.parse(text) for text in listed))
+
+
+def subscriptions_in_info(topic: TopicName, info: JsonObject) -> tuple[SubscriptionState, ...]:
+    """The subscriptions in an `internal-info` answer, without system cursors and without properties."""
+    parts = info.get("partitions") or {str(topic): info}
+    states = (
+        SubscriptionState(str(topic), partition, name, str(cursor.mark_delete), cursor.replicated)
+        for partition, document in parts.items()
+        for name, cursor in cursors_in_info(document).items()
+        if not is_system_cursor(name)
+    )
+    return tuple(sorted(states, key=lambda state: (state.partition, state.name)))
+
+
+def is_terminated(info: JsonObject) -> bool:
+    """Whether the topic of an `internal-info` answer, or one of its partitions, is terminated."""
+    return any("terminatedPosition" in part for part in (info, *(info.get("partitions") or {}).values()))
+
+
+def schema_state(topic: TopicName, version: JsonObject) -> SchemaState:
+    """One version in the answer of `AdminClient.schemas`."""
+    return SchemaState(
+        str(topic),
+        int(version["version"]),
+        str(version["type"]),
+        str(version.get("data") or ""),
+        dict(version.get("properties") or {}),
+        int(version.get("timestamp") or 0),
+    )
+
+
+async def _read_local(admin: AdminClient, namespace: NamespaceName) -> JsonObject:
+    """Settings with paths of their own; when the first is answered 404, the cluster has none of them (observed)."""
+    settings: dict[str, Json] = {policy.field: None for policy in LOCAL_FIELDS}
+    for policy in LOCAL_FIELDS:
+        try:
+            settings[policy.field] = await admin.get(f"/namespaces/{namespace.path}/{policy.path}")
+        except NotFound:
+            return settings
+        except NotAllowed:
+            del settings[policy.field]
+    return settings
+
+
+async def read_partition_counts(admin: AdminClient, name: NamespaceName) -> dict[TopicName, int]:
+    """Topic → partition count (0: not partitioned), without system topics: two calls, and one per partitioned topic."""
+    partitioned = [topic for topic in await admin.partitioned_topics(name) if not topic.is_system]
+    metadata_of_topics = await asyncio.gather(*(admin.partition_metadata(topic) for topic in partitioned))
+    topics = {topic: metadata.partitions for topic, metadata in zip(partitioned, metadata_of_topics, strict=True)}
+    for topic in await admin.topics(name):
+        if not topic.is_system and topic.parent not in topics:
+            topics[topic] = 0
+    return topics
