@@ -1,5 +1,7 @@
 """Check that names and texts use the words of docs/glossary.md; `make lint` runs it.
 
+The lists are in pyproject.toml, table `tool.pulsar-fleet-words`.
+
 `python -m docs.tools.words` prints each place with an old word, and the share of vague names, and fails on either.
 """
 
@@ -9,49 +11,24 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 CODE = ("plugins/*.py", "dags/*.py", "spark_jobs/*.py")
 TEXTS = (*CODE, "docs/*.md", "README.md", "CONTRIBUTING.md")
 GLOSSARY = "docs/glossary.md"
-EXEMPT = (GLOSSARY, "docs/tools/words.py", "plugins/pulsar_fleet/ledger/migrations/")
+EXEMPT = (GLOSSARY, "plugins/pulsar_fleet/ledger/migrations/")
 """Files that must name old words."""
 
-VAGUE = frozenset(
-    "found one each wanted held known told there asked given said meant left seen made this".split()  # noqa: SIM905
-)
-"""Names that say nothing about what a variable holds."""
+_LISTS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["pulsar-fleet-words"]
+VAGUE = frozenset(_LISTS["vague"])
+"""Names that do not say what a variable holds."""
 VAGUE_SHARE = 0.01
-
-OLD_NAMES = frozenset(
-    {
-        *("attend", "attendance", "crew", "interlock", "interlocks", "patient", "rationing", "roster", "rosters"),
-        *("seal", "sealed", "unseal", "seat", "seating", "singles", "singly", "standing", "thaw", "ward"),
-    }
-)
-"""Words that no identifier contains; the glossary names the word to use."""
-
-OLD_PHRASES = (
-    "anew",
-    "born closed",
-    "cannot be meant",
-    "comes? again",
-    "for ever",
-    "gate stays shut",
-    "held alike",
-    "held still",
-    "hold[_ ](?:blue|green)[_ ]still",
-    "in silence",
-    "is no JSON",
-    "list of texts",
-    "not alike",
-    "silent since",
-    "taken for",
-    "way back",
-    "whole number",
-    "yes or no",
-)
+OLD_NAMES = frozenset(_LISTS["old-names"])
+"""Words that no identifier contains; the glossary has the word to use."""
+OLD_PHRASES = tuple(_LISTS["old-phrases"])
+"""Regular expressions that match nothing in a text."""
 _OLD_PHRASE = re.compile(rf"\b(?:{'|'.join(OLD_PHRASES)})\b", re.IGNORECASE)
 
 

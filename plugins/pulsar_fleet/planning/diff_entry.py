@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
 
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.policies.model import Scope
 
 
 class Resource(StrEnum):
@@ -44,23 +42,6 @@ class Side(StrEnum):
     MISSING = "missing on the target"
     DIFFERENT = "different"
     EXTRA = "only on the target"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPolicyField:
-    """A policy in one of a topic's two documents, written as `local/maxProducerPerTopic`."""
-
-    scope: Scope
-    policy: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `str` wrote."""
-        scope, _, policy = text.partition("/")
-        return cls(Scope(scope), policy)
-
-    def __str__(self) -> str:
-        return f"{self.scope}/{self.policy}"
 
 
 @dataclass(frozen=True, slots=True)

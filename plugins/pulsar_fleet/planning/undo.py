@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Unset
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, topic_policy_calls
 from pulsar_fleet.ledger.ledger import Ledger
@@ -18,7 +19,7 @@ from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, gr
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.subscriptions import setting_calls
 from pulsar_fleet.planning.changes.topics import schema_path
-from pulsar_fleet.planning.diff_entry import Resource, TopicPolicyField, same
+from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS
 from pulsar_fleet.planning.hazards.guards import with_risks

@@ -83,14 +83,14 @@ _EVIDENCE = {
     "waves": WAVES,
     "findings": FINDINGS,
     "waivers": WAIVERS,
-    "findings_before_the_switch": FINDINGS_BEFORE_CUT_OVER,
+    "findings_before_cut_over": FINDINGS_BEFORE_CUT_OVER,
     "redirect": REDIRECT,
-    "blue_before": ORIGINAL_SETTINGS,
-    "switched": CUT_OVER,
-    "watched": DRAIN_STATE,
-    "interlocks": FAILBACK_CHECKS,
-    "placements": CURSOR_TRANSFERS,
-    "relied_on": BASELINE,
+    "original_settings": ORIGINAL_SETTINGS,
+    "cut_over": CUT_OVER,
+    "drain": DRAIN_STATE,
+    "failback_checks": FAILBACK_CHECKS,
+    "cursor_transfers": CURSOR_TRANSFERS,
+    "baseline": BASELINE,
 }
 """Part of the evidence → artefact of the run."""
 
@@ -172,7 +172,7 @@ def _drain(state: JsonObject) -> str:
             f"* **{incident['kind']}** {incident['sentence']} *{_outcome(incident)}*"
             for incident in namespace["incidents"].values()
         ]
-    lines.append(f"Monitoring took {state['looks']:,} polls and {state['calls']:,} admin calls.")
+    lines.append(f"Monitoring took {state['polls']:,} polls and {state['calls']:,} admin calls.")
     return "\n".join(lines)
 
 

@@ -106,25 +106,25 @@ def freeze_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 @task
 def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
     """Replicate stored messages from green to blue, where the strategy of the namespace requires it."""
-    from pulsar_fleet.migration.steps import start_replication as start
+    from pulsar_fleet.migration.steps import start_replication
 
-    return asyncio.run(start(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(start_replication(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the copied messages, and store the proof that the cut-over requires."""
-    from pulsar_fleet.migration.proof import verify_copy as verify_messages
+    from pulsar_fleet.migration.steps import verify_copy
 
-    return asyncio.run(verify_messages(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(verify_copy(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiesce the producers, transfer the cursors, redirect the clients to blue. The point of no return."""
-    from pulsar_fleet.migration.steps import cut_over as switch
+    from pulsar_fleet.migration.steps import cut_over
 
-    switching = switch(
+    cutting_over = cut_over(
         _back(params),
         current_run(get_current_context()),
         moves_of(checked["moves"]),
@@ -132,13 +132,13 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
         quiesce_seconds=float(params["quiesce_seconds"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
-    return asyncio.run(switching).to_json()
+    return asyncio.run(cutting_over).to_json()
 
 
 @task
 def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
-    from pulsar_fleet.migration.proof import verify_subscriptions
+    from pulsar_fleet.migration.steps import verify_subscriptions
 
     return asyncio.run(
         verify_subscriptions(_back(params), current_run(get_current_context()), moves_of(checked["moves"]))
@@ -148,7 +148,7 @@ def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObj
 @task
 def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare green's messages with blue's copy; fail unless they are equal."""
-    from pulsar_fleet.migration.proof import verify_messages
+    from pulsar_fleet.migration.steps import verify_messages
 
     return asyncio.run(verify_messages(_back(params), current_run(get_current_context()), moves_of(checked["moves"])))
 

@@ -102,22 +102,22 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
 @task
 def prepare_green(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Create on green what blue's clients need and green lacks."""
-    from pulsar_fleet.migration.prepare.target import prepare
+    from pulsar_fleet.migration.steps import prepare_green
 
-    return asyncio.run(prepare(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(prepare_green(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def recheck_gates(params: dict[str, Any], checked: JsonObject) -> str:
     """Evaluate every gate again, now that green is prepared; a new blocker stops the run."""
-    from pulsar_fleet.migration.steps import recheck_gates as evaluate
+    from pulsar_fleet.migration.steps import recheck_gates
     from pulsar_fleet.preflight.findings import count_line
 
     run = current_run(get_current_context())
     moves = moves_of(checked["moves"])
     return count_line(
         asyncio.run(
-            evaluate(sides_of(params), run, moves, expected=expectations_of(params), waivers=waivers_of(params))
+            recheck_gates(sides_of(params), run, moves, expected=expectations_of(params), waivers=waivers_of(params))
         )
     )
 
@@ -134,30 +134,30 @@ def freeze_blue(params: dict[str, Any], checked: JsonObject) -> JsonObject:
 @task
 def start_replication(params: dict[str, Any], checked: JsonObject) -> int:
     """Replicate stored messages from blue to green, where the strategy of the namespace requires it."""
-    from pulsar_fleet.migration.steps import start_replication as start
+    from pulsar_fleet.migration.steps import start_replication
 
-    return asyncio.run(start(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
+    return asyncio.run(
+        start_replication(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
+    )
 
 
 @task
 def verify_copy(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the copied messages, and store the proof that the cut-over requires."""
-    from pulsar_fleet.migration.proof import verify_copy as verify_messages
+    from pulsar_fleet.migration.steps import verify_copy
 
-    return asyncio.run(
-        verify_messages(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
-    )
+    return asyncio.run(verify_copy(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"])))
 
 
 @task
 def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiesce the producers, transfer the cursors, redirect the clients to green. The point of no return."""
-    from pulsar_fleet.migration.steps import cut_over as switch
+    from pulsar_fleet.migration.steps import cut_over
     from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 
     run = current_run(get_current_context())
     moves, quiet = moves_of(checked["moves"]), float(params["quiesce_seconds"])
-    switching = switch(
+    cutting_over = cut_over(
         sides_of(params),
         run,
         moves,
@@ -166,13 +166,13 @@ def cut_over(params: dict[str, Any], checked: JsonObject, before: JsonObject) ->
         individually_acknowledged=IndividuallyAcknowledged(params["individually_acknowledged"]),
         proof_max_age_minutes=float(params["proof_max_age_minutes"]),
     )
-    return asyncio.run(switching).to_json()
+    return asyncio.run(cutting_over).to_json()
 
 
 @task
 def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare the cursors of subscriptions without consumers on both clusters, right after the cut-over."""
-    from pulsar_fleet.migration.proof import verify_subscriptions
+    from pulsar_fleet.migration.steps import verify_subscriptions
 
     return asyncio.run(
         verify_subscriptions(sides_of(params), current_run(get_current_context()), moves_of(checked["moves"]))
@@ -182,7 +182,7 @@ def verify_subscriptions(params: dict[str, Any], checked: JsonObject) -> JsonObj
 @task
 def verify_messages(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     """Compare blue's messages with green's copy; fail unless they are equal."""
-    from pulsar_fleet.migration.proof import verify_messages
+    from pulsar_fleet.migration.steps import verify_messages
 
     run = current_run(get_current_context())
     return asyncio.run(verify_messages(sides_of(params), run, moves_of(checked["moves"])))

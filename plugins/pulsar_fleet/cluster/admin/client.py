@@ -271,8 +271,6 @@ class AdminClient:
         answer = await self.http.call("GET", f"{ADMIN}/{topic.path}/ledger/{position.ledger}/entry/{position.entry}")
         return {key.lower(): value for key, value in answer.headers.items() if key.lower().startswith("x-pulsar")}
 
-    # Subscriptions and schemas.
-
     async def create_subscription(self, topic: TopicName, name: str, position: Position | str = "earliest") -> None:
         """Create a subscription whose first entry is the one at `position` (or `earliest`, `latest`)."""
         body: Json = position

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from pulsar_fleet.cluster.json import Json
 
@@ -106,6 +107,23 @@ class Scope(StrEnum):
 
     LOCAL = "local"
     GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicyField:
+    """A policy in one of a topic's two documents, written as `local/maxProducerPerTopic`."""
+
+    scope: Scope
+    policy: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote."""
+        scope, _, policy = text.partition("/")
+        return cls(Scope(scope), policy)
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.policy}"
 
 
 class Form(StrEnum):

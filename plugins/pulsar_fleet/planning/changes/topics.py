@@ -9,8 +9,9 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.data_loss import lowered
 from pulsar_fleet.cluster.policies.lookup import is_supported
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope, TopicPolicy, topic_policy_calls
-from pulsar_fleet.planning.diff_entry import Difference, TopicPolicyField, same
+from pulsar_fleet.planning.diff_entry import Difference, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone
 

@@ -7,13 +7,12 @@ a list of clusters the cluster's own name becomes `$self` if the list names no o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Self
 from urllib.parse import quote, unquote
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_comparable
 from pulsar_fleet.snapshot.model import TenantState
 
@@ -25,25 +24,8 @@ Values = dict[str, Json]
 """Field → value, only of fields that are set. `retention_policies`, `properties/owner`, `local/maxProducers`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicField:
-    """A topic policy in one of its scopes; its text, such as `local/maxProducers`, is the field in `Values`."""
-
-    scope: Scope
-    policy: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read what `str` wrote."""
-        scope, _, policy = text.partition("/")
-        return cls(Scope(scope), policy)
-
-    def __str__(self) -> str:
-        return f"{self.scope.value}/{self.policy}"
-
-
 _LISTS = frozenset(
-    {CLUSTERS, "allowed_clusters", "replication_clusters", str(TopicField(Scope.LOCAL, "replicationClusters"))}
+    {CLUSTERS, "allowed_clusters", "replication_clusters", str(TopicPolicyField(Scope.LOCAL, "replicationClusters"))}
 )
 
 
@@ -69,7 +51,7 @@ def namespace_values(document: Mapping[str, Json], fleet: Collection[str], own: 
 
 
 def topic_values(documents: Mapping[str, Mapping[str, Json]], fleet: Collection[str], own: str) -> Values:
-    """The policies of a topic that can be copied to other clusters, by the text of their `TopicField`.
+    """The policies of a topic that can be copied to other clusters, by the text of their `TopicPolicyField`.
 
     :param documents: scope → the document as the broker stores it.
     """
@@ -79,7 +61,7 @@ def topic_values(documents: Mapping[str, Mapping[str, Json]], fleet: Collection[
             policy = TOPIC_BY_FIELD.get(name)
             if policy is not None and not policy.is_copied(scope):
                 continue
-            field = str(TopicField(scope, name))
+            field = str(TopicPolicyField(scope, name))
             values[field] = neutral(value, fleet, own) if field in _LISTS else value
     return values
 

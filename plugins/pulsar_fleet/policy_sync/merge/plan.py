@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
@@ -21,7 +22,6 @@ from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
-    TopicField,
     is_cluster_list,
     localised,
     policy_of,
@@ -61,12 +61,12 @@ class _Current:
         self._topics = topic_documents(snapshot)
 
     def policies(self, item: Item) -> Mapping[str, Json]:
-        """The comparable policies of a namespace, or of a topic by the text of their `TopicField`."""
+        """The comparable policies of a namespace, or of a topic by the text of their `TopicPolicyField`."""
         kind, name = item
         if kind is Resource.NAMESPACE:
             return comparable(self._namespaces[name], self.cluster)
         return {
-            str(TopicField(Scope(scope), policy)): value
+            str(TopicPolicyField(Scope(scope), policy)): value
             for scope, document in self._topics.get(name, {}).items()
             for policy, value in topic_comparable(document).items()
         }
@@ -193,7 +193,7 @@ def _planned_snapshot(compared: Sequence[ComparedResource], snapshot: Snapshot, 
 
 def _set_topic(topics: dict[tuple[str, str], TopicPolicyState], name: str, values: Mapping[str, Json]) -> None:
     for path, value in values.items():
-        topic_field = TopicField.parse(path)
+        topic_field = TopicPolicyField.parse(path)
         scope = topic_field.scope.value
         state = topics.get((name, scope), TopicPolicyState(name, scope, {}, 0))
         topics[name, scope] = replace(state, policies={**state.policies, topic_field.policy: value})

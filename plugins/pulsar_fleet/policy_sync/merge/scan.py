@@ -15,11 +15,11 @@ from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
-from pulsar_fleet.policy_sync.merge.fields import TopicField
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
 from pulsar_fleet.policy_sync.merge.view import POLICIES_OF, Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
@@ -53,12 +53,12 @@ class EventTimes:
         self._values[key] = values
 
     def spans(self, topic: str, clock: ClockSkew, skew: float) -> dict[str, Span]:
-        """Text of a `TopicField` → when it was written, by our clock."""
+        """Text of a `TopicPolicyField` → when it was written, by our clock."""
         spans: dict[str, Span] = {}
         for scope, key in ((Scope.LOCAL, topic), (Scope.GLOBAL, f"{GLOBAL_PREFIX}{topic}")):
             for policy, (exact, at) in self._written.get(key, {}).items():
                 begin, end = span_of(at, clock, skew)
-                spans[str(TopicField(scope, policy))] = (begin if exact else UNKNOWN, end)
+                spans[str(TopicPolicyField(scope, policy))] = (begin if exact else UNKNOWN, end)
         return spans
 
 

@@ -19,6 +19,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -26,7 +27,6 @@ from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
-    TopicField,
     Values,
     namespace_document,
     values_of_document,
@@ -101,7 +101,7 @@ def _documents(items: Mapping[Item, Values]) -> Iterator[tuple[str, JsonObject]]
 def _by_scope(values: Values) -> JsonObject:
     scopes: JsonObject = {}
     for text, value in sorted(values.items()):
-        field = TopicField.parse(text)
+        field = TopicPolicyField.parse(text)
         scopes.setdefault(field.scope.value, {})[field.policy] = value
     return scopes
 
@@ -135,7 +135,7 @@ def _topic(scopes: JsonObject, where: str) -> Values:
         _only(policies, tuple(TOPIC_BY_FIELD), f"{where}: {scope}")
         for policy, value in policies.items():
             in_any_order = TOPIC_BY_FIELD[policy].form in (Form.NAMES, Form.CLUSTER_LIST)
-            values[str(TopicField(Scope(scope), policy))] = sorted(value) if in_any_order else value
+            values[str(TopicPolicyField(Scope(scope), policy))] = sorted(value) if in_any_order else value
     return {field: value for field, value in values.items() if value not in (None, [], {})}
 
 
