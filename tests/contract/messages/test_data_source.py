@@ -171,7 +171,7 @@ def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
         ({"topics": "persistent://a/b/c", "out": "table"}, "it takes rows or digests"),
         ({"topics": "persistent://a/b/c", "engine": "entry"}, "gives digests only"),
         ({"topics": "persistent://a/b/c", "buckets": "0"}, "an integer of at least 1"),
-        ({"topics": "persistent://a/b/c", "service_url": ""}, "Option service_url is missing"),
+        ({"topics": "persistent://a/b/c", "service_url": ""}, "The option service_url is missing"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, str], message: str) -> None:
