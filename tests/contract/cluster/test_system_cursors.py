@@ -31,8 +31,8 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
-from pulsar_fleet.migration.model import Clients, Move, Moves, Strategy
-from pulsar_fleet.migration.steps import release
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, take_snapshot
 from pulsar_fleet.verification.messages.verdict import Verdict
@@ -85,7 +85,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     await onboard(blue, green, name, run)
     assert await on_green.get(f"/{topic.path}/subscriptions") == [APPLICATION]
 
-    move = Move(name, Strategy.REPLICATE, "", {topic: 0}, {topic: Clients(0, {APPLICATION: 0}, {})})
+    move = Move(name, Strategy.REPLICATE, "", {topic: 0}, {topic: PartitionClients(0, {APPLICATION: 0}, {})})
     carried = Carried(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)), {})
     await carried.replicate()
     placed = await carried.switch(IndividuallyAcknowledged.CARRY)
@@ -95,7 +95,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     found = await compare_subscriptions(on_blue, on_green, request)
     verdicts = [one for each in found.namespaces for compared in each.topics for one in compared.subscriptions]
     assert [(one.subscription, one.verdict) for one in verdicts] == [(APPLICATION, Verdict.EQUAL)]
-    await release(carried.sides, carried.run, carried.before, delete_topics=True)
+    await restore_blue(carried.sides, carried.run, carried.before, delete_topics=True)
     got = Counter(await asyncio.to_thread(deliveries, green, topic, APPLICATION))
     assert got == messages_in(reader.unread(entries))
 
@@ -123,6 +123,6 @@ async def test_a_producer_that_is_called_almost_like_a_replicator_is_a_client(
     topic = await make_topic(on_blue, name := new_namespace())
     client = open_client(blue)
     await asyncio.to_thread(client.create_producer, str(topic), producer_name=REPLICATOR)
-    move = Move(name, Strategy.REDIRECT, "", {topic: 0}, {topic: Clients(1, {}, {})})
+    move = Move(name, Strategy.REDIRECT, "", {topic: 0}, {topic: PartitionClients(1, {}, {})})
     assert [one.name for one in (await read_clients(on_blue, move))[topic]] == [REPLICATOR]
     client.close()

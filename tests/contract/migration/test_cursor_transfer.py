@@ -322,8 +322,8 @@ async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_
     assert not await begin_replication(on_blue, "blue", name, "green")
     assert await listed() == sorted(["blue", "green", others[0]])
     await on_blue.post(f"/namespaces/{name.path}/replication", allowed)  # somebody adds one meanwhile
-    assert not await end_replication(on_blue, "blue", name, "green", before=["blue", "green"])
-    assert await end_replication(on_blue, "blue", name, "green", before=["blue", others[0]])
+    assert not await end_replication(on_blue, "blue", name, "green", original=["blue", "green"])
+    assert await end_replication(on_blue, "blue", name, "green", original=["blue", others[0]])
     assert await listed() == sorted(["blue", *others])
     await on_blue.post(f"/namespaces/{name.path}/replication", ["blue"])
     await on_blue.delete(f"/namespaces/{name.path}")
