@@ -50,7 +50,7 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
     assert announced(carried) == ["pulsar-policies/green"]
     # It is replicated like any other message.
     assert "2 NOT APPLIED" in report(carried)
-    assert "no MetadataChangeEvent" in report(carried)
+    assert "is not a MetadataChangeEvent" in report(carried)
     asyncio.run(check_and_remove())
 
 

@@ -245,7 +245,7 @@ async def test_the_name_that_a_connection_gives_must_be_one_that_the_cluster_kno
     async with AdminClient(replace(limited, cluster_name="west")) as named:
         assert await named.cluster_name() == "west"
     async with AdminClient(replace(limited, cluster_name="elsewhere")) as wrong:
-        with pytest.raises(NotAllowed, match=r"'elsewhere' is given: write the name in \"cluster_name\""):
+        with pytest.raises(NotAllowed, match=r"the connection has 'elsewhere': write the name in \"cluster_name\""):
             await wrong.cluster_name()
 
 

@@ -281,7 +281,7 @@ async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can
         topic = only_topic(found)
         assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
     assert topic.engine == "client, because an entry of the source holds 1.0 messages on average"
-    assert found.restriction.endswith("a difference in 1 of 20 messages of a topic with probability 0.99")
+    assert found.restriction.endswith("differences in 1 of 20 messages of a topic with probability 0.99")
 
 
 async def test_copies_that_no_replicator_made_have_no_windows_and_samples(
