@@ -66,7 +66,7 @@ def _duplicates(tally: Tally, windows: Mapping[str, Window]) -> Line:
             causes[cause] += getattr(duplicates, cause)
     restarted = [consumer.name for consumer in tally.consumers if consumer.restarted]
     texts = {
-        "predicted": "as the switch predicted: written to blue after their subscriptions had their places on green",
+        "predicted": "as the cut-over predicted: written to blue after the cursors were set on green",
         "in_flight": "sent again by the client library, which had lost its connection before the answer",
         "restarted": f"delivered again after a restart of {', '.join(restarted)}",
         "reconnected": "delivered again after a consumer of their subscription had reconnected",

@@ -58,7 +58,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was written to one partition of blue after its subscriptions had their places on green.
+    """What was written to one partition of blue after the cursors of its subscriptions were set on green.
 
     :param end: blue's last entry before; None if there was none.
     :param messages: how many messages lie behind it, each of which a subscription gets from both sides.

@@ -39,7 +39,7 @@ def judged(*positions: str, windows: dict[str, Window], interrupted: bool = Fals
 
 def test_a_message_behind_the_place_of_its_subscription_was_predicted() -> None:
     line = judged("-1:7:5:-1", "-1:3:9:-1", windows={TOPIC: Window(Position(7, 4), 1)})
-    assert (line.passed, line.sentence.startswith("1 as the switch predicted")) == (True, True)
+    assert (line.passed, line.sentence.startswith("1 as the cut-over predicted")) == (True, True)
 
 
 def test_a_message_after_the_restart_of_its_consumer_names_that() -> None:
@@ -60,4 +60,4 @@ def test_a_duplicate_that_nothing_explains_fails_the_demo(windows: dict[str, Win
 
 def test_the_switch_predicts_no_more_repetitions_than_it_counted() -> None:
     line = judged("-1:7:5:-1", "-1:8:9:-1", "-1:8:10:-1", windows={TOPIC: Window(Position(7, 4), 1)})
-    assert (line.passed, line.sentence.startswith("1 as the switch predicted")) == (False, True)
+    assert (line.passed, line.sentence.startswith("1 as the cut-over predicted")) == (False, True)
