@@ -87,9 +87,9 @@ def main() -> int:
     if vague >= VAGUE_SHARE * names:
         places.append(f"{vague} of {names} variables and parameters have a vague name ({', '.join(sorted(VAGUE))}).")
     for place in places:
-        print(place)  # noqa: T201
+        print(place)
     if places:
-        print(f"{len(places)} places do not use the words of {GLOSSARY}.")  # noqa: T201
+        print(f"{len(places)} places do not use the words of {GLOSSARY}.")
     return min(len(places), 1)
 
 
