@@ -73,23 +73,23 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     :raises PreconditionFailed: a subscription does not continue as stated; the message names it.
     """
     topics = [topic for move in moves.moves for topic in stored_transfers(run, str(move.namespace)).values()]
-    placed = [cursor for topic in topics for cursor in topic.cursors]
-    if not placed:
+    transferred = [cursor for topic in topics for cursor in topic.cursors]
+    if not transferred:
         return {"subscriptions": 0}
     async with sides.open() as (blue, green):
         request = await freeze_bounds(blue, green, _replicated(moves), mapping=Mapping.REPLICATED)
         verification = await compare_subscriptions(blue, green, request)
-        consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in placed])
+        consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
     record_subscriptions(run, verification)
-    wrong, moved = wrong_cursors(placed, _by_name(verification), consumed)
+    wrong, moved = wrong_cursors(transferred, _by_name(verification), consumed)
     if moved:
         log.warning("%d transferred subscriptions were consumed on green before the comparison: %s", len(moved), moved)
     if wrong:
         listed = "\n".join(f"  {sentence}" for sentence in wrong)
         raise PreconditionFailed(
-            f"{len(wrong)} of {len(placed)} transferred subscriptions do not continue as stated.\n{listed}"
+            f"{len(wrong)} of {len(transferred)} transferred subscriptions do not continue as stated.\n{listed}"
         )
-    return {"subscriptions": len(placed) - len(moved), "consumed": len(moved)}
+    return {"subscriptions": len(transferred) - len(moved), "consumed": len(moved)}
 
 
 async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:

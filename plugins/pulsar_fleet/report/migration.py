@@ -138,10 +138,10 @@ def _switches(switched: JsonObject) -> str:
     for name, result in switched.items():
         lines.append(f"`{name}`: producers were throttled to 1 message/s for {result['throttled_seconds']:.1f} s.")
         lines += [
-            f"* `{placed['subscription']}` on `{placed['topic']}` had no consumer: {placed['unread']:,} unread entries "
-            f"continue on green; of the individually acknowledged messages {placed['carried']:,} were acknowledged on "
-            f"green, {placed['redelivered']:,} are redelivered."
-            for placed in result["cursors"]
+            f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: {cursor['unread']:,} unread entries "
+            f"continue on green; of the individually acknowledged messages {cursor['carried']:,} were acknowledged on "
+            f"green, {cursor['redelivered']:,} are redelivered."
+            for cursor in result["cursors"]
         ]
         window = result["duplicates"]
         lines.append(

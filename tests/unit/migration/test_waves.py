@@ -161,12 +161,12 @@ def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back(
     lines = text.splitlines()
     assert lines[0] == ("**Wave 1 of 1: 1 namespace, 2 topics, 1 producer, 1 consumer.** Redirect from blue to green.")
     assert lines[1:3] == ["Verified equal 14 minutes ago.", f"All {len(GATE_CHECKS)} gates hold, 1 warning."]
-    assert "Until the first topic is terminated, *Stop* undoes everything." in text
+    assert "Until the first topic is terminated, *Abort* restores everything." in text
     assert "After that, a failback is a second migration" in text
     assert "| `acme/orders` | 2 | 1 | 1 | Redirect | every backlog has consumers" in text
     assert "WARNING `client-may-hang`" in text
     placed = approval_markdown(
-        plan, plan.waves[0], ("blue", "green"), gates=1, placements="* In all 3 entries come again."
+        plan, plan.waves[0], ("blue", "green"), gates=1, transfers="* In all 3 entries come again."
     )
     assert "**If it were cut over now:**\n\n* In all 3 entries come again." in placed
     table = plan_markdown(plan, "blue", "green")

@@ -94,8 +94,8 @@ def check_gates(params: dict[str, Any], request: JsonObject) -> JsonObject:
     planned_by = Run.open(params["continues"]) if params["continues"] else run
     number = params["wave"]
     moves = wave_moves(run, checked, planned_by=planned_by, number=number)
-    plan = asyncio.run(_plan_placements(params, run, moves))
-    taken = select_wave(run, moves, findings, planned_by=planned_by, number=number, placements=plan)
+    plan = asyncio.run(_plan_transfers(params, run, moves))
+    taken = select_wave(run, moves, findings, planned_by=planned_by, number=number, transfers=plan)
     return {**taken.to_json(), "findings": count_line(findings)}
 
 
@@ -246,7 +246,7 @@ def plan_next_run(params: dict[str, Any], checked: JsonObject) -> JsonObject:
     }
 
 
-async def _plan_placements(params: dict[str, Any], run: Run, moves: Moves) -> str:
+async def _plan_transfers(params: dict[str, Any], run: Run, moves: Moves) -> str:
     from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
 
     async with sides_of(params).open() as (blue, _green):

@@ -12,8 +12,8 @@ from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 
 REVERSIBLE = (
-    "After you approve: the publish pause is about 3 s per namespace. Until the first topic is terminated, *Stop* "
-    "undoes everything.\nAfter that, a failback is a second migration and needs application restarts."
+    "After you approve: the publish pause is about 3 s per namespace. Until the first topic is terminated, *Abort* "
+    "restores everything.\nAfter that, a failback is a second migration and needs application restarts."
 )
 _WORDS = {Strategy.REDIRECT: "Redirect", Strategy.REPLICATE: "Copy, then redirect"}
 _MOST = 50
@@ -65,7 +65,7 @@ def approval_markdown(
     findings: Sequence[Finding] = (),
     *,
     gates: int,
-    placements: str = "",
+    transfers: str = "",
     sentences: Sequence[str] = (),
 ) -> str:
     """What a person reads before a wave: its size, its gates, its risks, and what is not reversible.
@@ -73,7 +73,7 @@ def approval_markdown(
     :param clusters: names of blue and green.
     :param findings: of this run; the text shows those of the wave's namespaces and of the clusters.
     :param gates: number of gates that were evaluated.
-    :param placements: what the cut-over will do to its subscriptions, in Markdown.
+    :param transfers: what the cut-over will do to its subscriptions, in Markdown.
     :param sentences: the age of the last verification and the expected drain, see `approval_facts`.
     """
     shown = [finding for finding in findings if (name := namespace_of(finding)) is None or name in wave.namespaces]
@@ -91,8 +91,8 @@ def approval_markdown(
         REVERSIBLE,
         *wave.notes,
     ]
-    transfers = f"**If it were cut over now:**\n\n{placements}" if placements else ""
-    parts = ("\n".join(lines), _members_table(wave), transfers, findings_markdown(shown))
+    prediction = f"**If it were cut over now:**\n\n{transfers}" if transfers else ""
+    parts = ("\n".join(lines), _members_table(wave), prediction, findings_markdown(shown))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -87,13 +87,13 @@ def select_wave(
     *,
     planned_by: Run,
     number: int,
-    placements: str = "",
+    transfers: str = "",
 ) -> SelectedWave:
     """Store what this run moves, and its approval text. Idempotent but for the ages in the text.
 
     :param moves: the result of `wave_moves`.
     :param planned_by: the run that made the plan; this run itself for the first wave.
-    :param placements: what the cut-over will do to the wave's subscriptions, in Markdown.
+    :param transfers: what the cut-over will do to the wave's subscriptions, in Markdown.
     """
     plan = read_plan(planned_by)
     wave = wave_of(plan, number)
@@ -103,7 +103,7 @@ def select_wave(
         (moves.blue, moves.green),
         findings,
         gates=len(GATE_CHECKS),
-        placements=placements,
+        transfers=transfers,
         sentences=_sentences(run, wave),
     )
     if number == 1 and len(plan.waves) > 1:
