@@ -21,7 +21,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
 from pulsar_fleet.migration.cleanup import clean_up_blue
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS, CutOverResult, cut_over_namespace
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
@@ -44,6 +44,7 @@ from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.prepare.target import prepare as prepare_green
 from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
