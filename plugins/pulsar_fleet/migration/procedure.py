@@ -24,7 +24,7 @@ from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
-from pulsar_fleet.migration.scope import resolve
+from pulsar_fleet.migration.scope import parse_scope, resolve
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
 from pulsar_fleet.migration.waves.change_windows import Calendar
 from pulsar_fleet.migration.waves.planner import Limits
@@ -37,6 +37,7 @@ from pulsar_fleet.migration.waves.steps import (
     wave_of,
 )
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.tenants import require_namespaces
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +67,8 @@ class Procedure:
 
     @property
     def waivers(self) -> list[Waiver]:
-        """The accepted risks; an invalid document raises `InvalidRequest`."""
-        return [Waiver.parse(waiver) for waiver in self.request.waivers]
+        """The accepted risks."""
+        return parse_waivers(self.request)
 
     @property
     def expected(self) -> Expectations:
@@ -121,9 +122,18 @@ class Migration(Procedure):
         """The migration of a run's configuration."""
         return cls(request=MigrationRequest.of(conf), clusters=clusters, run=run)
 
+    @classmethod
+    def validate(cls, conf: Mapping[str, Any]) -> None:
+        """Refuse an invalid setting with `InvalidRequest`, before any call."""
+        request = MigrationRequest.of(conf)
+        Calendar.parse(request.change_windows, request.freeze_windows)
+        parse_waivers(request)
+        if not request.continues:
+            parse_scope(request.namespaces)
+
     @property
     def calendar(self) -> Calendar:
-        """When the cut-over is allowed; an invalid window raises `InvalidRequest`."""
+        """When the cut-over is allowed."""
         return Calendar.parse(self.request.change_windows, self.request.freeze_windows)
 
     @property
@@ -177,6 +187,11 @@ class Migration(Procedure):
         """As for every procedure; deletion of inactive topics is restored on request."""
         return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
 
+    def next_wave(self) -> int | None:
+        """The number of the next wave in the plan; None after the last."""
+        following = self.request.wave + 1
+        return following if following <= len(read_plan(self._planned_by).waves) else None
+
     def next_run(self, number: int) -> tuple[str, JsonObject]:
         """The id of the run for wave `number`, and the settings that differ from those of this run."""
         first = self.request.continues or self.run.id
@@ -200,6 +215,13 @@ class Failback(Procedure):
         """Green comes first."""
         return self.clusters.reversed()
 
+    @classmethod
+    def validate(cls, conf: Mapping[str, Any]) -> None:
+        """Refuse an invalid setting with `InvalidRequest`, before any call."""
+        request = FailbackRequest.of(conf)
+        parse_waivers(request)
+        parse_namespaces(request.namespaces)
+
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:
         """The namespaces of the request; an invalid name raises `InvalidRequest`."""
@@ -209,6 +231,11 @@ class Failback(Procedure):
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
         return Expectations(drain_minutes=self.request.drain_timeout_minutes, is_failback=True)
+
+    async def require_namespaces(self) -> None:
+        """Refuse a namespace that green does not have."""
+        async with self.sides.open() as (green, _blue):
+            await require_namespaces(green, self.namespaces)
 
     async def check_failback(self) -> Findings:
         """Evaluate every check of the failback and every gate; a blocker stops the run. Changes nothing."""
@@ -237,6 +264,11 @@ class Failback(Procedure):
         entered = dict.fromkeys(NamespaceName.parse(entry.namespace) for entry in self.run.ledger.phases(self.run.id))
         closed = await failback_steps.abort_failback(self.clusters, self.run, list(entered))
         return (*closed, *(await self._restore_settings(delete_topics=False) or ()))
+
+
+def parse_waivers(request: Request) -> list[Waiver]:
+    """The accepted risks; an invalid document raises `InvalidRequest`."""
+    return [Waiver.parse(waiver) for waiver in request.waivers]
 
 
 PROCEDURES: Mapping[str, type[Migration] | type[Failback]] = {kind.NAME: kind for kind in (Migration, Failback)}

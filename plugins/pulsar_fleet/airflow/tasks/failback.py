@@ -22,8 +22,8 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    Failback.validate(params)
     failback = Failback.of(*inputs_of(context))
-    _ = failback.waivers
     names = failback.namespaces
     clusters = asyncio.run(require_two_clusters(params["green"], params["blue"], names))
     failback.run.ledger.start_run(failback.run.id, failback.NAME, dict(params))

@@ -29,8 +29,8 @@ def read_request(params: dict[str, Any]) -> JsonObject:
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    Migration.validate(params)
     migration = Migration.of(*inputs_of(context))
-    _ = migration.calendar, migration.waivers
     clusters = asyncio.run(require_two_clusters(params["blue"], params["green"], ()))
     names = asyncio.run(migration.select_namespaces())
     migration.run.ledger.start_run(migration.run.id, migration.NAME, dict(params))
