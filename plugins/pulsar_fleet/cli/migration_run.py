@@ -97,11 +97,12 @@ def run_migration(terminal: Terminal, migration: Migration, *, yes: bool) -> NoR
     interrupts, documents = Interrupts(terminal.note), []
     following: Migration | None = migration
     state = ExitState.DONE
-    while following and state is ExitState.DONE:
-        migration = following
+    while following:
+        migration, following = following, None
         document, state = _run_to_end(MigrationRun(terminal, interrupts, migration, yes=yes))
         documents.append(document)
-        following = None if migration.request.dry_run else _next_migration(terminal, migration)
+        if state is ExitState.DONE and not migration.request.dry_run:
+            following = _next_migration(terminal, migration)
     terminal.finish({"runs": documents}, state)
 
 

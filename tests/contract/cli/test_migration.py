@@ -130,3 +130,4 @@ async def test_an_interrupted_migration_restores_blue_and_can_be_aborted(
     aborted = shell.run("abort", run, "--yes", "--json")
     assert (aborted.state, await settings(on_blue, moving)) == (DONE, before)
     assert await on_green.namespace(moving) is None
+    assert Ledger.open().migrations() == []
