@@ -25,5 +25,4 @@ def is_last(message: Any, entry_range: Range) -> bool:
 
 def batch_size(serialized_id: bytes) -> int:
     """Number of messages in the entry, 0 without a batch; in Python only the serialized id (a protobuf) has it."""
-    identifier: MessageIdData = MessageIdData.FromString(serialized_id)
-    return identifier.batch_size
+    return int(MessageIdData.FromString(serialized_id).batch_size)

@@ -150,12 +150,7 @@ class WireConnection:
         """
         self.send(frame)
         while True:
-            received = self.next_frame(self._timeout_seconds)
-            if received is None:
-                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            if received.kind == api.MESSAGE:
-                continue
-            answer = self.command(received)
+            answer = self._answer()
             if answer.error.request_id == request:
                 raise self.refusal(answer.error.error, answer.error.message, about)
             if answer.type == api.TOPIC_MIGRATED:
@@ -204,15 +199,16 @@ class WireConnection:
     def _introduce(self, broker_url: str | None) -> None:
         method, credentials = credentials_of(self._cluster)
         self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
-        while True:
-            received = self.next_frame(self._timeout_seconds)
-            if received is None:
-                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            answer = self.command(received)
-            if answer.type == api.CONNECTED:
-                return
+        while (answer := self._answer()).type != api.CONNECTED:
             if answer.type == api.ERROR:
                 raise self.refusal(answer.error.error, answer.error.message, "The service")
+
+    def _answer(self) -> api.BaseCommand:
+        """The next command that is not a message."""
+        while received := self.next_frame(self._timeout_seconds):
+            if received.kind != api.MESSAGE:
+                return self.command(received)
+        raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
 
     def _serve(self, frame: Frame) -> None:
         """Answer a ping or an authentication challenge."""

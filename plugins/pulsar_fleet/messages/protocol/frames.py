@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 
+from google.protobuf.message import Message
+
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 
@@ -15,9 +17,12 @@ CLIENT = "pulsar-fleet"
 _SIZES = struct.Struct(">II")
 
 
-def frame(command: api.BaseCommand) -> bytes:
-    """A whole frame with one command."""
-    content: bytes = command.SerializeToString()
+def frame(kind: int, **command: Message) -> bytes:
+    """A whole frame with one command.
+
+    :param command: its content, by the name of its field in `BaseCommand`.
+    """
+    content: bytes = api.BaseCommand(type=kind, **command).SerializeToString()
     return _SIZES.pack(len(content) + 4, len(content)) + content
 
 
@@ -55,20 +60,20 @@ def connect(*, method: str | None, credentials: bytes | None, broker_url: str | 
         proxy_to_broker_url=broker_url,
         feature_flags=api.FeatureFlags(supports_auth_refresh=True),
     )
-    return frame(api.BaseCommand(type=api.CONNECT, connect=command))
+    return frame(api.CONNECT, connect=command)
 
 
 def auth_response(*, method: str, credentials: bytes) -> bytes:
     """The answer to an authentication challenge, which a broker sends when credentials expire."""
     response = api.AuthData(auth_method_name=method, auth_data=credentials)
     command = api.CommandAuthResponse(client_version=CLIENT, response=response, protocol_version=PROTOCOL_VERSION)
-    return frame(api.BaseCommand(type=api.AUTH_RESPONSE, auth_response=command))
+    return frame(api.AUTH_RESPONSE, auth_response=command)
 
 
 def lookup(request: int, topic: str, *, authoritative: bool) -> bytes:
     """Ask which broker serves a topic."""
     command = api.CommandLookupTopic(topic=topic, request_id=request, authoritative=authoritative)
-    return frame(api.BaseCommand(type=api.LOOKUP, lookup=command))
+    return frame(api.LOOKUP, lookup=command)
 
 
 def subscribe(request: int, consumer: int, topic: str, subscription: str, first: Position) -> bytes:
@@ -84,31 +89,28 @@ def subscribe(request: int, consumer: int, topic: str, subscription: str, first:
         start_message_id=api.MessageIdData(ledger_id=first.ledger, entry_id=first.entry, batch_index=0),
         initial_position=api.CommandSubscribe.LATEST,
     )
-    return frame(api.BaseCommand(type=api.SUBSCRIBE, subscribe=command))
+    return frame(api.SUBSCRIBE, subscribe=command)
 
 
 def flow(consumer: int, messages: int) -> bytes:
     """Allow the broker to send this many more messages."""
-    command = api.CommandFlow(consumer_id=consumer, message_permits=messages)
-    return frame(api.BaseCommand(type=api.FLOW, flow=command))
+    return frame(api.FLOW, flow=api.CommandFlow(consumer_id=consumer, message_permits=messages))
 
 
 def close_consumer(request: int, consumer: int) -> bytes:
     """End a subscription."""
-    command = api.CommandCloseConsumer(consumer_id=consumer, request_id=request)
-    return frame(api.BaseCommand(type=api.CLOSE_CONSUMER, close_consumer=command))
+    return frame(api.CLOSE_CONSUMER, close_consumer=api.CommandCloseConsumer(consumer_id=consumer, request_id=request))
 
 
 def consumer_stats(request: int, consumer: int) -> bytes:
     """Ask for the statistics of a subscription."""
-    command = api.CommandConsumerStats(request_id=request, consumer_id=consumer)
-    return frame(api.BaseCommand(type=api.CONSUMER_STATS, consumer_stats=command))
+    return frame(api.CONSUMER_STATS, consumer_stats=api.CommandConsumerStats(request_id=request, consumer_id=consumer))
 
 
 def get_last_message_id(request: int, consumer: int) -> bytes:
     """Ask for the last message that the broker would deliver."""
     command = api.CommandGetLastMessageId(consumer_id=consumer, request_id=request)
-    return frame(api.BaseCommand(type=api.GET_LAST_MESSAGE_ID, get_last_message_id=command))
+    return frame(api.GET_LAST_MESSAGE_ID, get_last_message_id=command)
 
 
-PONG = frame(api.BaseCommand(type=api.PONG, pong=api.CommandPong()))
+PONG = frame(api.PONG, pong=api.CommandPong())

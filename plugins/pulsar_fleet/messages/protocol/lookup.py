@@ -53,17 +53,15 @@ class Brokers:
 
     def _broker_url(self, answer: api.CommandLookupTopicResponse) -> str:
         secure = self._service[0].tls
-        plain_url, tls_url = (
-            url.decode(errors="replace") for url in (answer.broker_service_url, answer.broker_service_url_tls)
-        )
+        plain_url, tls_url = answer.broker_service_url, answer.broker_service_url_tls
         url, other_url = (tls_url, plain_url) if secure else (plain_url, tls_url)
         if not url:
             scheme = "pulsar://" if secure else "pulsar+ssl://"
             raise InvalidRequest(
-                f"A broker of {self._connection.name} has only the address {other_url!r}: "
+                f"A broker of {self._connection.name} has only the address {other_url.decode(errors='replace')!r}: "
                 f"give the connection a service URL that begins with {scheme}."
             )
-        return url
+        return url.decode(errors="replace")
 
     def _to(self, url: str, *, through_service: bool) -> WireConnection:
         address = BrokerAddress.parse(url)
