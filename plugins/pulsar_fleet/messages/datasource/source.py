@@ -22,6 +22,8 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.messages.credentials import connection_from_environment
 from pulsar_fleet.messages.datasource.columns import MESSAGE_COLUMNS, message_row, spark_schema
 from pulsar_fleet.messages.datasource.options import Output, TopicOptions
+from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS as RANGE_COLUMNS
+from pulsar_fleet.messages.digest_table import flat_row
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
@@ -29,12 +31,7 @@ if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.messages.engines.base import Engine
 
 DIGEST_COLUMNS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("range", pa.int32()),
-        ("bucket", pa.int32()),
-        *((name, pa.int64()) for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")),
-    ]
+    [("topic", pa.string()), *(column for column in RANGE_COLUMNS if column.name not in ("pair", "problem", "side"))]
 )
 _ROWS_PER_BATCH = 1024
 
@@ -118,7 +115,6 @@ class PulsarReader(DataSourceReader):
                     yield message_row(message, entry_range.topic)
 
     def _digests(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.messages.digest_table import flat_row
         from pulsar_fleet.messages.scan import sum_up
 
         for entry_range in ranges:
