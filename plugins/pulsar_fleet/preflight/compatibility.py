@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, limits, policies, roles, schemas, topics
-from pulsar_fleet.preflight.checks.permissions import hidden_areas_are_reported, roles_may_copy
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.snapshot.model import Snapshot
@@ -57,8 +56,8 @@ CHECKS: tuple[Check, ...] = (
     roles.tenant_admins_match,
     roles.grants_match,
     roles.authentication_providers_match,
-    hidden_areas_are_reported,
-    roles_may_copy,
+    roles.hidden_areas_are_reported,
+    roles.roles_may_copy,
 )
 
 
