@@ -43,8 +43,8 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         _phase_table(phases),
         _switches(_document(run, CUT_OVER) or {}),
         _drain(_document(run, DRAIN_STATE) or {}),
-        _verdict_lines(verdicts),
-        _findings(_document(run, FINDINGS) or []),
+        "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts),
+        findings_markdown([Finding.from_json(document) for document in _document(run, FINDINGS) or []]),
         _reversible(phases),
         _next_steps(moves, phases),
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
@@ -180,14 +180,6 @@ def _outcome(incident: JsonObject) -> str:
     seconds = f"lasted {incident['last'] - incident['first']:.0f} s"
     ended = "over" if incident["outcome"] == "over" else "**not over**"
     return f"{incident.get('remediated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
-
-
-def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:
-    return "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts)
-
-
-def _findings(documents: Sequence[JsonObject]) -> str:
-    return findings_markdown([Finding.from_json(document) for document in documents])
 
 
 def _reversible(phases: Sequence[RecordedPhase]) -> str:

@@ -117,10 +117,12 @@ class EventTopic:
         return batch
 
     def _publish(self, events: list[MetadataChangeEvent]) -> int:
+        import pulsar
+
         failed: list[object] = []
 
         def sent(result: Any, _: object) -> None:
-            if result != _ok():
+            if result != pulsar.Result.Ok:
                 failed.append(result)
 
         for event in events:
@@ -151,9 +153,3 @@ class EventTopic:
             raise (PermissionDenied if denied else Unavailable)(
                 f"{name}: the event topic {self._request.event_topic} cannot be used: {error}.", cluster=name
             ) from error
-
-
-def _ok() -> Any:
-    import pulsar
-
-    return pulsar.Result.Ok

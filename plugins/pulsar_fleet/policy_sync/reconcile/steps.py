@@ -162,21 +162,18 @@ async def _plans(
 ) -> dict[str, Plan]:
     drift = comparison.drift()
     scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
+    authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
     plans = {}
     for name, scan in sorted(scans.items()):
         deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
         plans[name] = plan_repair(
             drift,
             Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
-            [scans[other].snapshot for other in _authority_first(scans, request.authority.name) if other != name],
+            [scans[other].snapshot for other in authority_first if other != name],
             source=str(request.authority),
             delete=request.propagate_deletes,
         )
     return plans
-
-
-def _authority_first(names: Collection[str], authority: str) -> list[str]:
-    return sorted(names, key=lambda name: (name != authority, name))
 
 
 async def _deletable(
