@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -90,9 +89,7 @@ class BrokerHttp:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._transport.aclose()
 
     def trust_hosts(self, hosts: set[str]) -> None:

@@ -82,8 +82,8 @@ async def read_original_settings(blue: AdminClient, namespaces: Iterable[Namespa
 
 def find_original_settings(run: Run) -> OriginalSettings | None:
     """The settings of blue that a run stored; None before it froze blue."""
-    reference = run.artefacts.find(run.id, ORIGINAL_SETTINGS)
-    return OriginalSettings.from_json(run.artefacts.read_json(reference)) if reference else None
+    document = run.stored(ORIGINAL_SETTINGS)
+    return OriginalSettings.from_json(document) if document else None
 
 
 async def freeze(blue: AdminClient, original: OriginalSettings, settings: Mapping[str, str]) -> None:
