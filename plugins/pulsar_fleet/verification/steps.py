@@ -61,10 +61,10 @@ async def freeze_bounds(
             raise InvalidRequest("Mode 'incremental' needs a ledger with the earlier proofs; use mode 'full'.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
     freezer = Freezer(
-        source,
-        target,
+        source=source,
+        target=target,
         mapping=mapping,
-        coverage=coverage,
+        coverage=coverage or Coverage(),
         earlier=earlier,
         engine=engine,
         keyed=keyed,
