@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource
@@ -49,7 +48,6 @@ def plan_changes(
     target: Snapshot,
     *,
     subscriptions: bool = True,
-    start_at: StartAt = StartAt.EARLIEST,
     accept_incomplete: Collection[str] = frozenset(),
 ) -> Plan:
     """The changes that give the target everything that the source has; empty when nothing differs.
@@ -57,14 +55,13 @@ def plan_changes(
     Nothing is ever deleted: what exists only on the target is listed in `left_alone`.
 
     :param subscriptions: compare and create subscriptions; False skips them.
-    :param start_at: the first position of created subscriptions.
     :param accept_incomplete: resources, as the snapshots' notes name them, that may be unreadable: they are planned
         as if they did not exist; `apply_plan` reads the live state again.
     :raises PreconditionFailed: a snapshot is incomplete, or the secrets of the two cannot be compared.
     """
     require_comparable(source, target, accept_incomplete)
     aligned = align(source, target)
-    planner = Planner(aligned.source, aligned.target, start_at)
+    planner = Planner(aligned.source, aligned.target)
     for difference in diff(aligned.source, aligned.target):
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
             planner.add(difference)

@@ -16,7 +16,6 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
@@ -82,7 +81,7 @@ def _plan(snapshot: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequen
         "is_allow_auto_update_schema": True,
     }
     planned = replace(snapshot, namespaces=(NamespaceState(str(namespace), document),))
-    planner = Planner(planned, snapshot, StartAt.EARLIEST)
+    planner = Planner(planned, snapshot)
     for name, admin in clusters.items():
         if name not in snapshot.known_clusters:
             planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, admin.connection.cluster_data(), None))
