@@ -203,7 +203,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         found, _ = await keeper.cycle()
         assert found["conflicts"] == 1
         assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
-        ((_, conflict),) = ReconciliationStore.of(keeper.run.ledger, ("blue", "red")).conflicts()
+        ((_, conflict),) = ReconciliationStore(keeper.run.ledger, ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 

@@ -100,7 +100,7 @@ def test_phases_and_procedures_of_an_earlier_release_get_their_new_names(engine:
 
 def test_records_of_reconciliation_and_events_of_an_earlier_release_stay(engine: sa.Engine) -> None:
     ledger = Ledger.open(str(engine.url))
-    store, item = ReconciliationStore.of(ledger, ("blue", "green")), ("namespace", "acme/orders")
+    store, item = ReconciliationStore(ledger, ("blue", "green")), ("namespace", "acme/orders")
     assert store.merge_bases() == {item: MergeBase(document={"ttl": 1}, clusters=("blue",), gone=("green",))}
     document = {"fields": {"ttl": ["x", 0, 1, []]}, "expected": {}}
     assert store.observations("blue") == {item: StoredObservation(7.5, document)}

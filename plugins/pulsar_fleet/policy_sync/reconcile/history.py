@@ -46,7 +46,7 @@ class History:
         :raises Unavailable: a cluster does not answer, and no earlier run recorded its name.
         """
         names = _names(ledger, fleet, size)
-        store = ReconciliationStore.of(ledger, names)
+        store = ReconciliationStore(ledger, names)
         for conflict_id, cluster in (choose or {}).items():
             store.choose(conflict_id, cluster)
         choices: dict[Item, dict[str, Json]] = {}
