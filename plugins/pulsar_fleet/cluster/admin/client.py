@@ -216,9 +216,9 @@ class AdminClient:
         listed = await self.get(f"/namespaces/{namespace.path}/topics", mode="ALL", includeSystemTopic=system)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
-    async def partitioned_topics(self, namespace: NamespaceName, *, system: bool = False) -> tuple[TopicName, ...]:
-        """The partitioned topics, including those whose partitions do not exist yet."""
-        listed = await self.get(f"/persistent/{namespace.path}/partitioned", includeSystemTopic=system)
+    async def partitioned_topics(self, namespace: NamespaceName) -> tuple[TopicName, ...]:
+        """The partitioned topics without system topics, including those whose partitions do not exist yet."""
+        listed = await self.get(f"/persistent/{namespace.path}/partitioned", includeSystemTopic=False)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:
