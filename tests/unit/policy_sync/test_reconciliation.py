@@ -341,7 +341,7 @@ def test_an_authority_that_is_none_is_refused(text: str) -> None:
 
 
 def store(*clusters: str) -> ReconciliationStore:
-    return ReconciliationStore.of(Ledger.open(), clusters)
+    return ReconciliationStore(Ledger.open(), clusters)
 
 
 KEY = ("namespace", "acme/orders")

@@ -118,8 +118,8 @@ def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> Part
 
 
 def _stored(run: Run, name: str) -> JsonObject | None:
-    reference = run.artefacts.find(run.id, name)
-    return None if reference is None else run.artefacts.read_json(reference)["partitions"]
+    document = run.stored(name)
+    return document["partitions"] if document else None
 
 
 def _cursors_name(namespace: str) -> str:
