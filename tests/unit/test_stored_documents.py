@@ -44,7 +44,7 @@ from pulsar_fleet.verification.coverage import Sample as CoverageSample
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import Address, Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, Problem, VerifyRequest
 from pulsar_fleet.verification.snapshots.compare import CompareRequest
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 from pulsar_fleet.verification.subscriptions.verdict import (
@@ -117,11 +117,7 @@ DRAIN = DrainState(
 MOVES = Moves(
     "blue",
     "green",
-    (
-        Move(
-            ORDERS, Strategy.REPLICATE, "it retains", {TOPIC: 2}, {TOPIC: PartitionClients(1, {"billing": 0}, {"b": 4})}
-        ),
-    ),
+    (Move(ORDERS, Strategy.REPLICATE, "retained", {TOPIC: 2}, {TOPIC: PartitionClients(1, {"billing": 0}, {"b": 4})}),),
 )
 SETTINGS = OriginalSettings(
     dynamic={"loadBalancerSheddingEnabled": None},
@@ -178,7 +174,7 @@ REQUEST = VerifyRequest(
     source=Address("blue", "http://b:8080", "pulsar://b:6650"),
     target=Address("green", "http://g:8080", "pulsar://g:6650"),
     namespaces=("acme/orders",),
-    pairs=(Pair(str(TOPIC), BOUNDS, BOUNDS, notes=("n",), engine=EngineName.ENTRY, engine_reason="as set"),),
+    pairs=(Pair(str(TOPIC), BOUNDS, BOUNDS, notes=("n",), engine=ChosenEngine(EngineName.ENTRY, "as set")),),
     problems=(Problem("acme/orders", "acme/orders", True, "missing"),),
     coverage=Coverage(mode=Mode.SAMPLE, sample=CoverageSample(one_in=100)),
     max_bytes_per_second=5,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pulsar_fleet.cluster.document import TextValue
 from pulsar_fleet.cluster.errors import InvalidRequest
 
 # Broker rule (NamedEntity.java): word characters and "-=:.", for tenants, namespaces and clusters.
@@ -27,7 +28,7 @@ def _entity(text: str, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class NamespaceName:
+class NamespaceName(TextValue):
     """`tenant/namespace`."""
 
     tenant: str
@@ -55,7 +56,7 @@ FUNCTIONS_STATE = NamespaceName("public", "functions")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TopicName:
+class TopicName(TextValue):
     """`persistent://tenant/namespace/topic`, or one partition of a topic."""
 
     namespace: NamespaceName
@@ -118,7 +119,7 @@ class TopicName:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(TextValue):
     """Position of an entry in a topic: ledger and entry; `entry` is -1 before the first entry of a ledger."""
 
     ledger: int
