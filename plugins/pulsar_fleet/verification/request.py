@@ -20,7 +20,7 @@ FOLDER = "verification"
 """The folder of a run's verification documents; a run in several batches has a folder in it for each batch."""
 
 
-class Mapping(StrEnum):
+class EntryMapping(StrEnum):
     """How entries of the target correspond to entries of the source."""
 
     AUTO = "auto"

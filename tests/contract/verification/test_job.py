@@ -26,7 +26,7 @@ from pulsar_fleet.verification.job import build_package_zip
 from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import ChosenEngine, Mapping, VerifyRequest
+from pulsar_fleet.verification.request import ChosenEngine, EntryMapping, VerifyRequest
 from pulsar_fleet.verification.steps import conclude, freeze_bounds, record, store_request, verify_in_process
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
@@ -483,7 +483,7 @@ async def test_the_mapping_whole_does_not_forgive_messages_of_the_targets_own(
     write(writers[0], replicated, MESSAGES[:10])
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     write(writers[1], replicated, MESSAGES[10:12])
-    request = await freeze_bounds(on_blue, on_green, [replicated.namespace], mapping=Mapping.WHOLE)
+    request = await freeze_bounds(on_blue, on_green, [replicated.namespace], mapping=EntryMapping.WHOLE)
     found = only_topic(await verify_in_process(on_blue, on_green, request))
     assert (found.verdict, found.differing) == (Verdict.DIFFERENT, 2)
 
