@@ -5,13 +5,14 @@ from __future__ import annotations
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.verification.snapshots.compare import compare_in_process, compare_snapshots, read_back, summary
 
 
 async def verify_equal(
-    source: JsonObject, target: ClusterConnection, selection: Selection, artefacts: Artefacts, run_id: str
+    source: TakenSnapshot, target: ClusterConnection, selection: Selection, artefacts: Artefacts, run_id: str
 ) -> JsonObject:
     """Read the target afresh and compare it with the source's snapshot, as `take_snapshot` returned it."""
-    request = await read_back(Reference.from_json(source["reference"]), target, selection, artefacts, run_id)
+    request = await read_back(source.reference, target, selection, artefacts, run_id)
     return summary(request, compare_snapshots(request, compare_in_process))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
 
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.render import counted
 
 
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Document):
     """A fault or a risk.
 
     :param id: stable, such as `migration-check-off`; a waiver names it.
@@ -43,15 +43,6 @@ class Finding:
     source: Json = None
     target: Json = None
     owner: str = ""
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{**document, "severity": Severity(document["severity"])})
 
     def text(self) -> str:
         """Three lines for a terminal or a log."""

@@ -21,7 +21,7 @@ from pulsar_fleet.verification.messages.incremental import earlier_proofs
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import FOLDER, Mapping, Progress, VerifyRequest
+from pulsar_fleet.verification.request import FOLDER, EntryMapping, Progress, VerifyRequest
 
 REQUEST = "request.json"
 RESULT = "result.json"
@@ -33,7 +33,7 @@ async def freeze_bounds(
     target: AdminClient,
     namespaces: Sequence[NamespaceName],
     *,
-    mapping: Mapping = Mapping.AUTO,
+    mapping: EntryMapping = EntryMapping.AUTO,
     coverage: Coverage | None = None,
     run: Run | None = None,
     examples: int = 20,

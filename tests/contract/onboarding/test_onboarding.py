@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.onboarding.results import AppliedBatch, StoredPlan
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
 from pulsar_fleet.report.onboard import onboarding_report
 
@@ -38,10 +39,10 @@ class Onboarding:
         self.blue, self.green = blue, green
         self.selection = Selection(namespaces=frozenset({namespace}))
         self.artefacts, self.ledger = Artefacts.open(), Ledger.open()
-        self.applied: JsonObject | None = None
+        self.applied: AppliedBatch | None = None
         self.verified: JsonObject | None = None
 
-    async def plan(self) -> JsonObject:
+    async def plan(self) -> StoredPlan:
         self.source = await take_snapshot(
             self.blue, self.selection, self.artefacts, RUN, name="source", must_exist=True
         )
@@ -51,7 +52,9 @@ class Onboarding:
 
     async def run(self) -> JsonObject:
         await self.plan()
-        self.applied = await apply_onboarding(self.blue, self.green, self.planned, self.artefacts, self.ledger, RUN)
+        self.applied = await apply_onboarding(
+            self.blue, self.green, self.planned.plan, self.artefacts, self.ledger, RUN
+        )
         self.verified = await verify_equal(self.source, self.green, self.selection, self.artefacts, RUN)
         return self.verified
 
@@ -90,12 +93,12 @@ async def test_an_estate_is_equal_after_one_run(onboarding: Onboarding) -> None:
 
 async def test_a_second_plan_is_empty(onboarding: Onboarding) -> None:
     await onboarding.run()
-    assert (await onboarding.plan())["changes"] == 0
+    assert (await onboarding.plan()).changes == 0
 
 
 async def test_a_new_estate_needs_no_permission(onboarding: Onboarding) -> None:
     planned = await onboarding.plan()
-    assert (planned["needs_permission"], planned["blockers"]) == ([], 0)
+    assert (planned.needs_permission, planned.blockers) == ((), 0)
 
 
 async def test_planning_changes_nothing(onboarding: Onboarding, on_green: AdminClient) -> None:

@@ -21,6 +21,7 @@ from pulsar_fleet.policy_sync.merge.compare import (
     CompareOptions,
     Comparison,
     DesiredState,
+    Drift,
     compare,
     namespaces_to_list,
 )
@@ -31,7 +32,6 @@ from pulsar_fleet.policy_sync.merge.scan import EventTimes
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
 from pulsar_fleet.policy_sync.reconcile.agreement import conclude, decided_values, written
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import export, load
-from pulsar_fleet.policy_sync.reconcile.drift_document import drift_from_json, drift_to_json
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Request
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
 
@@ -232,7 +232,7 @@ def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_i
     ends = {PRODUCERS: Outcome.APPLIED, TTL: Outcome.REFUSED}
     results = tuple(ChangeResult(change, ends[change.field]) for change in planned.changes)
     done = {"green": written(PlanResult(planned.id, "green", results))}
-    settled = conclude(drift_from_json(drift_to_json(found.drift())), done, all_reachable=True)
+    settled = conclude(Drift.from_json(Drift(tuple(found.drift())).to_json()).compared, done, all_reachable=True)
     agreed = settled.merge_bases[ORDERS]
     assert agreed is not None
     assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)

@@ -22,7 +22,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification import steps
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
@@ -75,8 +75,8 @@ def verify(
         bool, typer.Option("--subscriptions/--no-subscriptions", help="Compare the backlogs of subscriptions too.")
     ] = True,
     mapping: Annotated[
-        Mapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
-    ] = Mapping.AUTO,
+        EntryMapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
+    ] = EntryMapping.AUTO,
     examples: Annotated[int, typer.Option(min=1, max=1000, help="Different messages to list per topic.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +111,7 @@ async def _verify(
     sides: tuple[ClusterConnection, ClusterConnection],
     names: list[NamespaceName],
     *,
-    mapping: Mapping,
+    mapping: EntryMapping,
     examples: int,
     subscriptions: bool,
 ) -> _Result:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Self
+from dataclasses import dataclass, replace
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
@@ -31,7 +31,7 @@ class TransferredCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferredPartition:
+class TransferredPartition(Document):
     """The transferred cursors of one partition.
 
     :param end: blue's last entry when the cursors of consumed subscriptions were set behind it; later entries are
@@ -40,16 +40,6 @@ class TransferredPartition:
 
     cursors: tuple[TransferredCursor, ...]
     end: Position | None
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"cursors": [asdict(cursor) for cursor in self.cursors], "end": str(self.end) if self.end else None}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        end = Position.parse(document["end"]) if document["end"] else None
-        return cls(tuple(TransferredCursor(**cursor) for cursor in document["cursors"]), end)
 
 
 TransferredPartitions = Mapping[TopicName, TransferredPartition]

@@ -73,7 +73,7 @@ class History:
             times = observed.events.get(tenant_and_namespace(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
             spans = times.spans(item[1], observed.clock, skew) if times else None
             row = stored.get(item)
-            before = Observation.from_json(row.observed_at, row.document) if row else None
+            before = Observation.from_json({**row.document, "observed_at": row.observed_at}) if row else None
             values = items.get(item, {})
             observation = observe(before, values, began=observed.began, ended=observed.ended, spans=spans)
             provenance[item] = observation.fields

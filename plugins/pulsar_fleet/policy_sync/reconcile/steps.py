@@ -23,12 +23,11 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.fleet import Fleet, apply_recorded, open_fleet
-from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, compare, namespaces_to_list
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, Drift, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.policy_sync.reconcile.agreement import written
-from pulsar_fleet.policy_sync.reconcile.drift_document import drift_from_json, drift_to_json
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Mode, Request
@@ -101,7 +100,7 @@ async def repair(connections: Sequence[ClusterConnection], drift: JsonObject, re
     :returns: the result of `repaired_summary`.
     """
     redactor = open_redactor()
-    compared = drift_from_json(run.artefacts.read_json(Reference.from_json(drift["drift"])))
+    compared = Drift.from_json(run.artefacts.read_json(Reference.from_json(drift["drift"]))).compared
     plans = read_plans(drift, run)
     async with _open_fleet(connections) as fleet:
         history = History.of(run.ledger, fleet, len(connections))
@@ -214,4 +213,4 @@ def _store_plan(run: Run, plan: Plan) -> JsonObject:
 
 def _store_drift(run: Run, comparison: Comparison) -> JsonObject | None:
     drift = comparison.drift()
-    return run.artefacts.write_json(run.id, DRIFT, drift_to_json(drift)).to_json() if drift else None
+    return run.artefacts.write_json(run.id, DRIFT, Drift(tuple(drift)).to_json()).to_json() if drift else None

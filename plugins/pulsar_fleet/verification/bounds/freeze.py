@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from collections.abc import Mapping as Dictionary
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -16,11 +15,11 @@ from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
 from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope, Unprovable
 from pulsar_fleet.verification.coverage import Coverage
-from pulsar_fleet.verification.request import Address, Mapping, Pair, Problem, VerifyRequest
+from pulsar_fleet.verification.request import Address, EntryMapping, Pair, Problem, VerifyRequest
 
 TOPICS_AT_ONCE = 8
 FOREVER = -1
-EarlierProofs = Callable[[NamespaceName, str, str], Dictionary[str, JsonObject]]
+EarlierProofs = Callable[[NamespaceName, str, str], Mapping[str, JsonObject]]
 """Takes a namespace and the names of source and target; returns `Pair.earlier` by topic."""
 
 
@@ -37,7 +36,7 @@ class Freezer:
 
     source: AdminClient
     target: AdminClient
-    mapping: Mapping
+    mapping: EntryMapping
     coverage: Coverage = field(default_factory=Coverage)
     earlier: EarlierProofs | None = None
     engine: EngineChoice = EngineChoice.AUTO
@@ -112,7 +111,7 @@ class Freezer:
             self._problem(topic, f"{target} has no such topic", different=True)
             for topic in sorted(source_topics - target_topics)
         ]
-        if scope.replicates or self.mapping is Mapping.REPLICATED:
+        if scope.replicates or self.mapping is EntryMapping.REPLICATED:
             return [*missing]
         # Without replication to the target, a topic that only the target has did not come from the copy.
         extra = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping as Dictionary
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -16,7 +16,7 @@ from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
 from pulsar_fleet.verification.bounds.sample import sample_pair
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
-from pulsar_fleet.verification.request import Mapping, Pair
+from pulsar_fleet.verification.request import EntryMapping, Pair
 
 
 class Unprovable(Exception):
@@ -36,7 +36,7 @@ class Scope:
     name: NamespaceName
     replicates: bool
     keeps_all: bool
-    earlier: Dictionary[str, JsonObject] = field(default_factory=dict)
+    earlier: Mapping[str, JsonObject] = field(default_factory=dict)
     unproven: str = ""
 
 
@@ -51,7 +51,7 @@ class Bounder:
     source: AdminClient
     target: AdminClient
     names: tuple[str, str]
-    mapping: Mapping
+    mapping: EntryMapping
     coverage: Coverage
     catch_up_seconds: float
 
@@ -137,8 +137,8 @@ class Bounder:
     async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject) -> Pair:
         target = TopicBounds.whole(str(topic), target_stats)
         begins = await self._from(topic, target, 0)
-        sure = scope.replicates or begins is not None or self.mapping is Mapping.REPLICATED
-        if self.mapping is Mapping.WHOLE or not sure:
+        sure = scope.replicates or begins is not None or self.mapping is EntryMapping.REPLICATED
+        if self.mapping is EntryMapping.WHOLE or not sure:
             return Pair(str(topic), source, self._after_proof(scope, topic, target))
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
@@ -238,7 +238,7 @@ class Bounder:
         last = last_readable(target_stats)
         newest = await self._from(topic, target, target.end - 1)
         oldest = await self._from(topic, target, 0)
-        if self.mapping is Mapping.WHOLE or not (scope.replicates or newest or oldest):
+        if self.mapping is EntryMapping.WHOLE or not (scope.replicates or newest or oldest):
             return last, False
         if source.last is None or not len(target) or (newest is not None and newest <= source.last):
             return last, True

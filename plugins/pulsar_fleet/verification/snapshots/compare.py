@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 from upath import UPath
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
@@ -22,7 +21,6 @@ from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 from pulsar_fleet.verification.snapshots.candidates import find_candidates
 
-SCHEMA_VERSION = 1
 REQUEST = "comparison/request.json"
 RESULT = "comparison/result.json"
 ROWS_AT_ONCE = 200_000
@@ -34,47 +32,21 @@ COMPARED = frozenset({"tenants", "namespaces", "topics", "schemas", "subscriptio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareRequest:
+class CompareRequest(Document):
     """Two stored snapshots to compare: the document that a Spark job reads.
 
     :param accept_incomplete: resources that may be unreadable, by their names in the snapshots' notes.
     :param examples: how many differences the result describes.
     """
 
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "use the job and the package of the same release"
+
     source: Reference
     target: Reference
     subscriptions: bool = True
     accept_incomplete: tuple[str, ...] = ()
     examples: int = 20
-
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "source": self.source.to_json(),
-            "target": self.target.to_json(),
-            "subscriptions": self.subscriptions,
-            "accept_incomplete": self.accept_incomplete,
-            "examples": self.examples,
-        }
-        return json.dumps(document).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; `InvalidRequest` for a document of another version."""
-        document: JsonObject = json.loads(content)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The comparison request has version {document.get('schema_version')!r}, this job reads version "
-                f"{SCHEMA_VERSION}: use the job and the package of the same release."
-            )
-        return cls(
-            source=Reference.from_json(document["source"]),
-            target=Reference.from_json(document["target"]),
-            subscriptions=bool(document["subscriptions"]),
-            accept_incomplete=tuple(document["accept_incomplete"]),
-            examples=int(document["examples"]),
-        )
 
 
 Batches = Sequence[Sequence[str]]
