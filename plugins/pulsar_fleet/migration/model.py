@@ -72,7 +72,7 @@ def reversal_text(phase: Phase) -> str:
             return "abort sets blue's flag again: clients are redirected as before"
         case Phase.PREPARED | Phase.FROZEN | Phase.REPLICATED:
             return (
-                "abort undoes everything: replication, overrides, and what the run created on green and is not in use"
+                "abort undoes everything: replication, overrides, and what the run created on green and no client uses"
             )
         case Phase.QUIESCED:
             return (
