@@ -47,7 +47,7 @@ class Document:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "document"
-            raise InvalidRequest(f"This is not a valid {cls.__name__}: {where}: {first['msg']}.") from error
+            raise InvalidRequest(f"This is not a valid {_noun(cls)}: {where}: {first['msg']}.") from error
         return value
 
     def to_bytes(self) -> bytes:
@@ -69,7 +69,7 @@ class Document:
         """The fields from their document."""
         if cls.OTHER_VERSION and isinstance(document, dict) and document.get("schema_version") != cls.SCHEMA_VERSION:
             raise InvalidRequest(
-                f"This {cls.__name__} has schema version {document.get('schema_version')!r}, this release reads "
+                f"This {_noun(cls)} has schema version {document.get('schema_version')!r}, this release reads "
                 f"{cls.SCHEMA_VERSION}: {cls.OTHER_VERSION}."
             )
         return document
@@ -95,6 +95,11 @@ class Document:
         return core_schema.no_info_before_validator_function(
             cls.fields_of, fields, ref=reference, serialization=serialization
         )
+
+
+def _noun(cls: type) -> str:
+    """`verify request` of `VerifyRequest`."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in cls.__name__).strip()
 
 
 class ArrayDocument(Document):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
 from pulsar_fleet.report.page import approval_text
+from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
 _TABLES = ("tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies")
 
@@ -21,7 +21,7 @@ def onboarding_report(
     plan: Plan,
     findings: Sequence[Finding],
     applied: AppliedChanges | None,
-    verified: JsonObject | None,
+    verified: EqualityResult | None,
     approval: JsonObject | None = None,
 ) -> str:
     """Markdown from the results of the onboarding steps; the result of a step that did not run is None."""
@@ -41,14 +41,14 @@ def onboarding_report(
 
 
 def verdict(
-    plan: Plan, findings: Sequence[Finding], applied: AppliedChanges | None, verified: JsonObject | None
+    plan: Plan, findings: Sequence[Finding], applied: AppliedChanges | None, verified: EqualityResult | None
 ) -> str:
     """The outcome in one line."""
     names = f"{plan.source} → {plan.target}"
     if verified is not None:
-        if verified["equal"]:
-            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified['compared'])})"
-        return f"NOT EQUAL: {names}, {verified['differences']:,} changes remain"
+        if verified.equal:
+            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified.compared)})"
+        return f"NOT EQUAL: {names}, {verified.differences:,} changes remain"
     if blockers(findings):
         return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"
     if applied is None:
@@ -78,13 +78,13 @@ def _applied(applied: AppliedChanges | None) -> str:
     return "\n".join(lines)
 
 
-def _evidence(source: TakenSnapshot, target: TakenSnapshot, verified: JsonObject | None) -> str:
+def _evidence(source: TakenSnapshot, target: TakenSnapshot, verified: EqualityResult | None) -> str:
     references = {"source before": source.reference, "target before": target.reference}
     if verified is not None:
-        references |= {"target after": Reference.from_json(verified["snapshot"])}
+        references |= {"target after": verified.snapshot}
     rows = [f"| {name} | `{reference.uri}` | `{reference.sha256[:16]}…` |" for name, reference in references.items()]
     return "\n".join(["## Evidence", "", "| snapshot | URI | sha256 |", "| --- | --- | --- |", *rows])
 
 
-def _counts(compared: JsonObject) -> str:
+def _counts(compared: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in compared.items())

@@ -87,7 +87,7 @@ async def test_no_secret_is_left_behind_by_an_onboarding(
 
     written = await on_green.namespace(NamespaceName(tenant, "offloaded")) or {}
     assert written["offload_policies"]["s3ManagedLedgerOffloadCredentialSecret"] == OFFLOAD
-    assert verified["equal"]
+    assert verified.equal
     shown = {
         "report": report,
         "plan": plan_markdown(plan),

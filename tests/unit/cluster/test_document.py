@@ -73,7 +73,7 @@ def test_a_value_is_read_back_and_its_properties_are_derived_again() -> None:
 
 
 def test_a_document_of_another_version_is_refused_with_what_to_do() -> None:
-    with pytest.raises(InvalidRequest, match="schema version 3, this release reads 4: make the report again"):
+    with pytest.raises(InvalidRequest, match="This report has schema version 3, this release reads 4"):
         Report.from_json({**DOCUMENT, "schema_version": 3})
 
 
@@ -86,7 +86,7 @@ def test_a_document_of_another_version_is_refused_with_what_to_do() -> None:
     ],
 )
 def test_an_invalid_document_is_refused_with_the_place(readings: object, place: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"not a valid Report: {place}"):
+    with pytest.raises(InvalidRequest, match=f"not a valid report: {place}"):
         Report.from_json({**DOCUMENT, "readings": readings})
 
 

@@ -115,6 +115,7 @@ def write_report() -> str:
     from pulsar_fleet.onboarding.results import StoredPlan, TakenSnapshot
     from pulsar_fleet.report.onboard import onboarding_report
     from pulsar_fleet.report.page import store_report
+    from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
     context = get_current_context()
     failed = failed_tasks(context)
@@ -129,7 +130,8 @@ def write_report() -> str:
         stored, ours, theirs = StoredPlan.from_json(planned), *map(TakenSnapshot.from_json, (source, target))
         plan, findings = steps.read_plan(run.artefacts, stored), steps.read_findings(run.artefacts, stored)
         applied, approval = steps.read_applied(run.artefacts, run.id, stored), read_approval(run)
-        report = onboarding_report(ours, theirs, plan, findings, applied, verified, approval)
+        equality = EqualityResult.from_json(verified) if verified else None
+        report = onboarding_report(ours, theirs, plan, findings, applied, equality, approval)
     store_report(run, report)
     finish_run(context, failed)
     return report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,8 +52,7 @@ class _Result:
         """Both stored documents, and the verdict over both."""
         documents = {"messages": self.messages, "subscriptions": self.subscriptions}
         return {"verdict": self.verdict} | {
-            name: json.loads(verification.to_bytes()) if verification else None
-            for name, verification in documents.items()
+            name: verification.to_json() if verification else None for name, verification in documents.items()
         }
 
     def text(self) -> str:

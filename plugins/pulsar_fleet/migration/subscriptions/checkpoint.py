@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
@@ -46,6 +45,20 @@ TransferredPartitions = Mapping[TopicName, TransferredPartition]
 
 
 @dataclass(frozen=True, slots=True)
+class _StoredClients(Document):
+    SCHEMA_VERSION = 1
+
+    partitions: ConnectedClients
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredTransfers(Document):
+    SCHEMA_VERSION = 1
+
+    partitions: TransferredPartitions
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What a cutover of one namespace stores for its retries; a second write replaces the first."""
 
@@ -54,38 +67,33 @@ class Checkpoint:
 
     def store_clients(self, connected: ConnectedClients) -> None:
         """Store the connected clients; call it only before the first client can have left blue."""
-        partitions = {str(topic): [client.to_json() for client in clients] for topic, clients in connected.items()}
-        self._write(_clients_name(self.namespace), partitions)
+        self._write(_clients_name(self.namespace), _StoredClients(connected))
 
     def store_transfers(self, transferred: TransferredPartitions) -> None:
         """Store the transferred cursors; call it before the flag is set."""
-        partitions = {str(topic): partition.to_json() for topic, partition in transferred.items()}
-        self._write(_cursors_name(self.namespace), partitions)
+        self._write(_cursors_name(self.namespace), _StoredTransfers(transferred))
 
     def stored_transfers(self) -> TransferredPartitions:
         """The cursors that this attempt or an earlier one transferred; empty where nothing is replicated."""
         return stored_transfers(self.run, self.namespace)
 
-    def _write(self, name: str, partitions: JsonObject) -> None:
-        self.run.artefacts.write_json(self.run.id, name, {"schema_version": 1, "partitions": partitions})
+    def _write(self, name: str, stored: Document) -> None:
+        self.run.artefacts.write_json(self.run.id, name, stored.to_json())
 
 
 def stored_transfers(run: Run, namespace: str) -> TransferredPartitions:
     """The transferred cursors of a namespace; empty where nothing is replicated, or nothing was transferred yet."""
-    partitions = _stored(run, _cursors_name(namespace)) or {}
-    return {TopicName.parse(topic): TransferredPartition.from_json(document) for topic, document in partitions.items()}
+    document = run.stored(_cursors_name(namespace))
+    return _StoredTransfers.from_json(document).partitions if document else {}
 
 
 def stored_clients(run: Run, moves: Moves) -> dict[str, ConnectedClients]:
     """Namespace → its connected clients before the cutover, where they were stored."""
     connected: dict[str, ConnectedClients] = {}
     for move in moves.moves:
-        partitions = _stored(run, _clients_name(str(move.namespace)))
-        if partitions is not None:
-            connected[str(move.namespace)] = {
-                TopicName.parse(topic): tuple(ConnectedClient.from_json(client) for client in clients)
-                for topic, clients in partitions.items()
-            }
+        document = run.stored(_clients_name(str(move.namespace)))
+        if document is not None:
+            connected[str(move.namespace)] = _StoredClients.from_json(document).partitions
     return connected
 
 
@@ -105,11 +113,6 @@ def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> Part
         consumers={name: readers.count(name) for name in sorted({*before.consumers, *readers})},
         backlog=before.backlog,
     )
-
-
-def _stored(run: Run, name: str) -> JsonObject | None:
-    document = run.stored(name)
-    return document["partitions"] if document else None
 
 
 def _cursors_name(namespace: str) -> str:

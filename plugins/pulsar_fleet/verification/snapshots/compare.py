@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 from upath import UPath
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -47,6 +47,32 @@ class CompareRequest(Document):
     subscriptions: bool = True
     accept_incomplete: tuple[str, ...] = ()
     examples: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityResult(Document):
+    """Whether a target has all that its source has: the XCom of a task.
+
+    :param snapshot: of the target.
+    :param compared: rows of the source in each compared table.
+    """
+
+    snapshot: Reference
+    equal: bool
+    compared: Mapping[str, int]
+    differences: int
+    text: str
+
+    @classmethod
+    def of(cls, request: CompareRequest, comparison: Comparison) -> Self:
+        """The result of a comparison."""
+        return cls(
+            snapshot=request.target,
+            equal=comparison.equal,
+            compared={name: count for name, count in comparison.compared.items() if name in COMPARED},
+            differences=sum(comparison.differing.values()),
+            text=comparison_text(comparison),
+        )
 
 
 Batches = Sequence[Sequence[str]]
@@ -128,17 +154,6 @@ async def read_back(
         async with AdminClient(target) as admin:
             head = await collect_into(writer, admin, selection, redactor=open_redactor())
         return CompareRequest(source=source, target=writer.finish(head), subscriptions=subscriptions)
-
-
-def summary(request: CompareRequest, comparison: Comparison) -> JsonObject:
-    """The XCom of a task: `snapshot` as a reference; `equal`, `compared`, `differences` and `text` as values."""
-    return {
-        "snapshot": request.target.to_json(),
-        "equal": comparison.equal,
-        "compared": {name: count for name, count in comparison.compared.items() if name in COMPARED},
-        "differences": sum(comparison.differing.values()),
-        "text": comparison_text(comparison),
-    }
 
 
 def store_request(run: Run, request: CompareRequest) -> tuple[str, str]:
