@@ -5,8 +5,9 @@
 A request has the references of two snapshots in the artefact store; its result says whether they are equal, how many
 resources of each kind differ, and describes the first differences. A request of the kind "fleet" has a snapshot of each
 cluster of a fleet; its result has every divergent resource. All are JSON documents. Several pairs of --request and
---result share one session. The job calls no cluster and needs no credentials. A difference is a result: the exit status
-is 0. The status is 1 if a comparison could not be carried out; then there is no result.
+--result share one session. The job calls no cluster and needs no credentials. Executors need the packages pyarrow,
+universal-pathlib, sqlalchemy and pydantic. A difference is a result: the exit status is 0. The status is 1 if a
+comparison could not be carried out; then there is no result.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ async def read_two(
 async def _read(connection: ClusterConnection, selection: Selection, run: Run, name: str) -> Snapshot:
     reached = await reach(connection)
     snapshot = await take_snapshot(reached.connection, selection, run.artefacts, run.id, name=name)
-    return load_snapshot(run.artefacts, Reference.from_json(snapshot["reference"]))
+    return load_snapshot(run.artefacts, snapshot.reference)
 
 
 async def _loaded(snapshot: Snapshot) -> Snapshot:

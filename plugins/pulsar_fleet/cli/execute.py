@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.onboarding.results import AppliedBatch
 from pulsar_fleet.onboarding.steps import apply_onboarding
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.plan import Plan
@@ -114,12 +115,11 @@ def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
     return result
 
 
-async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int], None]) -> JsonObject:
-    planned = {"plan": run.artefacts.write_json(run.id, "plan.json", execution.plan.to_json()).to_json()}
+async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int], None]) -> AppliedBatch:
     return await apply_onboarding(
         execution.source,
         execution.target,
-        planned,
+        run.artefacts.write_json(run.id, "plan.json", execution.plan.to_json()),
         run.artefacts,
         run.ledger,
         run.id,
@@ -128,12 +128,12 @@ async def _step(execution: PlanExecution, run: Run, progress: Callable[[int, int
     )
 
 
-def _ending(applied: JsonObject) -> ExecutionResult:
-    missed = {outcome for outcome, count in applied["counts"].items() if count and not Outcome(outcome).in_place}
+def _ending(applied: AppliedBatch) -> ExecutionResult:
+    missed = {outcome for outcome, count in applied.counts.items() if count and not Outcome(outcome).in_place}
     state = ExitState.PARTLY if missed else ExitState.DONE
     if missed == {Outcome.REFUSED.value}:
         state = ExitState.REFUSED
-    return ExecutionResult(counts=applied["counts"], problems=tuple(applied["problems"]), state=state)
+    return ExecutionResult(counts=applied.counts, problems=applied.problems, state=state)
 
 
 def _cut_off(run: Run, recorded_before: int, message: str) -> ExecutionResult:

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from typing import Self
 
 from pulsar_fleet.cli.terminal import UsageError
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.findings import Finding
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanFile:
+class PlanFile(Document):
     """Everything that `apply` needs, without secrets.
 
     :param run: id of the run that made the plan.
     :param source: the cluster to copy, as given on the command line; `target` likewise.
     """
+
+    SCHEMA_VERSION = 1
 
     run: str
     source: str
@@ -33,16 +34,7 @@ class PlanFile:
 
     def to_json(self) -> JsonObject:
         """A JSON object with a digest over its content."""
-        content = {
-            "schema_version": SCHEMA_VERSION,
-            "run": self.run,
-            "source": self.source,
-            "target": self.target,
-            "selection": list(self.selection),
-            "subscriptions": self.subscriptions,
-            "plan": self.plan.to_json(),
-            "findings": [finding.to_json() for finding in self.findings],
-        }
+        content = Document.to_json(self)
         return {**content, "sha256": _digest(content)}
 
     @classmethod
@@ -59,22 +51,14 @@ class PlanFile:
             raise UsageError(
                 f"{name!r} is not a plan: make one with: pulsar-fleet plan SOURCE TARGET --out {name}"
             ) from error
-        if content["schema_version"] != SCHEMA_VERSION:
+        if content["schema_version"] != cls.SCHEMA_VERSION:
             raise UsageError(
                 f"The plan {name!r} has schema version {content['schema_version']!r}, this release reads "
-                f"{SCHEMA_VERSION}: make the plan again."
+                f"{cls.SCHEMA_VERSION}: make the plan again."
             )
         if sha256 != _digest(content):
             raise UsageError(f"The plan {name!r} was altered after it was made: make the plan again.")
-        return cls(
-            run=content["run"],
-            source=content["source"],
-            target=content["target"],
-            selection=tuple(content["selection"]),
-            subscriptions=content["subscriptions"],
-            plan=Plan.from_json(content["plan"]),
-            findings=tuple(Finding.from_json(finding) for finding in content["findings"]),
-        )
+        return cls.from_json(content)
 
 
 def _digest(content: JsonObject) -> str:

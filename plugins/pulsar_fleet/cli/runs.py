@@ -85,5 +85,5 @@ async def plan_pair(
     return PlannedPair(
         plan=read_plan(run.artefacts, planned),
         findings=read_findings(run.artefacts, planned),
-        line="\n\n".join(text for text in (compared, ours["rights"], theirs["rights"]) if text),
+        line="\n\n".join(text for text in (compared, ours.rights, theirs.rights) if text),
     )

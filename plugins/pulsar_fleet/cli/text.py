@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.planning.diff_entry import Difference, Side
 from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.render import counted, left_alone_lines, short
@@ -16,9 +16,9 @@ _NOT_COPIED = ("brokers", "notes", "inventory", "clusters", "resource_groups")
 _SIGNS = {Side.MISSING: "-", Side.EXTRA: "+", Side.DIFFERENT: "~"}
 
 
-def compared_line(source: JsonObject, target: JsonObject, seconds: float) -> str:
+def compared_line(source: TakenSnapshot, target: TakenSnapshot, seconds: float) -> str:
     """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`."""
-    counts = source["counts"]
+    counts = source.counts
     resources = f"{counted(counts['namespaces'], 'namespace')}, {counted(counts['topics'], 'topic')}"
     return f"{_side(source)} → {_side(target)}: {resources} compared in {seconds:.0f} s"
 
@@ -34,14 +34,14 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def snapshot_text(snapshot: JsonObject, seconds: float) -> str:
+def snapshot_text(snapshot: TakenSnapshot, seconds: float) -> str:
     """What was read, how fast, and where it is stored."""
-    counts = {name: count for name, count in snapshot["counts"].items() if name not in _NOT_COPIED and count}
+    counts = {name: count for name, count in snapshot.counts.items() if name not in _NOT_COPIED and count}
     read = ", ".join(counted(count, _singular(name)) for name, count in counts.items()) or "nothing"
-    lines = [f"{_side(snapshot)}: {read}; {counted(snapshot['calls'], 'call')} in {seconds:.0f} s"]
-    if not snapshot["complete"]:
+    lines = [f"{_side(snapshot)}: {read}; {counted(snapshot.calls, 'call')} in {seconds:.0f} s"]
+    if not snapshot.complete:
         lines.insert(0, "INCOMPLETE: some resources could not be read, see its table 'notes'. Do: take it again.")
-    return "\n".join([*lines, f"stored in {snapshot['reference']['uri']}"])
+    return "\n".join([*lines, f"stored in {snapshot.reference.uri}"])
 
 
 def differences_text(names: tuple[str, str], differences: Sequence[Difference], left_alone: Iterable[LeftAlone]) -> str:
@@ -92,9 +92,9 @@ def _singular(table: str) -> str:
     return noun.removesuffix("ies") + "y" if noun.endswith("ies") else noun.removesuffix("s")
 
 
-def _side(snapshot: JsonObject) -> str:
-    versions = ", ".join(snapshot["versions"]) or "version unknown"
-    return f"{snapshot['cluster']} ({versions}, {counted(snapshot['counts']['brokers'], 'broker')})"
+def _side(snapshot: TakenSnapshot) -> str:
+    versions = ", ".join(snapshot.versions) or "version unknown"
+    return f"{snapshot.cluster} ({versions}, {counted(snapshot.counts['brokers'], 'broker')})"
 
 
 def _difference(difference: Difference, names: tuple[str, str]) -> str:

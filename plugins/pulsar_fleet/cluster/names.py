@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pulsar_fleet.cluster.document import TextValue
 from pulsar_fleet.cluster.errors import InvalidRequest
 
 # Broker rule (NamedEntity.java): word characters and "-=:.", for tenants, namespaces and clusters.
@@ -28,7 +29,7 @@ def _entity(text: str, what: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class NamespaceName:
+class NamespaceName(TextValue):
     """`tenant/namespace`."""
 
     tenant: str
@@ -65,7 +66,7 @@ FUNCTIONS_STATE = NamespaceName("public", "functions")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TopicName:
+class TopicName(TextValue):
     """`persistent://tenant/namespace/topic`, or one partition of a topic."""
 
     namespace: NamespaceName
@@ -128,7 +129,7 @@ class TopicName:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Position(TextValue):
     """Position of an entry in a topic: ledger and entry; `entry` is -1 before the first entry of a ledger."""
 
     ledger: int

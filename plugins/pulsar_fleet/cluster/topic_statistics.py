@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.system_cursors import is_replicator, is_system_cursor
@@ -24,7 +25,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedClient:
+class ConnectedClient(Document):
     """One producer, consumer or reader of a plain topic or partition.
 
     :param subscription: empty for a producer.
@@ -51,15 +52,6 @@ class ConnectedClient:
 
     def __str__(self) -> str:
         return f'{self.role} "{self.name}" ({self.address or "address unknown"}, {self.version})'
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{**document, "role": Role(document["role"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

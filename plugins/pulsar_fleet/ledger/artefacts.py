@@ -12,8 +12,9 @@ from typing import Self
 
 from upath import UPath
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import Json
 
 LEDGER_VARIABLE = "PULSAR_FLEET_LEDGER"
 ARTEFACTS_VARIABLE = "PULSAR_FLEET_ARTEFACTS"
@@ -35,24 +36,17 @@ def artefacts_url() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Document):
     """The URI and the digest of a stored document: small enough for an XCom.
 
     :param size: in bytes.
     """
 
+    SCHEMA_VERSION = 1
+
     uri: str
     sha256: str
     size: int
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"schema_version": 1, "uri": self.uri, "sha256": self.sha256, "size": self.size}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(str(document["uri"]), str(document["sha256"]), int(document["size"]))
 
 
 class Artefacts:
@@ -120,6 +114,14 @@ class Artefacts:
                 f"(sha256 {digest[:12]}…, expected {reference.sha256[:12]}…); run the step again that wrote it."
             )
         return content
+
+
+def read_job_result(uri: str, job: str) -> bytes:
+    """The result that a Spark job wrote; `NotFound` with the name of the job if it wrote none."""
+    try:
+        return UPath(uri).read_bytes()
+    except OSError as error:
+        raise NotFound(f"The {job} left no result at {uri}: {error}. See its log.") from error
 
 
 def _safe(run_id: str) -> str:

@@ -9,7 +9,8 @@ from datetime import datetime
 from itertools import accumulate
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
@@ -21,7 +22,7 @@ too.
 
 
 @dataclass(frozen=True, slots=True)
-class Ledgers:
+class Ledgers(Document):
     """The entries of a topic in order: position to index and back, in time logarithmic in the number of ledgers.
 
     :param runs: (ledger, number of entries) without empty ledgers, ascending.
@@ -40,6 +41,15 @@ class Ledgers:
             if ledger["ledgerId"] <= last.ledger
         )
         return cls(tuple((ledger, entries) for ledger, entries in counted if entries > 0))
+
+    def document_of(self) -> Json:
+        """The ledgers alone."""
+        return self.runs
+
+    @classmethod
+    def fields_of(cls, document: Json) -> Json:
+        """The ledgers as a field."""
+        return {"runs": document}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_begins", (0, *accumulate(entries for _, entries in self.runs)))

@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Self
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
@@ -31,7 +32,7 @@ class EngineName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicBounds:
+class TopicBounds(Document):
     """The frozen bounds of one topic: its entries from `begin` (0-based) up to `end` (exclusive).
 
     Later entries, and ledgers that roll over meanwhile, do not change them.
@@ -69,25 +70,6 @@ class TopicBounds:
     def last(self) -> Position | None:
         """Position of the last entry; None without entries."""
         return self.ledgers.at(self.parts()[-1][1] - 1) if len(self) else None
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object; the request that holds it has the schema version."""
-        return {
-            "topic": self.topic,
-            "ledgers": self.ledgers.runs,
-            "begin": self.begin,
-            "end": self.end,
-            "terminated": self.terminated,
-            "spans": self.spans,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        runs = tuple((int(ledger), int(entries)) for ledger, entries in document["ledgers"])
-        spans = tuple((int(begin), int(end)) for begin, end in document["spans"])
-        begin, end, terminated = int(document["begin"]), int(document["end"]), bool(document["terminated"])
-        return cls(str(document["topic"]), Ledgers(runs), begin, end, terminated, spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortResult:
+class AbortResult(Document):
     """What an abort undid, one text for each change.
 
     :param kept: what the run created and a client uses, or what cannot be undone.
@@ -45,10 +45,6 @@ class AbortResult:
     overrides: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
 
 
 async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:

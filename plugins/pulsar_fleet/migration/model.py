@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -105,7 +105,7 @@ class PartitionClients:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Move(Document):
     """The move of one namespace from blue to green.
 
     :param topics: topic → partition count, 0 for a plain topic.
@@ -128,57 +128,19 @@ class Move:
         """Consumers over all partitions and subscriptions."""
         return sum(sum(clients.consumers.values()) for clients in self.partitions.values())
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "namespace": str(self.namespace),
-            "strategy": self.strategy.value,
-            "reason": self.reason,
-            "topics": {str(topic): count for topic, count in self.topics.items()},
-            "partitions": {
-                str(topic): {
-                    "producers": clients.producers,
-                    "consumers": dict(clients.consumers),
-                    "backlog": dict(clients.backlog),
-                }
-                for topic, clients in self.partitions.items()
-            },
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            namespace=NamespaceName.parse(document["namespace"]),
-            strategy=Strategy(document["strategy"]),
-            reason=document["reason"],
-            topics={TopicName.parse(topic): count for topic, count in document["topics"].items()},
-            partitions={
-                TopicName.parse(topic): PartitionClients(**clients) for topic, clients in document["partitions"].items()
-            },
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(Document):
     """All moves of a run.
 
     :param blue: the cluster's own name; `green` likewise.
     """
 
+    SCHEMA_VERSION = 1
+
     blue: str
     green: str
     moves: tuple[Move, ...]
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        moves = [move.to_json() for move in self.moves]
-        return {"schema_version": 1, "blue": self.blue, "green": self.green, "moves": moves}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(document["blue"], document["green"], tuple(Move.from_json(move) for move in document["moves"]))
 
 
 def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str) -> Move:

@@ -21,7 +21,7 @@ from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_fleet.migration.subscriptions.verify import CursorComparison, CursorKey, wrong_cursors
 from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
@@ -77,7 +77,7 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     if not transferred:
         return {"subscriptions": 0}
     async with sides.open() as (blue, green):
-        request = await freeze_bounds(blue, green, _replicated(moves), mapping=Mapping.REPLICATED)
+        request = await freeze_bounds(blue, green, _replicated(moves), mapping=EntryMapping.REPLICATED)
         verification = await compare_subscriptions(blue, green, request)
         consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
     record_subscriptions(run, verification)
@@ -117,7 +117,7 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
 
 
 async def _compare(blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
-    request = await freeze_bounds(blue, green, _replicated(moves), mapping=Mapping.REPLICATED)
+    request = await freeze_bounds(blue, green, _replicated(moves), mapping=EntryMapping.REPLICATED)
     return await verify_in_process(blue, green, request)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Self
+from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.preflight.context import blocker
@@ -16,7 +15,7 @@ _VERIFY_AGAIN = "find the cause, then verify again: clear the task verify_copy a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProofBaseline:
+class ProofBaseline(Document):
     """A proof of a namespace, and the state of both clusters at that time.
 
     :param at: when the bounds of the verification were frozen, seconds since 1970.
@@ -28,6 +27,8 @@ class ProofBaseline:
     :param stored: redirected partition → bytes stored on green, by its brokers' lists; 0 where it is not listed.
     """
 
+    SCHEMA_VERSION = 3
+
     namespace: str
     at: float
     verdict: str
@@ -37,16 +38,6 @@ class ProofBaseline:
     ends: Mapping[str, tuple[str, str]]
     stored: Mapping[str, int] = field(default_factory=dict)
     unsent: Mapping[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"schema_version": 3, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        ends = {topic: (str(blue), str(green)) for topic, (blue, green) in document["ends"].items()}
-        return cls(**{key: value for key, value in document.items() if key != "schema_version"} | {"ends": ends})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
+from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.reachability import addresses, unreachable
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.preflight.context import Measurements
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.tenants import list_namespaces
@@ -32,9 +31,3 @@ async def measure(admin: AdminClient, snapshot: Snapshot, rights: tuple[Right, .
         namespaces={name: len(listed) for name, listed in namespaces.items() if listed is not None},
         unreachable=await unreachable(peers),
     )
-
-
-def measured_from_json(document: JsonObject) -> Measurements:
-    """Read a stored `Measurements`."""
-    clock = ClockSkew(**document["clock"]) if document["clock"] else None
-    return Measurements(**{**document, "clock": clock, "rights": tuple(Right(**right) for right in document["rights"])})

@@ -11,12 +11,12 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.permissions import find_rights, rights_markdown
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.onboarding.measurements import measure, measured_from_json
+from pulsar_fleet.onboarding.measurements import measure
+from pulsar_fleet.onboarding.results import AppliedBatch, AppliedChanges, StoredPlan, TakenSnapshot
 from pulsar_fleet.planning.apply.apply import Progress, apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
@@ -24,7 +24,7 @@ from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import headline, plan_markdown
 from pulsar_fleet.preflight.compatibility import check_compatibility
-from pulsar_fleet.preflight.context import Probes
+from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import Finding, blockers, refusal_text
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
 from pulsar_fleet.snapshot.collect import collect_into
@@ -44,13 +44,11 @@ async def take_snapshot(
     *,
     name: str,
     must_exist: bool = False,
-) -> JsonObject:
+) -> TakenSnapshot:
     """Read a cluster, store its snapshot, and measure what the checks need besides: rights, clock, counts, peers.
 
     :param name: of the snapshot in the run's folder, such as `source`; a second snapshot of this name replaces it.
     :param must_exist: raise `NotFound` for a selected tenant or namespace that does not exist; set it for the source.
-    :returns: `{"reference", "cluster", "counts", "complete", "calls", "versions", "measured", "rights"}`; `rights`
-        is a Markdown table, empty where our role may do everything.
     :raises PermissionDenied: bad credentials, missing rights, or brokers that cannot log in: the message says which.
     """
     with SnapshotWriter(artefacts, run_id, name=f"snapshot-{name}") as writer:
@@ -59,20 +57,20 @@ async def take_snapshot(
             head = await collect_into(writer, admin, selection, redactor=open_redactor(), must_exist=must_exist)
             reference = writer.finish(head)
             measured = await measure(admin, StoredSnapshot.open(artefacts, reference).load_without_namespaces(), rights)
-    return {
-        "measured": artefacts.write_json(run_id, f"measured-{name}.json", asdict(measured)).to_json(),
-        "reference": reference.to_json(),
-        "cluster": head.cluster,
-        "counts": writer.counts,
-        "complete": writer.complete,
-        "calls": head.calls,
-        "versions": writer.versions,
-        "rights": rights_markdown(head.cluster, rights),
-    }
+    return TakenSnapshot(
+        reference=reference,
+        measured=artefacts.write_json(run_id, f"measured-{name}.json", measured.to_json()),
+        cluster=head.cluster,
+        counts=writer.counts,
+        complete=writer.complete,
+        calls=head.calls,
+        versions=tuple(writer.versions),
+        rights=rights_markdown(head.cluster, rights),
+    )
 
 
 async def probe_target_schemas(
-    connection: ClusterConnection, source: JsonObject, target: JsonObject, artefacts: Artefacts
+    connection: ClusterConnection, source: TakenSnapshot, target: TakenSnapshot, artefacts: Artefacts
 ) -> tuple[SchemaAnswer, ...]:
     """Ask the target's broker about each schema that differs between two snapshots; nothing is changed.
 
@@ -83,57 +81,54 @@ async def probe_target_schemas(
 
 
 def plan_onboarding(
-    source: JsonObject,
-    target: JsonObject,
+    source: TakenSnapshot,
+    target: TakenSnapshot,
     artefacts: Artefacts,
     run_id: str,
     *,
     subscriptions: bool = True,
     lag_seconds: int = 0,
     answers: tuple[SchemaAnswer, ...] = (),
-) -> JsonObject:
-    """Compare two snapshots (the results of `take_snapshot`), store the plan and the findings; nothing is changed.
+) -> StoredPlan:
+    """Compare two snapshots, store the plan and the findings; nothing is changed.
 
     :param lag_seconds: how long messages may wait on the source before they are copied; 0 if none are copied.
     :param answers: the result of `probe_target_schemas`.
-    :returns: `{"plan", "findings", "text"}` as references, `{"id", "target", "headline", "changes", "calls", "seconds",
-        "hazards", "needs_permission", "left_alone", "blockers", "warnings", "batches"}` as values; `batches` are the
-        numbers that `apply_onboarding` takes, at least one.
     :raises PreconditionFailed: a snapshot is incomplete.
     """
     ours, theirs = _load_snapshots(artefacts, source, target)
     plan = plan_changes(ours, theirs, subscriptions=subscriptions)
     measured_source, measured_target = (
-        measured_from_json(artefacts.read_json(Reference.from_json(result["measured"]))) for result in (source, target)
+        Measurements.from_json(artefacts.read_json(result.measured)) for result in (source, target)
     )
     probes = Probes(source=measured_source, target=measured_target, schemas=answers, lag_seconds=lag_seconds)
     findings = check_compatibility(ours, theirs, probes)
     finding_documents = [finding.to_json() for finding in findings]
     blocking = len(blockers(findings))
-    return {
-        "plan": artefacts.write_json(run_id, "plan.json", plan.to_json()).to_json(),
-        "findings": artefacts.write_json(run_id, "findings.json", finding_documents).to_json(),
-        "text": artefacts.write(run_id, "plan.md", plan_markdown(plan).encode()).to_json(),
-        "id": plan.id,
-        "source": plan.source,
-        "target": plan.target,
-        "headline": headline(plan),
-        "changes": len(plan.changes),
-        "calls": plan.calls,
-        "seconds": round(plan.seconds, 1),
-        "hazards": plan.hazards(),
-        "needs_permission": [change.id for change in plan.needing_permission()][:_MOST_SHOWN],
-        "left_alone": len(plan.left_alone),
-        "blockers": blocking,
-        "warnings": len(findings) - blocking,
-        "batches": list(range(max(1, ceil(len(plan.namespaces()) / NAMESPACES_PER_BATCH)))),
-    }
+    return StoredPlan(
+        plan=artefacts.write_json(run_id, "plan.json", plan.to_json()),
+        findings=artefacts.write_json(run_id, "findings.json", finding_documents),
+        text=artefacts.write(run_id, "plan.md", plan_markdown(plan).encode()),
+        id=plan.id,
+        source=plan.source,
+        target=plan.target,
+        headline=headline(plan),
+        changes=len(plan.changes),
+        calls=plan.calls,
+        seconds=round(plan.seconds, 1),
+        hazards=plan.hazards(),
+        needs_permission=tuple(change.id for change in plan.needing_permission()[:_MOST_SHOWN]),
+        left_alone=len(plan.left_alone),
+        blockers=blocking,
+        warnings=len(findings) - blocking,
+        batches=tuple(range(max(1, ceil(len(plan.namespaces()) / NAMESPACES_PER_BATCH)))),
+    )
 
 
 async def apply_onboarding(
     source: ClusterConnection,
     target: ClusterConnection,
-    planned: JsonObject,
+    stored: Reference,
     artefacts: Artefacts,
     ledger: Ledger,
     run_id: str,
@@ -141,16 +136,15 @@ async def apply_onboarding(
     batch: int | None = None,
     allow: Collection[str] = frozenset(),
     progress: Progress | None = None,
-) -> JsonObject:
-    """Apply the plan that `plan_onboarding` stored; changes that are already in place are skipped.
+) -> AppliedBatch:
+    """Apply a stored plan; changes that are already in place are skipped.
 
-    :param batch: one of its `batches`, with the changes of the cluster as a whole; None for the whole plan.
+    :param batch: one of `StoredPlan.batches`, with the changes of the cluster as a whole; None for the whole plan.
     :param source: cluster that has the secrets which the plan names by fingerprint; it is only read.
     :param allow: ids of the irreversible and destructive changes that the operator allows.
-    :returns: `{"result"}` as a reference, `{"plan", "target", "complete", "counts", "problems", "calls"}` as values.
     :raises FleetError: changes failed: `Unavailable` if a second run may succeed, else `InvalidRequest`.
     """
-    whole = read_plan(artefacts, planned)
+    whole = Plan.from_json(artefacts.read_json(stored))
     plan = _batch(whole, batch)
     redactor = open_redactor()
     async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
@@ -159,38 +153,41 @@ async def apply_onboarding(
             plan, target_admin, ledger, run_id, redactor=redactor, allow=allow, secrets=secrets, progress=progress
         )
         calls = target_admin.calls
-    summary = {
-        "plan": whole.id,
-        "target": plan.target,
-        "complete": applied.complete,
-        "counts": applied.counts(),
-        "problems": [
+    summary = AppliedChanges(
+        plan=whole.id,
+        target=plan.target,
+        complete=applied.complete,
+        counts=applied.counts(),
+        problems=tuple(
             f"{result.change.label}: {result.outcome}: {result.detail}"
             for result in applied.not_in_place()[:_MOST_SHOWN]
-        ],
-        "calls": calls,
-    }
-    document = {**applied.to_json(), "summary": summary}
+        ),
+        calls=calls,
+    )
+    document = {**applied.to_json(), "summary": summary.to_json()}
     reference = artefacts.write_json(run_id, f"applied-{batch or 0}.json", document)
     _raise_failures(applied)
-    return {"result": reference.to_json(), **summary}
+    return AppliedBatch(result=reference, **asdict(summary))
 
 
-def read_applied(artefacts: Artefacts, run_id: str, planned: JsonObject) -> JsonObject | None:
+def read_applied(artefacts: Artefacts, run_id: str, planned: StoredPlan) -> AppliedChanges | None:
     """The summary of `apply_onboarding` over all batches of a run; None if no batch ran."""
-    references = [artefacts.find(run_id, f"applied-{batch}.json") for batch in planned["batches"]]
-    summaries = [artefacts.read_json(reference)["summary"] for reference in references if reference is not None]
+    references = [artefacts.find(run_id, f"applied-{batch}.json") for batch in planned.batches]
+    documents = [artefacts.read_json(reference)["summary"] for reference in references if reference is not None]
+    summaries = [AppliedChanges.from_json(document) for document in documents]
     if not summaries:
         return None
     counts: Counter[str] = Counter()
     for summary in summaries:
-        counts.update(summary["counts"])
-    return {
-        "complete": len(summaries) == len(references) and all(summary["complete"] for summary in summaries),
-        "counts": dict(counts),
-        "problems": [problem for summary in summaries for problem in summary["problems"]][:_MOST_SHOWN],
-        "calls": sum(summary["calls"] for summary in summaries),
-    }
+        counts.update(summary.counts)
+    return AppliedChanges(
+        plan=planned.id,
+        target=planned.target,
+        complete=len(summaries) == len(references) and all(summary.complete for summary in summaries),
+        counts=counts,
+        problems=tuple(problem for summary in summaries for problem in summary.problems)[:_MOST_SHOWN],
+        calls=sum(summary.calls for summary in summaries),
+    )
 
 
 def _batch(plan: Plan, batch: int | None) -> Plan:
@@ -200,23 +197,23 @@ def _batch(plan: Plan, batch: int | None) -> Plan:
     return replace(plan, changes=(*plan.shared().changes, *plan.batch(names).changes))
 
 
-def _load_snapshots(artefacts: Artefacts, source: JsonObject, target: JsonObject) -> tuple[Snapshot, Snapshot]:
-    ours, theirs = (load_snapshot(artefacts, Reference.from_json(result["reference"])) for result in (source, target))
+def _load_snapshots(artefacts: Artefacts, source: TakenSnapshot, target: TakenSnapshot) -> tuple[Snapshot, Snapshot]:
+    ours, theirs = (load_snapshot(artefacts, result.reference) for result in (source, target))
     return ours, theirs
 
 
-def read_plan(artefacts: Artefacts, planned: JsonObject) -> Plan:
+def read_plan(artefacts: Artefacts, planned: StoredPlan) -> Plan:
     """The plan that `plan_onboarding` stored."""
-    return Plan.from_json(artefacts.read_json(Reference.from_json(planned["plan"])))
+    return Plan.from_json(artefacts.read_json(planned.plan))
 
 
-def read_findings(artefacts: Artefacts, planned: JsonObject) -> tuple[Finding, ...]:
+def read_findings(artefacts: Artefacts, planned: StoredPlan) -> tuple[Finding, ...]:
     """The findings that `plan_onboarding` stored, blockers first."""
-    documents = artefacts.read_json(Reference.from_json(planned["findings"]))
+    documents = artefacts.read_json(planned.findings)
     return tuple(Finding.from_json(document) for document in documents)
 
 
-def blockers_text(artefacts: Artefacts, planned: JsonObject) -> str:
+def blockers_text(artefacts: Artefacts, planned: StoredPlan) -> str:
     """Every blocker with its remedy, as one text."""
     return refusal_text(read_findings(artefacts, planned), "Nothing has been changed.")
 

@@ -7,17 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.document import ArrayDocument, Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Change, LeftAlone
 from pulsar_fleet.snapshot.model import Snapshot
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
-class UnequalField:
+class UnequalField(ArrayDocument):
     """A field whose values differ; both are in the target's terms, with secrets redacted."""
 
     resource: str
@@ -34,7 +32,7 @@ class UnequalField:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Document):
     """A target compared with its source: `equal` when a plan would change nothing.
 
     :param compared: rows of the source per table.
@@ -43,6 +41,10 @@ class Comparison:
     :param first: the first differences, in the order of their namespaces.
     :param first_left_alone: the first differences that no plan changes, with the reason.
     """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "use the job and the package of one release"
+    PROPERTIES = ("equal",)
 
     source: str
     target: str
@@ -56,38 +58,6 @@ class Comparison:
     def equal(self) -> bool:
         """Whether the target has all that the source has."""
         return not self.differing
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "source": self.source,
-            "target": self.target,
-            "equal": self.equal,
-            "compared": dict(self.compared),
-            "differing": dict(self.differing),
-            "left_alone": dict(self.left_alone),
-            "first": [[row.resource, row.name, row.field, row.source, row.target, row.reason] for row in self.first],
-            "first_left_alone": [row.to_json() for row in self.first_left_alone],
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote; another version's document is `InvalidRequest`."""
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The comparison has schema version {document.get('schema_version')!r}, this release reads "
-                f"{SCHEMA_VERSION}: use the job and the package of one release."
-            )
-        return cls(
-            source=document["source"],
-            target=document["target"],
-            compared=document["compared"],
-            differing=document["differing"],
-            left_alone=document["left_alone"],
-            first=tuple(UnequalField(*row) for row in document["first"]),
-            first_left_alone=tuple(LeftAlone.from_json(row) for row in document["first_left_alone"]),
-        )
 
 
 def compare(

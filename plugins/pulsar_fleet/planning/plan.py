@@ -11,13 +11,12 @@ from enum import StrEnum
 from typing import Self
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Difference, Resource
 from pulsar_fleet.planning.hazard import Hazard
 
-SCHEMA_VERSION = 1
 # Each write is read before and after; measured with 8 connections.
 SECONDS_PER_CALL = 0.06
 ONLY_ON_TARGET = "exists only on the target"
@@ -34,13 +33,15 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Document):
     """One change of one resource.
 
     :param field: the policy, `scope/policy`, property set or subscription; empty for the whole resource.
     :param before: the value that the cluster must still have when the change is applied (None: missing or not set).
     :param reason: why it is planned, and its hazards, in a sentence.
     """
+
+    PROPERTIES = ("id",)
 
     resource: Resource
     name: str
@@ -95,39 +96,9 @@ class Change:
             return NamespaceName.parse(self.name)
         return TopicName.parse(self.name).namespace
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "id": self.id,
-            "resource": self.resource.value,
-            "name": self.name,
-            "field": self.field,
-            "action": self.action.value,
-            "calls": [call.to_json() for call in self.calls],
-            "before": self.before,
-            "after": self.after,
-            "hazard": self.hazard.value,
-            "reason": self.reason,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            resource=Resource(document["resource"]),
-            name=document["name"],
-            field=document["field"],
-            action=Action(document["action"]),
-            calls=tuple(Call.from_json(call) for call in document["calls"]),
-            before=document["before"],
-            after=document["after"],
-            hazard=Hazard(document["hazard"]),
-            reason=document["reason"],
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
+class LeftAlone(Document):
     """A difference that the plan does not change, and why."""
 
     resource: Resource
@@ -140,19 +111,14 @@ class LeftAlone:
         """The difference with the reason why the plan does not change it."""
         return cls(difference.resource, difference.name, difference.field, reason)
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"resource": self.resource.value, "name": self.name, "field": self.field, "reason": self.reason}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(Resource(document["resource"]), document["name"], document["field"], document["reason"])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Document):
     """The ordered changes of `target`; empty when nothing differs."""
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "make the plan again"
+    PROPERTIES = ("id",)
 
     source: str
     target: str
@@ -200,32 +166,6 @@ class Plan:
     def needing_permission(self) -> tuple[Change, ...]:
         """The changes that are applied only if the operator allows their ids."""
         return tuple(change for change in self.changes if change.hazard.needs_permission)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "id": self.id,
-            "source": self.source,
-            "target": self.target,
-            "changes": [change.to_json() for change in self.changes],
-            "left_alone": [row.to_json() for row in self.left_alone],
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote; another schema version is `InvalidRequest`."""
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"This plan has schema version {document.get('schema_version')!r}, this release reads "
-                f"{SCHEMA_VERSION}: make the plan again."
-            )
-        return cls(
-            source=document["source"],
-            target=document["target"],
-            changes=tuple(Change.from_json(change) for change in document["changes"]),
-            left_alone=tuple(LeftAlone.from_json(row) for row in document["left_alone"]),
-        )
 
 
 def _digest(value: Json) -> str:

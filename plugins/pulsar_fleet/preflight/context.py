@@ -10,6 +10,7 @@ from functools import partial
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
@@ -17,7 +18,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
+class Measurements(Document):
     """Measurements of a cluster that its snapshot does not contain; None or empty where nothing was measured.
 
     :param tenants: the number of all tenants of the cluster, selected or not.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
 
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.render import counted
 
 
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Document):
     """A fault or a risk.
 
     :param id: stable, such as `migration-check-off`; a waiver names it.
@@ -44,15 +44,6 @@ class Finding:
     target: Json = None
     owner: str = ""
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{**document, "severity": Severity(document["severity"])})
-
     def text(self) -> str:
         """Three lines for a terminal or a log."""
         return (
@@ -66,6 +57,11 @@ class Finding:
 def blockers(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings that stop the run."""
     return tuple(finding for finding in findings if finding.severity is Severity.BLOCKER)
+
+
+def blockers_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, id and resource."""
+    return tuple(sorted(findings, key=lambda row: (row.severity is not Severity.BLOCKER, row.id, row.resource)))
 
 
 def count_line(findings: Sequence[Finding]) -> str:
@@ -89,11 +85,10 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     """A table, blockers first; empty without findings."""
     if not findings:
         return ""
-    ordered = sorted(findings, key=lambda finding: (finding.severity is not Severity.BLOCKER, finding.id))
     rows = [
         f"| {finding.severity.upper()} `{finding.id}` | `{finding.resource}` | {finding.evidence} "
         f"| {finding.consequence} **Do{f' ({finding.owner})' if finding.owner else ''}:** {finding.remedy}"
         + (f" `{finding.call}` |" if finding.call else " |")
-        for finding in ordered
+        for finding in blockers_first(findings)
     ]
     return "\n".join(["| finding | where | value | consequence and remedy |", "| --- | --- | --- | --- |", *rows])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import ADMIN, AdminClient
 from pulsar_fleet.cluster.admin.http import SCHEMA_REFUSED
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.planning.changes.topics import schema_path
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
@@ -19,22 +18,13 @@ _STRATEGY = re.compile(rf"{SCHEMA_REFUSED} with strategy (\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaAnswer:
+class SchemaAnswer(Document):
     """A broker's answer about one version of a schema, and the strategy that it applied."""
 
     topic: str
     version: int
     compatible: bool
     strategy: str
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**document)
 
 
 async def probe_schema(admin: AdminClient, schema: SchemaState) -> SchemaAnswer:

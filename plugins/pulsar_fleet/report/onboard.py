@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
 from pulsar_fleet.report.page import approval_text
+from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
 _TABLES = ("tenants", "namespaces", "topics", "schemas", "subscriptions", "topic_policies")
 
 
 def onboarding_report(
-    source: JsonObject,
-    target: JsonObject,
+    source: TakenSnapshot,
+    target: TakenSnapshot,
     plan: Plan,
     findings: Sequence[Finding],
-    applied: JsonObject | None,
-    verified: JsonObject | None,
+    applied: AppliedChanges | None,
+    verified: EqualityResult | None,
     approval: JsonObject | None = None,
 ) -> str:
     """Markdown from the results of the onboarding steps; the result of a step that did not run is None."""
@@ -27,7 +29,7 @@ def onboarding_report(
         f"# {verdict(plan, findings, applied, verified)}",
         approval_text(approval),
         _compared(source, target),
-        *(snapshot["rights"] for snapshot in (source, target)),
+        *(snapshot.rights for snapshot in (source, target)),
         f"## Findings: {count_line(findings)}" if findings else "",
         findings_markdown(findings),
         _applied(applied),
@@ -38,51 +40,51 @@ def onboarding_report(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def verdict(plan: Plan, findings: Sequence[Finding], applied: JsonObject | None, verified: JsonObject | None) -> str:
+def verdict(
+    plan: Plan, findings: Sequence[Finding], applied: AppliedChanges | None, verified: EqualityResult | None
+) -> str:
     """The outcome in one line."""
     names = f"{plan.source} → {plan.target}"
     if verified is not None:
-        if verified["equal"]:
-            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified['compared'])})"
-        return f"NOT EQUAL: {names}, {verified['differences']:,} changes remain"
+        if verified.equal:
+            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified.compared)})"
+        return f"NOT EQUAL: {names}, {verified.differences:,} changes remain"
     if blockers(findings):
         return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"
     if applied is None:
         return f"Planned, not applied: {names}, {len(plan.changes):,} changes. Nothing has been changed"
-    if not applied["complete"]:
-        return f"INCOMPLETE: {names}, at least {len(applied['problems'])} changes were not made"
+    if not applied.complete:
+        return f"INCOMPLETE: {names}, at least {len(applied.problems)} changes were not made"
     return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
 
 
-def _compared(source: JsonObject, target: JsonObject) -> str:
+def _compared(source: TakenSnapshot, target: TakenSnapshot) -> str:
     head = "| | version | " + " | ".join(name.replace("_", " ") for name in _TABLES) + " | calls |"
     rows = [
-        f"| {snapshot['cluster']} | {', '.join(snapshot['versions'])} | "
-        + " | ".join(f"{snapshot['counts'][name]:,}" for name in _TABLES)
-        + f" | {snapshot['calls']:,} |"
+        f"| {snapshot.cluster} | {', '.join(snapshot.versions)} | "
+        + " | ".join(f"{snapshot.counts[name]:,}" for name in _TABLES)
+        + f" | {snapshot.calls:,} |"
         for snapshot in (source, target)
     ]
     return "\n".join([head, "| --- " * (len(_TABLES) + 3) + "|", *rows])
 
 
-def _applied(applied: JsonObject | None) -> str:
+def _applied(applied: AppliedChanges | None) -> str:
     if applied is None:
         return ""
-    done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied["counts"].items() if count)
-    lines = [f"## Applied: {done or 'nothing to do'}", f"{applied['calls']:,} calls, reads included."]
-    lines += [f"* {problem}" for problem in applied["problems"]]
+    done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied.counts.items() if count)
+    lines = [f"## Applied: {done or 'nothing to do'}", f"{applied.calls:,} calls, reads included."]
+    lines += [f"* {problem}" for problem in applied.problems]
     return "\n".join(lines)
 
 
-def _evidence(source: JsonObject, target: JsonObject, verified: JsonObject | None) -> str:
-    references = {"source before": source["reference"], "target before": target["reference"]}
+def _evidence(source: TakenSnapshot, target: TakenSnapshot, verified: EqualityResult | None) -> str:
+    references = {"source before": source.reference, "target before": target.reference}
     if verified is not None:
-        references |= {"target after": verified["snapshot"]}
-    rows = [
-        f"| {name} | `{reference['uri']}` | `{reference['sha256'][:16]}…` |" for name, reference in references.items()
-    ]
+        references |= {"target after": verified.snapshot}
+    rows = [f"| {name} | `{reference.uri}` | `{reference.sha256[:16]}…` |" for name, reference in references.items()]
     return "\n".join(["## Evidence", "", "| snapshot | URI | sha256 |", "| --- | --- | --- |", *rows])
 
 
-def _counts(compared: JsonObject) -> str:
+def _counts(compared: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in compared.items())

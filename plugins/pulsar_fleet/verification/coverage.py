@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 
@@ -72,7 +73,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class Coverage(Document):
     """Which part of each topic is compared.
 
     :param window: publish times in milliseconds since 1970, as (from, to), the end not included.
@@ -109,21 +110,6 @@ class Coverage:
                 f"probability {self.sample.probability:g}"
             )
         return ""
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object; the request that holds it has the schema version."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        begin, end = document["window"] or (0, 0)
-        return cls(
-            mode=Mode(document["mode"]),
-            window=(begin, end) if document["window"] else None,
-            sample=Sample(**document["sample"]) if document["sample"] else None,
-            compaction=Compaction(document["compaction"]),
-        )
 
 
 def coverage_of(params: JsonObject) -> Coverage:

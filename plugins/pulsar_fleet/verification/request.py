@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Self
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.document import ArrayDocument, Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import BUCKETS
 from pulsar_fleet.messages.ranges import ENTRIES_PER_RANGE, EngineName, Range, TopicBounds, compacted_range, cut, group
 from pulsar_fleet.verification.coverage import Coverage
 
-SCHEMA_VERSION = 3
-
 FOLDER = "verification"
 """The folder of a run's verification documents; a run in several batches has a folder in it for each batch."""
 
 
-class Mapping(StrEnum):
+class EntryMapping(StrEnum):
     """How entries of the target correspond to entries of the source."""
 
     AUTO = "auto"
@@ -49,6 +46,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenEngine(ArrayDocument):
+    """The engine for a pair of topics; `reason` says why, as the end of a sentence."""
+
+    name: EngineName = EngineName.CLIENT
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """One topic on both clusters, each between its bounds.
 
@@ -57,7 +62,7 @@ class Pair:
     :param compacted: only the latest value of each key is compared.
     :param earlier: the proof of the part before the bounds, by the same engine, which the new proof continues; see
         `incremental.earlier_proofs`.
-    :param engine: the engine for both clusters; `engine_reason` says why, as the end of a sentence.
+    :param engine: the engine for both clusters.
     :param keyed: messages are hashed with a key.
     """
 
@@ -68,8 +73,7 @@ class Pair:
     notes: tuple[str, ...] = ()
     compacted: bool = False
     earlier: JsonObject | None = None
-    engine: EngineName = EngineName.CLIENT
-    engine_reason: str = ""
+    engine: ChosenEngine = field(default_factory=ChosenEngine)
     keyed: bool = False
 
     def bounds(self, side: Side) -> TopicBounds:
@@ -78,7 +82,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(ArrayDocument):
     """A verdict that was decided without reading a message.
 
     :param different: True if it proves a difference, False if it only prevents a proof.
@@ -92,12 +96,15 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
+class VerifyRequest(Document):
     """Namespaces to verify between two clusters.
 
     :param examples: how many differences are described for each topic.
     :param max_bytes_per_second: the limit for each broker, over all tasks; None means no limit.
     """
+
+    SCHEMA_VERSION = 3
+    OTHER_VERSION = "use the job and the package of the same release"
 
     source: Address
     target: Address
@@ -140,7 +147,7 @@ class VerifyRequest:
                 pair=number,
                 publish_time=pair.publish_time,
                 entries_per_range=self.entries_per_range,
-                engine=pair.engine,
+                engine=pair.engine.name,
             )
         )
         return [replace(entry_range, keyed=True) for entry_range in ranges] if pair.keyed else list(ranges)
@@ -148,77 +155,6 @@ class VerifyRequest:
     def identity(self) -> bytes:
         """The part of the document that affects digests: all except the rate limit and the number of examples."""
         return replace(self, max_bytes_per_second=None, examples=0).to_bytes()
-
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        return json.dumps(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "source": asdict(self.source),
-                "target": asdict(self.target),
-                "namespaces": self.namespaces,
-                "pairs": [_pair_json(pair) for pair in self.pairs],
-                "problems": [astuple(problem) for problem in self.problems],
-                "buckets": self.buckets,
-                "examples": self.examples,
-                "entries_per_range": self.entries_per_range,
-                "coverage": self.coverage.to_json(),
-                "max_bytes_per_second": self.max_bytes_per_second,
-            }
-        ).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; `InvalidRequest` for a document of another version."""
-        document: JsonObject = json.loads(content)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The verification request has version {document.get('schema_version')!r}, this job reads version "
-                f"{SCHEMA_VERSION}: use the job and the package of the same release."
-            )
-        return cls(
-            source=Address(**document["source"]),
-            target=Address(**document["target"]),
-            namespaces=tuple(document["namespaces"]),
-            pairs=tuple(_pair_from(item) for item in document["pairs"]),
-            problems=tuple(Problem(*item) for item in document["problems"]),
-            buckets=int(document["buckets"]),
-            examples=int(document["examples"]),
-            entries_per_range=int(document["entries_per_range"]),
-            coverage=Coverage.from_json(document["coverage"]),
-            max_bytes_per_second=document["max_bytes_per_second"],
-        )
-
-
-def _pair_json(pair: Pair) -> JsonObject:
-    return {
-        "topic": pair.topic,
-        "source": pair.source.to_json(),
-        "target": pair.target.to_json(),
-        "publish_time": pair.publish_time,
-        "notes": pair.notes,
-        "compacted": pair.compacted,
-        "earlier": pair.earlier,
-        "engine": [pair.engine, pair.engine_reason],
-        "keyed": pair.keyed,
-    }
-
-
-def _pair_from(document: JsonObject) -> Pair:
-    source, target = TopicBounds.from_json(document["source"]), TopicBounds.from_json(document["target"])
-    engine, reason = document["engine"]
-    return Pair(
-        str(document["topic"]),
-        source,
-        target,
-        bool(document["publish_time"]),
-        tuple(document["notes"]),
-        compacted=bool(document["compacted"]),
-        earlier=document["earlier"],
-        engine=EngineName(engine),
-        engine_reason=str(reason),
-        keyed=bool(document["keyed"]),
-    )
 
 
 Progress = Callable[[int, int], None]

@@ -179,10 +179,10 @@ async def test_a_tenant_administrator_onboards_its_tenant(estate: Sandbox, recor
     source = await take_snapshot(east, SELECTED, artefacts, "r", name="source", must_exist=True)
     target = await take_snapshot(west, SELECTED, artefacts, "r", name="target")
     planned = plan_onboarding(source, target, artefacts, "r")
-    applied = await apply_onboarding(east, west, planned, artefacts, ledger, "r")
+    applied = await apply_onboarding(east, west, planned.plan, artefacts, ledger, "r")
     verified = await verify_equal(source, west, SELECTED, artefacts, "r")
     plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
-    assert (verified["equal"], applied["problems"]) == (True, []), verified["text"]
+    assert (verified.equal, applied.problems) == (True, ()), verified.text
     told = {one.resource for one in findings if one.id in ("not-visible", "not-settable")}
     assert {f"{Area.BROKERS} of east", f"{Area.BROKERS} of west", f"{Area.RESOURCE_GROUPS} of west"} <= told
     report = onboarding_report(source, target, plan, findings, applied, verified)

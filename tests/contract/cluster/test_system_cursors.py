@@ -36,7 +36,7 @@ from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, take_snapshot
 from pulsar_fleet.verification.messages.verdict import Verdict
-from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 
@@ -63,7 +63,7 @@ async def onboard(blue: ClusterConnection, green: ClusterConnection, name: Names
         for side, kind in ((blue, "source"), (green, "target"))
     ]
     plan = plan_onboarding(source, target, run.artefacts, run.id)
-    await apply_onboarding(blue, green, plan, run.artefacts, run.ledger, run.id)
+    await apply_onboarding(blue, green, plan.plan, run.artefacts, run.ledger, run.id)
 
 
 async def test_onboarding_the_switch_and_verification_take_the_same_subscriptions(
@@ -91,7 +91,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     placed = await carried.switch(IndividuallyAcknowledged.CARRY)
     assert [(one["subscription"], one["unread"]) for one in placed] == [(APPLICATION, len(reader.unread(entries)))]
 
-    request = await freeze_bounds(on_blue, on_green, [name], mapping=Mapping.REPLICATED)
+    request = await freeze_bounds(on_blue, on_green, [name], mapping=EntryMapping.REPLICATED)
     found = await compare_subscriptions(on_blue, on_green, request)
     verdicts = [one for each in found.namespaces for compared in each.topics for one in compared.subscriptions]
     assert [(one.subscription, one.verdict) for one in verdicts] == [(APPLICATION, Verdict.EQUAL)]

@@ -40,7 +40,7 @@ from pulsar_fleet.migration.steps import (
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.verification.messages.verdict import Verdict
-from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 
@@ -235,7 +235,7 @@ async def verify_messages(carried: Carried) -> None:
     """Messages and subscriptions are equal, by the verification."""
     async with carried.sides.open() as (blue, green):
         names = [move.namespace for move in carried.moves.moves]
-        request = await freeze_bounds(blue, green, names, mapping=Mapping.REPLICATED)
+        request = await freeze_bounds(blue, green, names, mapping=EntryMapping.REPLICATED)
         assert (await verify_in_process(blue, green, request)).verdict is Verdict.EQUAL
         assert (await compare_subscriptions(blue, green, request)).verdict is Verdict.EQUAL
 

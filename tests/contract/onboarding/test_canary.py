@@ -80,14 +80,14 @@ async def test_no_secret_is_left_behind_by_an_onboarding(
     ours = await take_snapshot(source, selection, artefacts, "r", name="source")
     theirs = await take_snapshot(target, selection, artefacts, "r", name="target")
     planned = plan_onboarding(ours, theirs, artefacts, "r")
-    applied = await apply_onboarding(source, target, planned, artefacts, ledger, "r")
+    applied = await apply_onboarding(source, target, planned.plan, artefacts, ledger, "r")
     verified = await verify_equal(ours, target, selection, artefacts, "r")
     plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
     report = onboarding_report(ours, theirs, plan, findings, applied, verified)
 
     written = await on_green.namespace(NamespaceName(tenant, "offloaded")) or {}
     assert written["offload_policies"]["s3ManagedLedgerOffloadCredentialSecret"] == OFFLOAD
-    assert verified["equal"]
+    assert verified.equal
     shown = {
         "report": report,
         "plan": plan_markdown(plan),

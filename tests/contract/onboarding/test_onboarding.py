@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,13 +11,14 @@ from tests.support.snapshot_equality import verify_equal
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.onboarding.results import AppliedBatch, StoredPlan
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
 from pulsar_fleet.report.onboard import onboarding_report
+from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
@@ -38,10 +38,10 @@ class Onboarding:
         self.blue, self.green = blue, green
         self.selection = Selection(namespaces=frozenset({namespace}))
         self.artefacts, self.ledger = Artefacts.open(), Ledger.open()
-        self.applied: JsonObject | None = None
-        self.verified: JsonObject | None = None
+        self.applied: AppliedBatch | None = None
+        self.verified: EqualityResult | None = None
 
-    async def plan(self) -> JsonObject:
+    async def plan(self) -> StoredPlan:
         self.source = await take_snapshot(
             self.blue, self.selection, self.artefacts, RUN, name="source", must_exist=True
         )
@@ -49,9 +49,11 @@ class Onboarding:
         self.planned = plan_onboarding(self.source, self.target, self.artefacts, RUN)
         return self.planned
 
-    async def run(self) -> JsonObject:
+    async def run(self) -> EqualityResult:
         await self.plan()
-        self.applied = await apply_onboarding(self.blue, self.green, self.planned, self.artefacts, self.ledger, RUN)
+        self.applied = await apply_onboarding(
+            self.blue, self.green, self.planned.plan, self.artefacts, self.ledger, RUN
+        )
         self.verified = await verify_equal(self.source, self.green, self.selection, self.artefacts, RUN)
         return self.verified
 
@@ -77,8 +79,8 @@ async def onboarding(
 
 async def test_an_estate_is_equal_after_one_run(onboarding: Onboarding) -> None:
     verified = await onboarding.run()
-    assert verified["equal"], verified["text"]
-    assert verified["compared"] == {
+    assert verified.equal, verified.text
+    assert verified.compared == {
         "tenants": 1,
         "namespaces": 1,
         "topics": 3,
@@ -90,12 +92,12 @@ async def test_an_estate_is_equal_after_one_run(onboarding: Onboarding) -> None:
 
 async def test_a_second_plan_is_empty(onboarding: Onboarding) -> None:
     await onboarding.run()
-    assert (await onboarding.plan())["changes"] == 0
+    assert (await onboarding.plan()).changes == 0
 
 
 async def test_a_new_estate_needs_no_permission(onboarding: Onboarding) -> None:
     planned = await onboarding.plan()
-    assert (planned["needs_permission"], planned["blockers"]) == ([], 0)
+    assert (planned.needs_permission, planned.blockers) == ((), 0)
 
 
 async def test_planning_changes_nothing(onboarding: Onboarding, on_green: AdminClient) -> None:
@@ -117,7 +119,7 @@ async def test_the_report_of_a_plan_says_that_nothing_was_changed(onboarding: On
 async def test_what_a_step_hands_over_is_small(onboarding: Onboarding) -> None:
     await onboarding.run()
     handed = (onboarding.source, onboarding.target, onboarding.planned, onboarding.applied, onboarding.verified)
-    assert max(len(json.dumps(one)) for one in handed) < 4000
+    assert max(len(one.to_bytes()) for one in handed) < 4000
 
 
 async def test_subscriptions_of_every_type_are_there_at_the_first_message(
@@ -134,7 +136,7 @@ async def test_subscriptions_of_every_type_are_there_at_the_first_message(
             client.subscribe(str(plain), subscription, consumer_type=kind).close()
     finally:
         client.close()
-    assert (await onboarding.run())["equal"]
+    assert (await onboarding.run()).equal
     cursors = (await on_green.internal_info(plain))["cursors"]
     assert set(TYPES) | {"tail"} <= set(cursors)
     assert {cursors[one]["markDelete"]["entryId"] for one in TYPES} == {-1}

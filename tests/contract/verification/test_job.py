@@ -26,7 +26,7 @@ from pulsar_fleet.verification.job import build_package_zip
 from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import Mapping, VerifyRequest
+from pulsar_fleet.verification.request import ChosenEngine, EntryMapping, VerifyRequest
 from pulsar_fleet.verification.steps import conclude, freeze_bounds, record, store_request, verify_in_process
 
 JOB = Path(__file__).parents[3] / "spark_jobs" / "verify_messages.py"
@@ -248,9 +248,7 @@ def test_a_topic_that_the_target_lacks_makes_the_namespace_different(damaged: Da
 
 def by_entries(request: VerifyRequest) -> VerifyRequest:
     """The same request, for the engine that reads whole entries; these copies by a producer never have equal ones."""
-    return replace(
-        request, pairs=tuple(replace(pair, engine=EngineName.ENTRY, engine_reason="") for pair in request.pairs)
-    )
+    return replace(request, pairs=tuple(replace(pair, engine=ChosenEngine(EngineName.ENTRY)) for pair in request.pairs))
 
 
 def findings(found: Verification) -> dict[str, tuple[object, ...]]:
@@ -328,7 +326,7 @@ async def test_a_replicated_topic_with_large_batches_is_compared_by_whole_entrie
 ) -> None:
     write(writers[0], replicated, MESSAGES * 10)
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
-    assert request.pairs[0].engine is EngineName.ENTRY
+    assert request.pairs[0].engine.name is EngineName.ENTRY
     found = only_topic(await verify_in_process(on_blue, on_green, VerifyRequest.from_bytes(request.to_bytes())))
     assert (found.verdict, found.source_messages, found.notes) == (Verdict.EQUAL, 10 * COUNT, ())
     assert found.engine == "entry, because an entry of the source holds 7.0 messages on average"
@@ -485,7 +483,7 @@ async def test_the_mapping_whole_does_not_forgive_messages_of_the_targets_own(
     write(writers[0], replicated, MESSAGES[:10])
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     write(writers[1], replicated, MESSAGES[10:12])
-    request = await freeze_bounds(on_blue, on_green, [replicated.namespace], mapping=Mapping.WHOLE)
+    request = await freeze_bounds(on_blue, on_green, [replicated.namespace], mapping=EntryMapping.WHOLE)
     found = only_topic(await verify_in_process(on_blue, on_green, request))
     assert (found.verdict, found.differing) == (Verdict.DIFFERENT, 2)
 

@@ -171,7 +171,7 @@ def test_a_value_that_stays_keeps_its_time_and_a_new_one_lies_between_two_looks(
     assert second.fields == {"ttl": first.fields["ttl"], "quota": Provenance(digest(5), 10, 21)}
     third = observe(second, {"quota": 5}, began=30, ended=31)
     assert third.fields["ttl"] == Provenance("", 20, 31, (digest(1),))
-    assert Observation.from_json(third.observed_at, third.to_json()) == third
+    assert Observation.from_json({**third.to_json(), "observed_at": third.observed_at}) == third
 
 
 def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
@@ -185,7 +185,7 @@ def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
 def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
     original = Provenance(digest(2), 14, 16)
     before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
-    assert Observation.from_json(before.observed_at, before.to_json()) == before
+    assert Observation.from_json({**before.to_json(), "observed_at": before.observed_at}) == before
     assert observe(before, {"ttl": 2}, began=30, ended=31).fields["ttl"] == original
     assert observe(before, {"ttl": 3}, began=30, ended=31).fields["ttl"] == Provenance(
         digest(3), 21, 31, (digest(2), digest(1))

@@ -14,7 +14,7 @@ from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
 from pulsar_fleet.verification.messages.incremental import continuable
 from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import Address, Pair, VerifyRequest
+from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, VerifyRequest
 
 A, B, C = (f"persistent://acme/orders/{letter}" for letter in "abc")
 SUMS = {"messages": 2, "sums": "0" * 64, "order": "0" * 16}
@@ -42,7 +42,7 @@ class Held:
 
     def _rows(self, request: VerifyRequest, side: Side, number: int) -> list[DigestRow]:
         pair, digester = request.pairs[number], RangeDigester(request.buckets)
-        altered = side is Side.TARGET and pair.engine is EngineName.ENTRY and pair.topic in self._unlike
+        altered = side is Side.TARGET and pair.engine.name is EngineName.ENTRY and pair.topic in self._unlike
         digester.add([OTHER if altered else SAME])
         return digester.rows(number, 0)
 
@@ -55,7 +55,7 @@ class Held:
 
 def pair(topic: str, engine: EngineName, earlier: JsonObject | None = None) -> Pair:
     bounds = TopicBounds(topic, Ledgers(((4, 1),)), 0, 1)
-    return Pair(topic, bounds, bounds, publish_time=True, engine=engine, earlier=earlier)
+    return Pair(topic, bounds, bounds, publish_time=True, engine=ChosenEngine(engine), earlier=earlier)
 
 
 PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.CLIENT))

@@ -44,7 +44,7 @@ def test_entries_are_read_where_they_show_what_is_asked(
     changed: dict[str, Any], mode: Mode, engine: str, reason: str
 ) -> None:
     found = asyncio.run(choose_engine(NOBODY, replace(COPIED, **changed), EngineChoice.ENTRY, mode))
-    assert (found.engine, found.engine_reason) == (engine, reason)
+    assert (found.engine.name, found.engine.reason) == (engine, reason)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version": 3', b'"schema_version": 2')
+    altered = REQUEST.to_bytes().replace(b'"schema_version":3', b'"schema_version":2')
     with pytest.raises(InvalidRequest, match="version 2"):
         VerifyRequest.from_bytes(altered)
 

@@ -36,6 +36,7 @@ class PlanApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
+        from pulsar_fleet.onboarding.results import StoredPlan
         from pulsar_fleet.onboarding.steps import blockers_text
 
         params, headline = context["params"], self.planned["headline"]
@@ -43,7 +44,7 @@ class PlanApprovalOperator(ApprovalOperator):
         if params["dry_run"]:
             raise AirflowSkipException(f"Dry run: {headline} Nothing has been changed.")
         if self.planned["blockers"]:
-            raise PreconditionFailed(blockers_text(run.artefacts, self.planned))
+            raise PreconditionFailed(blockers_text(run.artefacts, StoredPlan.from_json(self.planned)))
         if params["auto_approve"] or not self.planned["changes"]:
             return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)

@@ -39,16 +39,16 @@ class VerifySnapshotOperator(CompareSnapshotsOperator):
 
     def execute(self, context: Context) -> Any:
         """Read, compare, fail on a difference."""
-        from pulsar_fleet.verification.snapshots.compare import summary
+        from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
         request = self._read_back(context)
         comparison = self._compare(context, request)
-        result = summary(request, comparison)
+        result = EqualityResult.of(request, comparison)
         if not comparison.equal:
             raise Conflict(
-                f"The target still differs. Trigger the DAG again to see and apply the changes.\n{result['text']}"
+                f"The target still differs. Trigger the DAG again to see and apply the changes.\n{result.text}"
             )
-        return result
+        return result.to_json()
 
     def _read_back(self, context: Context) -> CompareRequest:
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection

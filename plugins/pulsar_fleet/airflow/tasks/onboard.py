@@ -50,7 +50,7 @@ def take_snapshot(params: dict[str, Any], request: JsonObject, side: str) -> Jso
         name=side,
         must_exist=side == "source" and not selection.everything,
     )
-    return asyncio.run(snapshot)
+    return asyncio.run(snapshot).to_json()
 
 
 @task
@@ -58,14 +58,14 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
     """Find incompatibilities, and plan what the target lacks; nothing is changed."""
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.onboarding import steps
+    from pulsar_fleet.onboarding.results import TakenSnapshot
 
     run = current_run(get_current_context())
-    answers = asyncio.run(
-        steps.probe_target_schemas(cluster_connection(params["target"]), source, target, run.artefacts)
-    )
+    ours, theirs = TakenSnapshot.from_json(source), TakenSnapshot.from_json(target)
+    answers = asyncio.run(steps.probe_target_schemas(cluster_connection(params["target"]), ours, theirs, run.artefacts))
     planned = steps.plan_onboarding(
-        source,
-        target,
+        ours,
+        theirs,
         run.artefacts,
         run.id,
         subscriptions=params["subscriptions"],
@@ -74,8 +74,8 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
     )
     for finding in steps.read_findings(run.artefacts, planned):
         log.warning("%s", finding.text())
-    log.info("%s", planned["headline"])
-    return planned
+    log.info("%s", planned.headline)
+    return planned.to_json()
 
 
 @task(max_active_tis_per_dagrun=1)
@@ -84,6 +84,7 @@ def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonO
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.airflow.run import log_progress
     from pulsar_fleet.cluster.errors import Conflict
+    from pulsar_fleet.ledger.artefacts import Reference
     from pulsar_fleet.onboarding import steps
 
     run = current_run(get_current_context())
@@ -91,7 +92,7 @@ def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonO
         steps.apply_onboarding(
             cluster_connection(params["source"]),
             cluster_connection(params["target"]),
-            planned,
+            Reference.from_json(planned["plan"]),
             run.artefacts,
             run.ledger,
             run.id,
@@ -100,10 +101,10 @@ def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonO
             progress=log_progress("changes"),
         )
     )
-    if not applied["complete"]:
-        listed = "\n".join(f"  {problem}" for problem in applied["problems"])
-        raise Conflict(f"Some changes are not in place on {applied['target']}; all others are.\n{listed}")
-    return applied
+    if not applied.complete:
+        listed = "\n".join(f"  {problem}" for problem in applied.problems)
+        raise Conflict(f"Some changes are not in place on {applied.target}; all others are.\n{listed}")
+    return applied.to_json()
 
 
 @task(trigger_rule="all_done")
@@ -111,8 +112,10 @@ def write_report() -> str:
     """Report findings and changes; fail if a task failed."""
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.onboarding import steps
+    from pulsar_fleet.onboarding.results import StoredPlan, TakenSnapshot
     from pulsar_fleet.report.onboard import onboarding_report
     from pulsar_fleet.report.page import store_report
+    from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
     context = get_current_context()
     failed = failed_tasks(context)
@@ -124,9 +127,11 @@ def write_report() -> str:
     if planned is None:
         report = f"# Failed in {', '.join(failed)}: nothing was planned, nothing has been changed\n"
     else:
-        plan, findings = steps.read_plan(run.artefacts, planned), steps.read_findings(run.artefacts, planned)
-        applied, approval = steps.read_applied(run.artefacts, run.id, planned), read_approval(run)
-        report = onboarding_report(source, target, plan, findings, applied, verified, approval)
+        stored, ours, theirs = StoredPlan.from_json(planned), *map(TakenSnapshot.from_json, (source, target))
+        plan, findings = steps.read_plan(run.artefacts, stored), steps.read_findings(run.artefacts, stored)
+        applied, approval = steps.read_applied(run.artefacts, run.id, stored), read_approval(run)
+        equality = EqualityResult.from_json(verified) if verified else None
+        report = onboarding_report(ours, theirs, plan, findings, applied, equality, approval)
     store_report(run, report)
     finish_run(context, failed)
     return report

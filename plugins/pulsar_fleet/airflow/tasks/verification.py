@@ -53,7 +53,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
     from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
     from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
     from pulsar_fleet.verification.coverage import coverage_of
-    from pulsar_fleet.verification.request import Mapping
+    from pulsar_fleet.verification.request import EntryMapping
     from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 
     async def freeze() -> JsonObject:
@@ -65,7 +65,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
                 source_admin,
                 target_admin,
                 names,
-                mapping=Mapping(params["mapping"]),
+                mapping=EntryMapping(params["mapping"]),
                 coverage=coverage_of(params),
                 run=run,
                 examples=params["examples"],

@@ -23,6 +23,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import require_comparable
 from pulsar_fleet.planning.diff import diff as differences
@@ -56,7 +57,7 @@ def snapshot(
             store = Artefacts.open(out if "://" in out else str(Path(out).absolute())) if out else run.artefacts
             folder = _NO_RUN_FOLDER if out else run.id
 
-            async def read() -> JsonObject:
+            async def read() -> TakenSnapshot:
                 reached = await reach(connection)
                 must_exist = not selection.everything
                 return await take_snapshot(
@@ -65,7 +66,7 @@ def snapshot(
 
             stored = asyncio.run(read())
     terminal.say(snapshot_text(stored, time.monotonic() - began))
-    terminal.finish(stored, ExitState.DONE if stored["complete"] else ExitState.ERROR)
+    terminal.finish(stored.to_json(), ExitState.DONE if stored.complete else ExitState.ERROR)
 
 
 def diff(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -22,7 +21,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification import steps
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import Mapping
+from pulsar_fleet.verification.request import EntryMapping
 from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
@@ -53,8 +52,7 @@ class _Result:
         """Both stored documents, and the verdict over both."""
         documents = {"messages": self.messages, "subscriptions": self.subscriptions}
         return {"verdict": self.verdict} | {
-            name: json.loads(verification.to_bytes()) if verification else None
-            for name, verification in documents.items()
+            name: verification.to_json() if verification else None for name, verification in documents.items()
         }
 
     def text(self) -> str:
@@ -75,8 +73,8 @@ def verify(
         bool, typer.Option("--subscriptions/--no-subscriptions", help="Compare the backlogs of subscriptions too.")
     ] = True,
     mapping: Annotated[
-        Mapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
-    ] = Mapping.AUTO,
+        EntryMapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
+    ] = EntryMapping.AUTO,
     examples: Annotated[int, typer.Option(min=1, max=1000, help="Different messages to list per topic.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +109,7 @@ async def _verify(
     sides: tuple[ClusterConnection, ClusterConnection],
     names: list[NamespaceName],
     *,
-    mapping: Mapping,
+    mapping: EntryMapping,
     examples: int,
     subscriptions: bool,
 ) -> _Result:

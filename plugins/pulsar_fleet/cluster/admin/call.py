@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Self
+from dataclasses import dataclass
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Document):
     """Method, path below `/admin/v2`, query and JSON body.
 
     :param has_body: send a body even when it is None (JSON `null`); some setters distinguish it from no body.
@@ -22,14 +22,15 @@ class Call:
     has_body: bool = False
     content_type: str = "application/json"
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {**asdict(self), "params": dict(self.params)}
+    def document_of(self) -> JsonObject:
+        """With the query as an object."""
+        fields: JsonObject = {name: getattr(self, name) for name in self.__match_args__}
+        return fields | {"params": dict(self.params)}
 
     @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{**document, "params": tuple(sorted(document["params"].items()))})
+    def fields_of(cls, document: Json) -> Json:
+        """With the query as pairs."""
+        return {**document, "params": sorted(document["params"].items())}
 
     def text(self) -> str:
         """`POST /namespaces/acme/orders/retention`, query included, body left out."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
@@ -42,7 +42,7 @@ _BATCH = "x-pulsar-num-batch-message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutOverResult:
+class CutOverResult(Document):
     """What the cutover of one namespace did.
 
     :param cursors: subscriptions without consumers, with what green will deliver to them.
@@ -52,15 +52,13 @@ class CutOverResult:
     :param moved_bundles: bundles moved to another broker, because theirs does not check the flag.
     """
 
+    SCHEMA_VERSION = 1
+
     namespace: str
     cursors: tuple[TransferredCursor, ...]
     duplicates: Mapping[str, int]
     throttled_seconds: float
     moved_bundles: tuple[str, ...] = ()
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"schema_version": 1, **asdict(self)}
 
 
 async def cut_over_namespace(

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import sqrt
-from typing import Self
+from typing import Annotated
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import ArrayDocument, Document, Rounded
+from pulsar_fleet.cluster.json import Json
 
 WINDOW_SECONDS = 300.0
 """Older samples do not show the current rate."""
 MAX_SAMPLES = 200
 
+_Rounded = Annotated[float, Rounded(3)]
+
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(ArrayDocument):
     """The remaining entries at a time, seconds since 1970."""
 
     at: float
     entries: int
 
-    def to_json(self) -> list[float]:
-        """As a JSON array."""
+    def document_of(self) -> Json:
+        """The array."""
         return [round(self.at, 3), self.entries]
-
-    @classmethod
-    def from_json(cls, document: Sequence[float]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(float(document[0]), int(document[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(Document):
     """The expected end, forecast at one time.
 
     :param rate: entries per second by which the backlog shrinks, net of new entries.
@@ -40,42 +38,29 @@ class Forecast:
     :param margin: seconds by which the end may be earlier or later, two standard errors of the rate.
     """
 
-    at: float
-    rate: float
-    seconds: float
-    margin: float
+    at: _Rounded
+    rate: _Rounded
+    seconds: _Rounded
+    margin: _Rounded
 
     @property
     def end(self) -> float:
         """Seconds since 1970."""
         return self.at + self.seconds
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {key: round(value, 3) for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{key: float(value) for key, value in document.items()})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastError:
+class ForecastError(Document):
     """The difference of forecasts from the real end, in seconds; positive: the drain took longer than forecast.
 
     :param first: of the first forecast; `last`: of the last; `middle`: of the one made nearest to half-time.
     :param within: share of the forecasts whose margin contained the real end, 0–1.
     """
 
-    first: float
-    middle: float
-    last: float
-    within: float
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {key: round(value, 3) for key, value in asdict(self).items()}
+    first: _Rounded
+    middle: _Rounded
+    last: _Rounded
+    within: _Rounded
 
 
 def forecast(samples: Sequence[Sample]) -> Forecast | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.partition_state import PartitionStates
@@ -45,13 +45,15 @@ class Remedy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incident:
+class Incident(Document):
     """Something that keeps a namespace from draining.
 
     :param subject: the topic, broker or role.
     :param topics: the partitions that it delays.
     :param sentence: for operators: the observation, and what to do where only an operator can.
     """
+
+    PROPERTIES = ("id",)
 
     kind: IncidentKind
     namespace: str
@@ -69,18 +71,6 @@ class Incident:
     def is_automatic(self) -> bool:
         """Whether its remedy changes a cluster without an operator."""
         return self.remedy not in (Remedy.READ_PARTITIONS, Remedy.WAIT, Remedy.OPERATOR)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "id": self.id,
-            "kind": self.kind.value,
-            "namespace": self.namespace,
-            "subject": self.subject,
-            "sentence": self.sentence,
-            "remedy": self.remedy.value,
-            "topics": list(self.topics),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Self
+from typing import Annotated, Self
 
+from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.drain.forecast import Forecast, ForecastError, Sample, forecast, forecast_error, keep
@@ -22,7 +23,7 @@ STALE_SECONDS = 130.0
 
 
 @dataclass(slots=True)
-class SideState:
+class SideState(Document):
     """The partitions of one namespace on one cluster.
 
     :param confirmed: those that were read individually and need no further read.
@@ -31,7 +32,7 @@ class SideState:
     """
 
     partitions: dict[TopicName, PartitionState] = field(default_factory=dict)
-    confirmed: set[TopicName] = field(default_factory=set)
+    confirmed: Annotated[set[TopicName], Sorted()] = field(default_factory=set)
     reads: dict[TopicName, int] = field(default_factory=dict)
     read_at: dict[TopicName, float] = field(default_factory=dict)
     started: float = 0.0
@@ -76,31 +77,9 @@ class SideState:
             self.reads[topic] = self.reads.get(topic, 0) + 1
             self.read_at[topic] = now
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "partitions": {str(topic): state.to_json() for topic, state in self.partitions.items()},
-            "confirmed": sorted(map(str, self.confirmed)),
-            "reads": {str(topic): count for topic, count in self.reads.items()},
-            "read_at": {str(topic): at for topic, at in self.read_at.items()},
-            "started": self.started,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        partitions = document["partitions"].items()
-        return cls(
-            partitions={TopicName.parse(topic): PartitionState.from_json(state) for topic, state in partitions},
-            confirmed={TopicName.parse(topic) for topic in document["confirmed"]},
-            reads={TopicName.parse(topic): int(count) for topic, count in document["reads"].items()},
-            read_at={TopicName.parse(topic): float(at) for topic, at in document["read_at"].items()},
-            started=float(document["started"]),
-        )
-
 
 @dataclass(slots=True)
-class NamespaceState:
+class NamespaceState(Document):
     """One namespace after its cutover. All times are seconds since 1970.
 
     :param started: when monitoring started; `ended`: when the namespace was done.
@@ -111,6 +90,8 @@ class NamespaceState:
     :param owners: partition → (broker, bundle) that served it on blue first.
     :param incidents: id → the incident at its last poll, with `first` and `last` time, and `outcome`.
     """
+
+    PROPERTIES = ("forecast_error",)
 
     started: float
     blue: SideState
@@ -123,7 +104,7 @@ class NamespaceState:
     last_backlogs: dict[str, Sample] = field(default_factory=dict)
     checked: float = 0.0
     probed: float = 0.0
-    fenced: set[TopicName] = field(default_factory=set)
+    fenced: Annotated[set[TopicName], Sorted()] = field(default_factory=set)
     ended: float | None = None
 
     @classmethod
@@ -170,47 +151,14 @@ class NamespaceState:
         drained = next((sample.at for sample in self.samples if sample.entries == 0), None)
         return forecast_error(self.forecasts, drained) if self.ended and drained else None
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "started": self.started,
-            "blue": self.blue.to_json(),
-            "green": self.green.to_json(),
-            "samples": [sample.to_json() for sample in self.samples],
-            "forecasts": [forecast.to_json() for forecast in self.forecasts],
-            "forecast_error": self.error.to_json() if self.error else None,
-            "owners": {str(topic): list(owner) for topic, owner in self.owners.items()},
-            "incidents": self.incidents,
-            "first_backlogs": {key: sample.to_json() for key, sample in self.first_backlogs.items()},
-            "last_backlogs": {key: sample.to_json() for key, sample in self.last_backlogs.items()},
-            "checked": self.checked,
-            "probed": self.probed,
-            "fenced": sorted(map(str, self.fenced)),
-            "ended": self.ended,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            started=float(document["started"]),
-            blue=SideState.from_json(document["blue"]),
-            green=SideState.from_json(document["green"]),
-            samples=tuple(Sample.from_json(sample) for sample in document["samples"]),
-            forecasts=tuple(Forecast.from_json(forecast) for forecast in document["forecasts"]),
-            owners={TopicName.parse(topic): (owner[0], owner[1]) for topic, owner in document["owners"].items()},
-            incidents=dict(document["incidents"]),
-            first_backlogs={key: Sample.from_json(sample) for key, sample in document["first_backlogs"].items()},
-            last_backlogs={key: Sample.from_json(sample) for key, sample in document["last_backlogs"].items()},
-            checked=float(document["checked"]),
-            probed=float(document["probed"]),
-            fenced={TopicName.parse(topic) for topic in document["fenced"]},
-            ended=document["ended"],
-        )
+    @property
+    def forecast_error(self) -> JsonObject | None:
+        """The error as a JSON object."""
+        return self.error.to_json() if self.error else None
 
 
 @dataclass(slots=True)
-class DrainState:
+class DrainState(Document):
     """The state of the whole monitor: its namespaces, outages of brokers, and its cost.
 
     :param outages: `cluster host:port` → since when the broker is unreachable, seconds since 1970.
@@ -219,33 +167,11 @@ class DrainState:
     :param calls: admin calls of all polls.
     """
 
+    SCHEMA_VERSION = 1
+
     namespaces: dict[str, NamespaceState] = field(default_factory=dict)
     outages: dict[str, float] = field(default_factory=dict)
-    restarted: set[str] = field(default_factory=set)
+    restarted: Annotated[set[str], Sorted()] = field(default_factory=set)
     listed: float = 0.0
     polls: int = 0
     calls: int = 0
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "schema_version": 1,
-            "namespaces": {name: state.to_json() for name, state in self.namespaces.items()},
-            "outages": self.outages,
-            "restarted": sorted(self.restarted),
-            "listed": self.listed,
-            "polls": self.polls,
-            "calls": self.calls,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            namespaces={name: NamespaceState.from_json(state) for name, state in document["namespaces"].items()},
-            outages={broker: float(at) for broker, at in document["outages"].items()},
-            restarted=set(document["restarted"]),
-            listed=float(document["listed"]),
-            polls=int(document["polls"]),
-            calls=int(document["calls"]),
-        )

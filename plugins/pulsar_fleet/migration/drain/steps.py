@@ -138,8 +138,7 @@ async def _remediate(
 
 def _record_end(monitor: DrainMonitor, run: Run) -> None:
     for name, namespace in monitor.state.namespaces.items():
-        error = namespace.error.to_json() if namespace.error else None
-        details = {"forecast_error": error, "incidents": len(namespace.incidents)}
+        details = {"forecast_error": namespace.forecast_error, "incidents": len(namespace.incidents)}
         run.ledger.enter_phase(run.id, name, Phase.DRAINED, details)
 
 

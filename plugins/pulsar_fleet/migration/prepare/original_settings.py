@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.topic_policies import Scope
@@ -30,7 +30,7 @@ _NEVER_INACTIVE: JsonObject = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OriginalSettings:
+class OriginalSettings(Document):
     """The original values of what the migration overrides on blue.
 
     :param dynamic: setting → its override, None where there was none (it is then removed, not set).
@@ -43,6 +43,8 @@ class OriginalSettings:
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     """
 
+    SCHEMA_VERSION = 2
+
     dynamic: Mapping[str, str | None]
     publish_rates: Mapping[str, JsonObject | None]
     replication: Mapping[str, list[str]]
@@ -51,15 +53,6 @@ class OriginalSettings:
     inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"schema_version": 2, **asdict(self)}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(**{key: value for key, value in document.items() if key != "schema_version"})
 
     @property
     def namespaces(self) -> tuple[NamespaceName, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document, Rounded
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.snapshot.inventory import members, topics_in
@@ -30,7 +30,7 @@ class Absence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(Document):
     """The state of a partition on one cluster.
 
     :param at: when it was read, seconds since 1970.
@@ -41,7 +41,7 @@ class PartitionState:
     :param broker: `host:port` of its broker, empty if unknown; `bundle` likewise.
     """
 
-    at: float
+    at: Annotated[float, Rounded(3)]
     close: bool
     absence: Absence | None = None
     backlog: Mapping[str, int] = field(default_factory=dict)
@@ -73,27 +73,6 @@ class PartitionState:
     def consumers(self, subscription: str) -> int:
         """Connected consumers of one subscription."""
         return sum(client.role is not Role.PRODUCER and client.subscription == subscription for client in self.clients)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "at": round(self.at, 3),
-            "close": self.close,
-            "absence": self.absence.value if self.absence else None,
-            "backlog": dict(self.backlog),
-            "unsent": self.unsent,
-            "clients": [client.to_json() for client in self.clients],
-            "stored": self.stored,
-            "broker": self.broker,
-            "bundle": self.bundle,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        clients = tuple(ConnectedClient.from_json(client) for client in document["clients"])
-        absence = Absence(document["absence"]) if document["absence"] else None
-        return cls(**{**document, "clients": clients, "absence": absence})
 
 
 PartitionStates = Mapping[TopicName, PartitionState]

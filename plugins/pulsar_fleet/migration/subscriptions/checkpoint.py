@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Self
+from dataclasses import dataclass, replace
 
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
@@ -31,7 +30,7 @@ class TransferredCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferredPartition:
+class TransferredPartition(Document):
     """The transferred cursors of one partition.
 
     :param end: blue's last entry when the cursors of consumed subscriptions were set behind it; later entries are
@@ -41,18 +40,22 @@ class TransferredPartition:
     cursors: tuple[TransferredCursor, ...]
     end: Position | None
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"cursors": [asdict(cursor) for cursor in self.cursors], "end": str(self.end) if self.end else None}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        end = Position.parse(document["end"]) if document["end"] else None
-        return cls(tuple(TransferredCursor(**cursor) for cursor in document["cursors"]), end)
-
 
 TransferredPartitions = Mapping[TopicName, TransferredPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredClients(Document):
+    SCHEMA_VERSION = 1
+
+    partitions: ConnectedClients
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredTransfers(Document):
+    SCHEMA_VERSION = 1
+
+    partitions: TransferredPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +67,33 @@ class Checkpoint:
 
     def store_clients(self, connected: ConnectedClients) -> None:
         """Store the connected clients; call it only before the first client can have left blue."""
-        partitions = {str(topic): [client.to_json() for client in clients] for topic, clients in connected.items()}
-        self._write(_clients_name(self.namespace), partitions)
+        self._write(_clients_name(self.namespace), _StoredClients(connected))
 
     def store_transfers(self, transferred: TransferredPartitions) -> None:
         """Store the transferred cursors; call it before the flag is set."""
-        partitions = {str(topic): partition.to_json() for topic, partition in transferred.items()}
-        self._write(_cursors_name(self.namespace), partitions)
+        self._write(_cursors_name(self.namespace), _StoredTransfers(transferred))
 
     def stored_transfers(self) -> TransferredPartitions:
         """The cursors that this attempt or an earlier one transferred; empty where nothing is replicated."""
         return stored_transfers(self.run, self.namespace)
 
-    def _write(self, name: str, partitions: JsonObject) -> None:
-        self.run.artefacts.write_json(self.run.id, name, {"schema_version": 1, "partitions": partitions})
+    def _write(self, name: str, stored: Document) -> None:
+        self.run.artefacts.write_json(self.run.id, name, stored.to_json())
 
 
 def stored_transfers(run: Run, namespace: str) -> TransferredPartitions:
     """The transferred cursors of a namespace; empty where nothing is replicated, or nothing was transferred yet."""
-    partitions = _stored(run, _cursors_name(namespace)) or {}
-    return {TopicName.parse(topic): TransferredPartition.from_json(document) for topic, document in partitions.items()}
+    document = run.stored(_cursors_name(namespace))
+    return _StoredTransfers.from_json(document).partitions if document else {}
 
 
 def stored_clients(run: Run, moves: Moves) -> dict[str, ConnectedClients]:
     """Namespace → its connected clients before the cutover, where they were stored."""
     connected: dict[str, ConnectedClients] = {}
     for move in moves.moves:
-        partitions = _stored(run, _clients_name(str(move.namespace)))
-        if partitions is not None:
-            connected[str(move.namespace)] = {
-                TopicName.parse(topic): tuple(ConnectedClient.from_json(client) for client in clients)
-                for topic, clients in partitions.items()
-            }
+        document = run.stored(_clients_name(str(move.namespace)))
+        if document is not None:
+            connected[str(move.namespace)] = _StoredClients.from_json(document).partitions
     return connected
 
 
@@ -115,11 +113,6 @@ def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> Part
         consumers={name: readers.count(name) for name in sorted({*before.consumers, *readers})},
         backlog=before.backlog,
     )
-
-
-def _stored(run: Run, name: str) -> JsonObject | None:
-    reference = run.artefacts.find(run.id, name)
-    return None if reference is None else run.artefacts.read_json(reference)["partitions"]
 
 
 def _cursors_name(namespace: str) -> str:

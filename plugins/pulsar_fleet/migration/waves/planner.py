@@ -6,12 +6,12 @@ replication link of one cluster. Smallest risk first; one group alone before all
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated
 
+from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Strategy
 
@@ -36,7 +36,7 @@ class Member:
     consumers: int = 0
     backlog: int = 0
     warnings: int = 0
-    links: frozenset[str] = frozenset()
+    links: Annotated[frozenset[str], Sorted()] = frozenset()
     drain_seconds: float | None = None
 
     @property
@@ -87,19 +87,12 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True)
-class WavePlan:
+class WavePlan(Document):
     """All waves of a run: every namespace is in exactly one wave."""
 
+    SCHEMA_VERSION = 1
+
     waves: tuple[Wave, ...]
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {"schema_version": 1, "waves": [_wave_to_json(wave) for wave in self.waves]}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(tuple(_wave_from_json(wave) for wave in document["waves"]))
 
 
 def plan_waves(members: Iterable[Member], limits: Limits | None = None) -> WavePlan:
@@ -183,41 +176,3 @@ def _wave(number: int, units: Sequence[_Unit], *, is_canary: bool) -> Wave:
     members = sorted((member for unit, _ in units for member in unit), key=lambda member: member.namespace)
     notes = dict.fromkeys(note for _, notes in units for note in notes)
     return Wave(number=number, members=tuple(members), is_canary=is_canary, notes=tuple(notes))
-
-
-_NUMBERS = ("topics", "partitions", "producers", "consumers", "backlog", "warnings", "drain_seconds")
-
-
-def _wave_to_json(wave: Wave) -> JsonObject:
-    return {
-        "number": wave.number,
-        "is_canary": wave.is_canary,
-        "notes": list(wave.notes),
-        "members": [
-            {
-                "namespace": str(member.namespace),
-                "strategy": member.strategy.value,
-                "reason": member.reason,
-                "links": sorted(member.links),
-                **{key: getattr(member, key) for key in _NUMBERS},
-            }
-            for member in wave.members
-        ],
-    }
-
-
-def _wave_from_json(document: JsonObject) -> Wave:
-    members = tuple(_member_from_json(member) for member in document["members"])
-    return Wave(
-        number=document["number"], members=members, is_canary=document["is_canary"], notes=tuple(document["notes"])
-    )
-
-
-def _member_from_json(stored: Mapping[str, object]) -> Member:
-    document: JsonObject = dict(stored)
-    return Member(
-        namespace=NamespaceName.parse(document.pop("namespace")),
-        strategy=Strategy(document.pop("strategy")),
-        links=frozenset(document.pop("links")),
-        **document,
-    )

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.policy_sync.events.apply import apply_received
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
@@ -26,7 +26,7 @@ _MOST_REASONS = 20
 
 
 @dataclass(kw_only=True)
-class Tally:
+class Tally(Document):
     """The counts of one cluster; `dropped` events were stale, repeated or not included.
 
     :param written: changes on the cluster; an event for a value that is already in place causes none.
@@ -63,10 +63,6 @@ class Tally:
         self.lost += batch.lost
         self.provenance_written += batch.provenance_written
         self.reasons = [*self.reasons, *batch.refused.values()][-_MOST_REASONS:]
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
 
 
 async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool) -> None:

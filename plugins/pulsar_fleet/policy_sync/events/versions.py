@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.provenance import digest
 
@@ -38,15 +39,25 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldVersion:
+class FieldVersion(Document):
     """The digest of a value, empty for a value that is not set, and its version."""
 
     digest: str
     version: Version
 
+    def document_of(self) -> Json:
+        """As an array, because there are thousands."""
+        return self.digest, self.version.update_time, self.version.source_cluster
+
+    @classmethod
+    def fields_of(cls, document: Json) -> Json:
+        """From the array."""
+        text, update_time, source_cluster = document
+        return {"digest": text, "version": Version(update_time, source_cluster)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceVersions:
+class ResourceVersions(Document):
     """The versions of one resource on one cluster; a field that was unset stays, with the version of its removal.
 
     :param expected: the values that we are about to write; once they are present, they have these versions.
@@ -74,20 +85,6 @@ class ResourceVersions:
     def as_published(self) -> Self:
         """The same after all versions were published."""
         return replace(self, published=True)
-
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {
-            "fields": _to_json(self.fields),
-            "expected": _to_json(self.expected),
-            "published": self.published,
-        }
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        fields, expected = (_from_json(document[part]) for part in ("fields", "expected"))
-        return cls(fields=fields, expected=expected, published=document["published"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +150,3 @@ def _new_version(name: str, before: ResourceVersions, observed: ObservedValues, 
     older = [entry for key, entry in entries if observed.whole or key == name]
     after = max((entry.version.update_time + 1 for entry in older), default=BEFORE_EVERYTHING)
     return Version(max(observed.times.get(name, observed.now), after), own)
-
-
-def _to_json(fields: Mapping[str, FieldVersion]) -> JsonObject:
-    return {
-        name: [entry.digest, entry.version.update_time, entry.version.source_cluster] for name, entry in fields.items()
-    }
-
-
-def _from_json(document: JsonObject) -> dict[str, FieldVersion]:
-    return {name: FieldVersion(text, Version(time, cluster)) for name, (text, time, cluster) in document.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource, same
@@ -70,6 +71,16 @@ class ComparedResource:
         holders = [side.state(name) for side in self.sides if same(side.values.get(name), value)]
         base = self.base.document.get(name) if self.base else None
         return is_only_behind(loser, holders, base)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift(Document):
+    """The drift, between the task that finds it and the task that repairs it."""
+
+    SCHEMA_VERSION = 2
+    OTHER_VERSION = "run the reconciliation again"
+
+    compared: tuple[ComparedResource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

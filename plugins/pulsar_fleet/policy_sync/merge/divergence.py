@@ -6,20 +6,18 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self
 
 from upath import UPath
 
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.view import Item, items_of
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, store_snapshot
 
-SCHEMA_VERSION = 1
 KIND = "fleet"
 NAMESPACES_AT_ONCE = 2_000
 _FOLDER = "divergent"
@@ -30,33 +28,19 @@ Spread = Callable[[Batches, Callable[[Sequence[str]], Json]], Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DivergenceRequest:
+class DivergenceRequest(Document):
     """Stored snapshots of clusters that should be identical: the document for a job.
 
     :param fleet: the names of all clusters, including unreachable ones: they give lists of clusters their meaning.
     """
 
+    SCHEMA_VERSION = 1
+    kind = KIND
+    PROPERTIES = ("kind",)
+    OTHER_VERSION = "use the job and the package of one release"
+
     snapshots: tuple[Reference, ...]
     fleet: tuple[str, ...]
-
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        snapshots = [reference.to_json() for reference in self.snapshots]
-        return json.dumps(
-            {"schema_version": SCHEMA_VERSION, "kind": KIND, "snapshots": snapshots, "fleet": self.fleet}
-        ).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; a document of another version is `InvalidRequest`."""
-        document: JsonObject = json.loads(content)
-        kind, version = document.get("kind"), document.get("schema_version")
-        if (kind, version) != (KIND, SCHEMA_VERSION):
-            raise InvalidRequest(
-                f"The request has kind {kind!r} and version {version!r}, this job reads {KIND!r} and "
-                f"{SCHEMA_VERSION}: use the job and the package of one release."
-            )
-        return cls(snapshots=tuple(map(Reference.from_json, document["snapshots"])), fleet=tuple(document["fleet"]))
 
 
 def is_divergence_request(content: bytes) -> bool:
@@ -77,10 +61,7 @@ def store_request(run: Run, snapshots: Mapping[str, Snapshot], fleet: Collection
 
 def read_result(run: Run, result_uri: str) -> frozenset[Item]:
     """Read the result of the job and delete the stored snapshots; `NotFound` if there is no result."""
-    try:
-        result = json.loads(UPath(result_uri).read_bytes())
-    except OSError as error:
-        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
+    result = json.loads(read_job_result(result_uri, "comparison job"))
     # A run every few minutes would fill the store.
     folder = run.artefacts.folder(run.id) / _FOLDER
     folder.fs.rm(folder.path, recursive=True)
@@ -102,7 +83,7 @@ def find_divergent(request: DivergenceRequest, spread: Spread) -> JsonObject:
 
     within_namespaces = [item for part in spread(batches, within) for item in part]
     resources = [*_plain(outside), *within_namespaces]
-    return {"schema_version": SCHEMA_VERSION, "compared": len(names), "divergent": resources}
+    return {"schema_version": 1, "compared": len(names), "divergent": resources}
 
 
 def divergent(snapshots: Sequence[Snapshot], fleet: Collection[str]) -> Iterator[Item]:

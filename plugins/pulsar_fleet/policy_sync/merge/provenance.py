@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ UNBOUNDED = 32_503_680_000.0
 """After everything: the cluster has not been scanned yet."""
 
 _MOST_REPLACED = 16
+_PARTS = ("fields", "expected")
 
 Span = tuple[float, float]
 """Earliest and latest time, in seconds since 1970 by our clock."""
@@ -43,18 +45,17 @@ class Provenance:
         digests = (text for text in (*older, *self.replaced) if text != self.digest)
         return replace(self, replaced=tuple(dict.fromkeys(digests))[:_MOST_REPLACED])
 
-    def to_json(self) -> list[Json]:
-        """As a JSON array."""
-        return [self.digest, self.not_before, self.not_after, list(self.replaced)]
+    def having_lost_to(self, newer: str) -> Self:
+        """The same where a later decision chose a value that this one had replaced."""
+        return replace(self, replaced=tuple(text for text in self.replaced if text != newer))
 
-    @classmethod
-    def from_json(cls, document: list[Json]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(document[0], document[1], document[2], tuple(document[3]))
+    def as_array(self) -> Json:
+        """Its fields in order."""
+        return self.digest, self.not_before, self.not_after, self.replaced
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Document):
     """The fields of one resource in one scan; a field that was unset later stays, with its time.
 
     :param observed_at: when the scan began: its values were present then or later.
@@ -68,22 +69,29 @@ class Observation:
 
     def awaiting(self, decided: Mapping[str, Provenance]) -> Self:
         """The same before a write: values that are already present get the decided provenance, others are expected."""
-        present = {
-            name: provenance
-            for name, provenance in decided.items()
-            if name in self.fields and self.fields[name].digest == provenance.digest
-        }
-        expected = {name: provenance for name, provenance in decided.items() if name not in present}
-        return replace(self, fields={**self.fields, **present}, expected=expected)
+        fields, expected = dict(self.fields), {}
+        for name, provenance in decided.items():
+            present = fields.get(name)
+            if present is not None and present.digest == provenance.digest:
+                fields[name] = provenance
+                continue
+            expected[name] = provenance
+            if present is not None:
+                fields[name] = present.having_lost_to(provenance.digest)
+        return replace(self, fields=fields, expected=expected)
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object without the time of the scan."""
-        return {"fields": _to_json(self.fields), "expected": _to_json(self.expected)}
+    def document_of(self) -> JsonObject:
+        """With arrays, because there are thousands; without the time of the scan, which is stored separately."""
+        return {part: {name: entry.as_array() for name, entry in getattr(self, part).items()} for part in _PARTS}
 
     @classmethod
-    def from_json(cls, observed_at: float, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(observed_at, *(_from_json(document[part]) for part in ("fields", "expected")))
+    def fields_of(cls, document: Json) -> Json:
+        """From the arrays."""
+        names = Provenance.__match_args__
+        return document | {
+            part: {name: dict(zip(names, entry, strict=True)) for name, entry in document[part].items()}
+            for part in _PARTS
+        }
 
 
 def observe(
@@ -133,14 +141,6 @@ def digest(value: Json) -> str:
     if value is None:
         return ""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def _to_json(fields: Mapping[str, Provenance]) -> JsonObject:
-    return {name: provenance.to_json() for name, provenance in fields.items()}
-
-
-def _from_json(document: JsonObject) -> dict[str, Provenance]:
-    return {name: Provenance.from_json(provenance) for name, provenance in document.items()}
 
 
 def _narrowed(span: Span, other: Span | None) -> Span:

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.coverage import Mode
-from pulsar_fleet.verification.request import Pair
+from pulsar_fleet.verification.request import ChosenEngine, Pair
 
 LEAST_MESSAGES_PER_ENTRY = 4.0
 """Messages per entry from which reading entries costs less than reading messages (measured: 2 to 4)."""
@@ -89,4 +89,4 @@ async def messages_per_entry(admin: AdminClient, bounds: TopicBounds) -> float:
 
 
 def _read_by(pair: Pair, engine: EngineName, reason: str) -> Pair:
-    return replace(pair, engine=engine, engine_reason=reason)
+    return replace(pair, engine=ChosenEngine(engine, reason))

@@ -15,7 +15,7 @@ from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.verification.messages.differences import Kind, Mismatch, name_differences
 from pulsar_fleet.verification.messages.order import PlacedMessage, find_disorder
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification, assemble, evaluate_topic
-from pulsar_fleet.verification.request import Pair, VerifyRequest
+from pulsar_fleet.verification.request import ChosenEngine, Pair, VerifyRequest
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
     unequal = [
         number
         for number, pair in enumerate(request.pairs)
-        if pair.engine is EngineName.ENTRY and verdicts[number].verdict is not Verdict.EQUAL
+        if pair.engine.name is EngineName.ENTRY and verdicts[number].verdict is not Verdict.EQUAL
     ]
     if unequal:
         # New pair numbers, the same in each attempt of this request, because checkpoints are found by pair number.
@@ -89,7 +89,7 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         pair = request.pairs[number]
         source_digest, target_digest = source.get(number, nothing), target.get(number, nothing)
         verdicts[number] = evaluate_topic(pair, source_digest, target_digest)
-        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine is EngineName.CLIENT
+        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine.name is EngineName.CLIENT
         if differs and (buckets := differing_buckets(source_digest, target_digest)):
             only[number] = buckets
     log.info("compared %d topics, %d differ in content", len(verdicts), len(only))
@@ -98,7 +98,7 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         verdicts[number] = _with_differences(verdicts[number], by_number.get(number), request.examples)
     order_checked = frozenset(islice(only, MOST_ORDER_CHECKS))
     for number, verdict in verdicts.items():
-        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine is EngineName.CLIENT
+        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine.name is EngineName.CLIENT
         if by_message and (verdict.reordered or number in order_checked):
             verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request.examples)
         elif by_message:
@@ -121,7 +121,7 @@ def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
     """The pair for engine `client`, without the earlier proof, which is of whole entries."""
     failed = f"because reading whole entries failed: {verdict.reason}"
     reason = "because whole entries were not equal" if verdict.verdict is Verdict.DIFFERENT else failed
-    return replace(pair, engine=EngineName.CLIENT, engine_reason=reason, earlier=None)
+    return replace(pair, engine=ChosenEngine(EngineName.CLIENT, reason), earlier=None)
 
 
 def _after_entries(pair: Pair, entry_verdict: TopicVerdict, message_verdict: TopicVerdict) -> TopicVerdict:

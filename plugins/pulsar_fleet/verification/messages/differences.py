@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.scan import MessageRecord
 from pulsar_fleet.verification.messages.causes import Cause
 
@@ -54,21 +53,6 @@ class Difference:
     fields: tuple[tuple[str, str, str], ...] = ()
     copies: tuple[int, int] | None = None
     cause: Cause | None = None
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Difference:
-        """Read a difference from its JSON object, as `TopicVerdict.to_json` writes it."""
-        return cls(
-            kind=Kind(document["kind"]),
-            source=document["source"],
-            target=document["target"],
-            key=document["key"],
-            publish_time=document["publish_time"],
-            producer=document["producer"],
-            fields=tuple((name, old, new) for name, old, new in document["fields"]),
-            copies=tuple(document["copies"]) if document["copies"] else None,
-            cause=Cause(document["cause"]) if document["cause"] else None,
-        )
 
 
 def count_mismatches(source: Iterable[MessageRecord], target: Iterable[MessageRecord]) -> list[Mismatch]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Self
 
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.credentials import Side
@@ -18,7 +16,6 @@ from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.verification.messages.differences import Difference
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
-SCHEMA_VERSION = 2
 NONE_READ = "none"
 ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
 """The encoding version of each engine; only digests of the same engine and encoding can be combined."""
@@ -44,7 +41,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicVerdict:
+class TopicVerdict(Document):
     """The verdict on one topic, or on a namespace that could not be compared.
 
     :param source_messages: messages read between the bounds; 0 if nothing was read.
@@ -69,21 +66,12 @@ class TopicVerdict:
     proof: Mapping[str, Json] = field(default_factory=dict)
     engine: str = ""
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        differences = tuple(Difference.from_json(difference) for difference in document["differences"])
-        notes = tuple(document["notes"])
-        return cls(**{**document, "verdict": Verdict(document["verdict"]), "differences": differences, "notes": notes})
-
 
 @dataclass(frozen=True, slots=True)
-class NamespaceVerdict:
+class NamespaceVerdict(Document):
     """The topics of one namespace."""
+
+    PROPERTIES = ("verdict", "messages")
 
     namespace: str
     topics: tuple[TopicVerdict, ...]
@@ -100,11 +88,16 @@ class NamespaceVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Document):
     """The verdicts of one request.
 
     :param restriction: the restriction of a verdict `equal`, such as a sample; empty if everything was compared.
     """
+
+    SCHEMA_VERSION = 2
+    OTHER_VERSION = "verify again"
+    INDENT = 1
+    PROPERTIES = ("verdict",)
 
     source: str
     target: str
@@ -131,41 +124,6 @@ class Verification:
             ),
         )
 
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        namespaces = [
-            {
-                "namespace": item.namespace,
-                "verdict": item.verdict,
-                "messages": item.messages,
-                "topics": [topic.to_json() for topic in item.topics],
-            }
-            for item in self.namespaces
-        ]
-        head = {"schema_version": SCHEMA_VERSION, "source": self.source, "target": self.target}
-        head["restriction"] = self.restriction
-        return json.dumps({**head, "verdict": self.verdict, "namespaces": namespaces}, indent=1).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; the verdicts of namespaces are derived from their topics again.
-
-        A document of another version is `InvalidRequest`.
-        """
-        document: JsonObject = json.loads(content)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The verdict has version {document.get('schema_version')!r}, this release reads version "
-                f"{SCHEMA_VERSION}: verify again."
-            )
-        namespaces = tuple(
-            NamespaceVerdict(
-                namespace["namespace"], tuple(TopicVerdict.from_json(topic) for topic in namespace["topics"])
-            )
-            for namespace in document["namespaces"]
-        )
-        return cls(str(document["source"]), str(document["target"]), namespaces, str(document["restriction"]))
-
 
 def evaluate_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> TopicVerdict:
     """The verdict from the digests of both clusters, without descriptions of differences."""
@@ -185,15 +143,15 @@ def evaluate_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> Topi
             "publish_time": pair.publish_time,
             "compacted": pair.compacted,
         },
-        engine=f"{pair.engine}, {pair.engine_reason}" if pair.engine_reason else pair.engine.value,
+        engine=f"{pair.engine.name}, {pair.engine.reason}" if pair.engine.reason else pair.engine.name.value,
     )
 
 
 def _proof(pair: Pair, side: Side, topic_digest: TopicDigest) -> JsonObject:
     """The digest; if the pair continues an earlier proof, the digest of both parts."""
     whole = topic_digest.following(pair.earlier["proof"][side]) if pair.earlier else topic_digest
-    encoding = KEYED if pair.keyed else ENCODINGS[pair.engine]
-    return {"engine": pair.engine, "encoding": encoding, **whole.to_json()}
+    encoding = KEYED if pair.keyed else ENCODINGS[pair.engine.name]
+    return {"engine": pair.engine.name, "encoding": encoding, **whole.to_json()}
 
 
 def _bounds(pair: Pair, side: Side) -> str:

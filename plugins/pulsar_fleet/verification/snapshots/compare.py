@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -11,10 +11,9 @@ from typing import Self
 from upath import UPath
 
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.comparison import Comparison, compare, comparison_text, merge
@@ -22,7 +21,6 @@ from pulsar_fleet.snapshot.store.reader import StoredSnapshot
 from pulsar_fleet.snapshot.store.writer import SnapshotWriter
 from pulsar_fleet.verification.snapshots.candidates import find_candidates
 
-SCHEMA_VERSION = 1
 REQUEST = "comparison/request.json"
 RESULT = "comparison/result.json"
 ROWS_AT_ONCE = 200_000
@@ -34,12 +32,15 @@ COMPARED = frozenset({"tenants", "namespaces", "topics", "schemas", "subscriptio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompareRequest:
+class CompareRequest(Document):
     """Two stored snapshots to compare: the document that a Spark job reads.
 
     :param accept_incomplete: resources that may be unreadable, by their names in the snapshots' notes.
     :param examples: how many differences the result describes.
     """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "use the job and the package of the same release"
 
     source: Reference
     target: Reference
@@ -47,33 +48,30 @@ class CompareRequest:
     accept_incomplete: tuple[str, ...] = ()
     examples: int = 20
 
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "source": self.source.to_json(),
-            "target": self.target.to_json(),
-            "subscriptions": self.subscriptions,
-            "accept_incomplete": self.accept_incomplete,
-            "examples": self.examples,
-        }
-        return json.dumps(document).encode()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityResult(Document):
+    """Whether a target has all that its source has: the XCom of a task.
+
+    :param snapshot: of the target.
+    :param compared: rows of the source in each compared table.
+    """
+
+    snapshot: Reference
+    equal: bool
+    compared: Mapping[str, int]
+    differences: int
+    text: str
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; `InvalidRequest` for a document of another version."""
-        document: JsonObject = json.loads(content)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The comparison request has version {document.get('schema_version')!r}, this job reads version "
-                f"{SCHEMA_VERSION}: use the job and the package of the same release."
-            )
+    def of(cls, request: CompareRequest, comparison: Comparison) -> Self:
+        """The result of a comparison."""
         return cls(
-            source=Reference.from_json(document["source"]),
-            target=Reference.from_json(document["target"]),
-            subscriptions=bool(document["subscriptions"]),
-            accept_incomplete=tuple(document["accept_incomplete"]),
-            examples=int(document["examples"]),
+            snapshot=request.target,
+            equal=comparison.equal,
+            compared={name: count for name, count in comparison.compared.items() if name in COMPARED},
+            differences=sum(comparison.differing.values()),
+            text=comparison_text(comparison),
         )
 
 
@@ -158,17 +156,6 @@ async def read_back(
         return CompareRequest(source=source, target=writer.finish(head), subscriptions=subscriptions)
 
 
-def summary(request: CompareRequest, comparison: Comparison) -> JsonObject:
-    """The XCom of a task: `snapshot` as a reference; `equal`, `compared`, `differences` and `text` as values."""
-    return {
-        "snapshot": request.target.to_json(),
-        "equal": comparison.equal,
-        "compared": {name: count for name, count in comparison.compared.items() if name in COMPARED},
-        "differences": sum(comparison.differing.values()),
-        "text": comparison_text(comparison),
-    }
-
-
 def store_request(run: Run, request: CompareRequest) -> tuple[str, str]:
     """Store the request for a Spark job; returns the URIs of the job's request and result."""
     reference = run.artefacts.write(run.id, REQUEST, request.to_bytes())
@@ -177,8 +164,4 @@ def store_request(run: Run, request: CompareRequest) -> tuple[str, str]:
 
 def read_result(result_uri: str) -> Comparison:
     """Read the result of a Spark job. `NotFound` without a result."""
-    try:
-        content = UPath(result_uri).read_bytes()
-    except OSError as error:
-        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
-    return Comparison.from_json(json.loads(content))
+    return Comparison.from_json(json.loads(read_job_result(result_uri, "comparison job")))

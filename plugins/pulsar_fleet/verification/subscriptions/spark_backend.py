@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict, replace
 
 from pyspark.sql import SparkSession
@@ -20,12 +19,11 @@ TOPICS_PER_TASK = 50
 
 def compare_in_spark(session: SparkSession, request: VerifyRequest) -> SubscriptionVerification:
     """Compare all pairs of the request in tasks of a session; Spark repeats a failed task."""
-    batches = [replace(request, pairs=pairs, problems=()).to_bytes() for pairs in _batches(request)]
+    batches = [replace(request, pairs=pairs, problems=()) for pairs in _batches(request)]
     if not batches:
         return assemble(request, ())
     tasks = session.sparkContext.parallelize(batches, len(batches))
-    topics = [TopicSubscriptions.from_json(json.loads(text)) for text in tasks.flatMap(_compare).collect()]
-    return assemble(request, topics)
+    return assemble(request, tasks.flatMap(_compare).collect())
 
 
 def _batches(request: VerifyRequest) -> list[tuple[Pair, ...]]:
@@ -33,13 +31,12 @@ def _batches(request: VerifyRequest) -> list[tuple[Pair, ...]]:
     return [request.pairs[start : start + TOPICS_PER_TASK] for start in starts]
 
 
-def _compare(content: bytes) -> list[str]:
+def _compare(request: VerifyRequest) -> list[TopicSubscriptions]:
     """One task: a part of the request's topics, with the credentials in the environment of its worker."""
-    request = VerifyRequest.from_bytes(content)
     source, target = (connection_from_environment(side, **asdict(request.address(side))) for side in Side)
 
     async def compare() -> list[TopicSubscriptions]:
         async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
             return await compare_pairs(source_admin, target_admin, request)
 
-    return [json.dumps(topic.to_json()) for topic in asyncio.run(compare())]
+    return asyncio.run(compare())

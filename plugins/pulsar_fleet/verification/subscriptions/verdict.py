@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
 
-from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
-
-SCHEMA_VERSION = 2
 
 
 class Kind(StrEnum):
@@ -40,7 +35,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionVerdict:
+class SubscriptionVerdict(Document):
     """The verdict on one subscription of one topic.
 
     :param source_unread: its backlog on the source, in `unit`.
@@ -58,26 +53,16 @@ class SubscriptionVerdict:
     examples: tuple[Delivery, ...] = ()
     settings: tuple[tuple[str, str, str], ...] = ()
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote."""
-        examples = tuple(Delivery(**{**example, "kind": Kind(example["kind"])}) for example in document["examples"])
-        settings = tuple((str(name), str(source), str(target)) for name, source, target in document["settings"])
-        typed = {"verdict": Verdict(document["verdict"]), "unit": Unit(document["unit"])}
-        return cls(**{**document, **typed, "examples": examples, "settings": settings})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSubscriptions:
+class TopicSubscriptions(Document):
     """The subscriptions of one topic, or why they could not be compared.
 
     :param topic: a topic, or a namespace if the reason applies to all of it.
     :param topic_verdict: equal if both clusters were read, so that a topic without a subscription is equal.
     """
+
+    PROPERTIES = ("verdict",)
 
     topic: str
     topic_verdict: Verdict
@@ -90,27 +75,12 @@ class TopicSubscriptions:
         """Equal only if both clusters were read and every subscription is equal."""
         return Verdict.over([self.topic_verdict, *(subscription.verdict for subscription in self.subscriptions)])
 
-    def to_json(self) -> JsonObject:
-        """As a JSON object."""
-        return {**asdict(self), "verdict": self.verdict}
-
-    @classmethod
-    def from_json(cls, document: JsonObject) -> Self:
-        """Read what `to_json` wrote; the verdict is derived again."""
-        return cls(
-            topic=str(document["topic"]),
-            topic_verdict=Verdict(document["topic_verdict"]),
-            reason=str(document["reason"]),
-            subscriptions=tuple(
-                SubscriptionVerdict.from_json(subscription) for subscription in document["subscriptions"]
-            ),
-            notes=tuple(document["notes"]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class NamespaceSubscriptions:
+class NamespaceSubscriptions(Document):
     """The topics of one namespace."""
+
+    PROPERTIES = ("verdict",)
 
     namespace: str
     topics: tuple[TopicSubscriptions, ...]
@@ -132,8 +102,13 @@ class NamespaceSubscriptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionVerification:
+class SubscriptionVerification(Document):
     """The verdicts of one request."""
+
+    SCHEMA_VERSION = 2
+    OTHER_VERSION = "verify again"
+    INDENT = 1
+    PROPERTIES = ("verdict",)
 
     source: str
     target: str
@@ -148,32 +123,3 @@ class SubscriptionVerification:
     def subscriptions(self) -> int:
         """The number of compared subscriptions; each topic counts its own."""
         return sum(namespace.subscriptions for namespace in self.namespaces)
-
-    def to_bytes(self) -> bytes:
-        """As a JSON document."""
-        namespaces = [
-            {"namespace": item.namespace, "verdict": item.verdict, "topics": [topic.to_json() for topic in item.topics]}
-            for item in self.namespaces
-        ]
-        head = {"schema_version": SCHEMA_VERSION, "source": self.source, "target": self.target}
-        return json.dumps({**head, "verdict": self.verdict, "namespaces": namespaces}, indent=1).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what `to_bytes` wrote; the verdicts of namespaces are derived from their topics again.
-
-        A document of another version is `InvalidRequest`.
-        """
-        document: JsonObject = json.loads(content)
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidRequest(
-                f"The verdict on subscriptions has version {document.get('schema_version')!r}, this release reads "
-                f"version {SCHEMA_VERSION}: verify again."
-            )
-        namespaces = tuple(
-            NamespaceSubscriptions(
-                str(namespace["namespace"]), tuple(TopicSubscriptions.from_json(topic) for topic in namespace["topics"])
-            )
-            for namespace in document["namespaces"]
-        )
-        return cls(str(document["source"]), str(document["target"]), namespaces)

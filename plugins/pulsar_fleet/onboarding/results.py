@@ -1,0 +1,81 @@
+"""The results of onboarding's steps, as tasks and commands hand them over (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.ledger.artefacts import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenSnapshot(Document):
+    """A stored snapshot of a cluster.
+
+    :param measured: what the checks need besides the snapshot: rights, clock, counts, peers.
+    :param calls: admin calls; `counts` are rows of each table.
+    :param versions: of the brokers.
+    :param rights: a Markdown table, empty where our role may do everything.
+    """
+
+    reference: Reference
+    measured: Reference
+    cluster: str
+    counts: Mapping[str, int]
+    complete: bool
+    calls: int
+    versions: tuple[str, ...]
+    rights: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan(Document):
+    """A stored plan with its findings.
+
+    :param text: the plan as Markdown.
+    :param calls: writing calls; they take about `seconds`.
+    :param needs_permission: ids of the first changes that the operator must allow.
+    :param batches: the numbers that `apply_onboarding` takes, at least one.
+    """
+
+    plan: Reference
+    findings: Reference
+    text: Reference
+    id: str
+    source: str
+    target: str
+    headline: str
+    changes: int
+    calls: int
+    seconds: float
+    hazards: Mapping[str, int]
+    needs_permission: tuple[str, ...]
+    left_alone: int
+    blockers: int
+    warnings: int
+    batches: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedChanges(Document):
+    """What applying a plan, or a batch of it, did.
+
+    :param counts: number of changes of each outcome.
+    :param problems: the first changes that are not in place.
+    :param calls: admin calls, reads included.
+    """
+
+    plan: str
+    target: str
+    complete: bool
+    counts: Mapping[str, int]
+    problems: tuple[str, ...]
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedBatch(AppliedChanges):
+    """The same for one batch; `result` has the outcome of each change."""
+
+    result: Reference
