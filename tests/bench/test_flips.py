@@ -4,13 +4,19 @@ Plain, partitioned and geo-replicated topics, all four types of subscription, Ja
 Deduplication is on: Java producers connect anew half a minute after the switch and send once more what is under way.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
+PULSAR_FLEET_BENCH_BUSY: busy loops beside it, each takes a core (default 0). In flight: the publishes that blue's
+broker could not store because their topic had been terminated meanwhile, by its log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,11 +42,13 @@ from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
+BUSY = int(os.environ.get("PULSAR_FLEET_BENCH_BUSY", "0"))
 QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIESCE_SECONDS)).split(",")]
 TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
 DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
 AFTER_SECONDS = 20.0
+_TERMINATED = "Managed ledger was already terminated"
 
 
 @dataclass(slots=True)
@@ -48,6 +56,7 @@ class Sum:
     """What the flips of one way did, added up; silences by kind in seconds, of the partitions that are not stuck."""
 
     topics: int = 0
+    in_flight: int = 0
     fenced: int = 0
     stuck: int = 0
     gone: int = 0
@@ -68,15 +77,16 @@ class Sum:
         middle, longest = ordered[len(ordered) // 2], ordered[-1]
         kinds = "/".join(f"{max(seconds, default=0):.2f}" for seconds in (self.plain, self.partitioned, self.copied))
         return (
-            f"{self.topics:6} {self.fenced:6} {self.stuck:5} {self.gone:9} {self.lost:5} {self.twice:5} "
-            f"{self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}  {kinds:14}   "
+            f"{self.topics:6} {self.in_flight:9} {self.fenced:6} {self.stuck:5} {self.gone:9} {self.lost:5} "
+            f"{self.twice:5} {self.predicted:9} {self.order_breaks:6}   {middle:6.2f} {longest:7.2f}  {kinds:14}   "
             f"{'/'.join(f'{rate:,.0f}' for rate in self.rates)}"
         )
 
 
 HEAD = (
-    f"{'':24} topics fenced stuck consumers  lost twice predicted  order   silence, s     longest: plain/  messages/s\n"
-    f"{'':24}                         gone                   breaks   middle longest  parted/copied    before"
+    f"{'':24} topics in flight fenced stuck consumers  lost twice predicted  order   silence, s     longest: plain/  "
+    "messages/s\n"
+    f"{'':24}                                   gone                   breaks   middle longest  parted/copied    before"
 )
 
 
@@ -89,16 +99,36 @@ async def test_flips(tmp_path: Path) -> None:
     for number in range(FLIPS):
         for way, quiet in ways.items():
             folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
-            with new_sides(folder) as sides:
+            with new_sides(folder) as sides, busy(BUSY):
                 result = await flip(sides, java, folder, quiet)
+                result.in_flight = terminated_under_way(folder)
             print(f"{f'{number + 1}: {way}':24} {result.text()}", *result.complaints, sep="\n    ", flush=True)
             _add(sums[way], result)
     for way, total in sums.items():
         print(f"{f'all: {way}':24} {total.text()}", flush=True)
     for way in list(sums)[1:]:
         done = sums[way]
-        assert (done.fenced, done.stuck, done.gone, done.lost, done.order_breaks) == (0, 0, 0, 0, 0), way
+        assert (done.in_flight, done.fenced, done.stuck, done.gone, done.lost) == (0, 0, 0, 0, 0), way
+        assert done.order_breaks == 0, way
         assert (done.mispredicted, done.complaints) == (0, [])
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Loops that take a core each."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in loops:
+            process.kill()
+            process.wait()
+
+
+def terminated_under_way(folder: Path) -> int:
+    """The publishes that a broker could not store because their topic had been terminated meanwhile."""
+    lines = (line for log in folder.rglob("*.log") for line in log.open(errors="replace"))
+    return sum(_TERMINATED in line and "Failed to persist" in line for line in lines)
 
 
 async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None) -> Sum:

@@ -174,7 +174,7 @@ async def cut_over(
 
     It freezes blue first: after a failed attempt `restore_blue` may have run.
 
-    :param quiesce_seconds: how long producers are throttled to 1 message/s before the flag; more prolongs the publish
+    :param quiesce_seconds: how long producers are throttled before the flag; more prolongs the publish
         pause.
     :param singles: what happens to individually acknowledged messages in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.

@@ -136,7 +136,7 @@ def _phase_table(phases: Sequence[RecordedPhase]) -> str:
 def _switches(switched: JsonObject) -> str:
     lines = []
     for name, result in switched.items():
-        lines.append(f"`{name}`: producers were throttled to 1 message/s for {result['throttled_seconds']:.1f} s.")
+        lines.append(f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(result)}")
         lines += [
             f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: {cursor['unread']:,} unread entries "
             f"continue on green; of the individually acknowledged messages {cursor['carried']:,} were acknowledged on "
@@ -155,6 +155,17 @@ def _switches(switched: JsonObject) -> str:
             "its client: at most one batch per producer, delivered twice to every subscription with consumers."
         )
     return "\n".join(lines)
+
+
+def _late(result: JsonObject) -> str:
+    late = result.get("late") or {}
+    if not late:
+        return "Nothing was published between the moment when nothing was in flight and the termination."
+    number = sum(late.values())
+    return (
+        f"{number:,} {'entry' if number == 1 else 'entries'} of producers that had been idle entered just before the "
+        f"termination, on {', '.join(sorted(late))}: check that the producers of these topics are on green."
+    )
 
 
 def _drain(state: JsonObject) -> str:

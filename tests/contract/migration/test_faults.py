@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.drain.steps import DrainStatus
-from pulsar_fleet.migration.prepare.original_settings import quiesce_rate
+from pulsar_fleet.migration.prepare.original_settings import QUIESCED_RATE
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS
@@ -91,7 +91,7 @@ async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_n
         with pytest.raises(Unavailable):
             await moving.through(blue=cut.url).impatient().switch()
         throttled = await overridden(on_blue, moving.namespace)
-        assert throttled["namespace publishRate"] == quiesce_rate(RATE)
+        assert throttled["namespace publishRate"] == QUIESCED_RATE
         with pytest.raises(Unavailable, match="could not be restored"):
             await moving.through(blue=cut.url).impatient().restore_blue()
     assert f"publish rate of {moving.topic(EVENTS)}" in await moving.restore_blue()

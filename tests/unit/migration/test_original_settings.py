@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.prepare.original_settings import (
+    QUIESCED_RATE,
     OriginalSettings,
     never_deleting,
-    quiesce_rate,
     without_overrides,
 )
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
@@ -23,14 +23,6 @@ ORDERS, AUDIT = NamespaceName("acme", "orders"), NamespaceName("acme", "audit")
 EVENTS = TopicName(ORDERS, "events")
 LIMITS = st.integers(-1, 10**9)
 RATES = st.none() | st.fixed_dictionaries({"publishThrottlingRateInMsg": LIMITS, "publishThrottlingRateInByte": LIMITS})
-
-
-@given(RATES)
-def test_writers_are_held_to_one_message_and_never_allowed_more_bytes_than_before(rate: JsonObject | None) -> None:
-    quiet = quiesce_rate(rate)
-    before = int((rate or {}).get("publishThrottlingRateInByte", -1))
-    assert quiet["publishThrottlingRateInMsg"] == 1
-    assert quiet["publishThrottlingRateInByte"] == (before if before > 0 else -1)
 
 
 @given(st.none() | st.fixed_dictionaries({"deleteWhileInactive": st.booleans(), "maxInactiveDurationSeconds": LIMITS}))
@@ -71,9 +63,9 @@ def test_what_a_run_overrides_on_blue_is_not_what_green_is_given(
 ) -> None:
     before = remembered(rate, inactive, own_rate, own_inactive)
     original = held_by_blue(
-        quiesce_rate(rate),
+        QUIESCED_RATE,
         never_deleting(inactive),
-        {"publishRate": quiesce_rate(own_rate), "inactiveTopicPolicies": never_deleting(own_inactive)},
+        {"publishRate": QUIESCED_RATE, "inactiveTopicPolicies": never_deleting(own_inactive)},
     )
     restored = without_overrides(original, before, "green")
     assert restored.tenants == (TenantState("acme", (), ("blue",)),)

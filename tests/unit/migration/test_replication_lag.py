@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.migration.cutover.quiesce import PendingWrites, is_quiesced
 from pulsar_fleet.migration.prepare.replication_lag import ReplicationRate
+
+END = Position(7, 0)
 
 
 def held(added: int, confirmed: int, *, first: int = 0, cursor: str = "pulsar.repl.green") -> dict[str, Any]:
@@ -56,25 +59,23 @@ def test_what_a_link_sends_within_two_seconds_is_near_whatever_its_number(
 
 
 @pytest.mark.parametrize(
-    ("now", "settled"),
+    ("now", "quiesced"),
     [
-        (PendingWrites(added=100, pending=0, at=0.25), True),
-        (PendingWrites(added=101, pending=0, at=0.25), True),
-        (PendingWrites(added=112, pending=0, at=0.25), False),
-        (PendingWrites(added=100, pending=1, at=0.25), False),
-        (PendingWrites(added=105, pending=0, at=5.0), True),
-        (PendingWrites(added=3, pending=0, at=0.25), True),
+        (PendingWrites(added=100, pending=0, last=END), True),
+        (PendingWrites(added=101, pending=0, last=END), False),
+        (PendingWrites(added=112, pending=0, last=END), False),
+        (PendingWrites(added=100, pending=1, last=END), False),
+        (PendingWrites(added=3, pending=0, last=END), False),
     ],
     ids=[
         "nothing came",
         "one message came",
-        "writers write on",
+        "producers write on",
         "one is on its way",
-        "a slow look at held writers",
         "it was loaded anew",
     ],
 )
-def test_a_partition_is_settled_when_nothing_is_pending_and_no_more_comes_than_held_writers_send(
-    now: PendingWrites, *, settled: bool
+def test_a_partition_is_quiesced_when_nothing_is_pending_and_nothing_came(
+    now: PendingWrites, *, quiesced: bool
 ) -> None:
-    assert is_quiesced(PendingWrites(added=100, pending=0, at=0.0), now) is settled
+    assert is_quiesced(PendingWrites(added=100, pending=0, last=END), now) is quiesced

@@ -46,7 +46,7 @@ QUIESCE = {
         "quiesce_seconds",
         "number",
         title="Quiesce before the cut-over, seconds",
-        description="Producers are throttled to 1 message/s for this time, and until nothing is in flight, before "
+        description="Producers are throttled until none publishes, at least for this time, before "
         "topics are terminated. A longer time only adds to the publish pause.",
     ),
 }

@@ -1,8 +1,9 @@
 """The cutover of one namespace: quiesce, transfer cursors, redirect, flag, wait for termination, lift the throttle.
 
 The order was measured on real clusters: publishes in flight at the termination leave a topic fenced for good, so
-producers are throttled to 1 message/s first; a higher rate killed consumers, a longer wait only adds to the publish
-pause. Each step reads the clusters first, so a cutover that was killed at any line continues when it is called again.
+producers are throttled first, until none publishes; a higher rate killed consumers, a longer wait only adds to the
+publish pause. Each step reads the clusters first, so a cutover that was killed at any line continues when it is called
+again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
@@ -19,10 +20,15 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import Redirect, read_clients, require_green, set_flag, store_redirect
-from pulsar_fleet.migration.cutover.termination import check_periods, move_to_checking_brokers, wait_terminated
+from pulsar_fleet.migration.cutover.termination import (
+    Terminations,
+    check_periods,
+    move_to_checking_brokers,
+    wait_terminated,
+)
 from pulsar_fleet.migration.model import Move, Strategy
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import restore_publish_rates, throttle_producers
+from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
@@ -48,7 +54,9 @@ class CutOverResult(Document):
     :param cursors: subscriptions without consumers, with what green will deliver to them.
     :param duplicates: partition → messages written on blue after the cursors were transferred: each subscription with
         consumers gets them from both clusters; exact, since the partition is terminated.
-    :param throttled_seconds: how long producers were throttled to 1 message/s for each partition.
+    :param throttled_seconds: how long producers were throttled.
+    :param late: partition → entries that entered after it was quiesced, before it was terminated: first publishes of
+        producers that had been idle. Such a publish may be under way at the termination.
     :param moved_bundles: bundles moved to another broker, because theirs does not check the flag.
     """
 
@@ -58,6 +66,7 @@ class CutOverResult(Document):
     cursors: tuple[TransferredCursor, ...]
     duplicates: Mapping[str, int]
     throttled_seconds: float
+    late: Mapping[str, int] = field(default_factory=dict)
     moved_bundles: tuple[str, ...] = ()
 
 
@@ -93,52 +102,83 @@ async def cut_over_namespace(
     periods = await check_periods(blue)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    try:
+    ends: Mapping[TopicName, Position] = {}
+    async with Throttle(blue, move.namespace, before) as throttle:
         if unterminated:
-            await throttle_producers(blue, move.namespace, before)
+            await throttle.apply()
             await asyncio.sleep(quiesce_seconds)
-            if transferred := await _quiesce_and_transfer(blue, move, unterminated, transfer):
+            transferred, ends = await _quiesce_and_transfer(blue, move, unterminated, transfer)
+            if transferred:
                 checkpoint.store_transfers(transferred)
+            throttle.require_held()
         await set_flag(blue, move.namespace, migrated=True)
-        moved = await _confirm_termination(blue, move, periods)
-    finally:
-        await restore_publish_rates(blue, move.namespace, before)
-    return await _result(blue, move, checkpoint.stored_transfers(), loop.time() - began, moved)
+        terminations, moved = await _confirm_termination(blue, move, periods)
+    seconds, late = loop.time() - began, late_entries(ends, terminations)
+    if late:
+        log.warning("%s: %d entries entered after it was quiesced: %s", move.namespace, sum(late.values()), late)
+    transfers = checkpoint.stored_transfers()
+    duplicates = {str(topic): count for topic, count in (await _duplicates(blue, transfers)).items() if count}
+    log.info("%s: cut over after %.1f s, %d duplicates to expect", move.namespace, seconds, sum(duplicates.values()))
+    return CutOverResult(
+        namespace=str(move.namespace),
+        cursors=tuple(cursor for partition in transfers.values() for cursor in partition.cursors),
+        duplicates=duplicates,
+        throttled_seconds=round(seconds, 2),
+        late=late,
+        moved_bundles=moved,
+    )
 
 
 async def _quiesce_and_transfer(
     blue: AdminClient, move: Move, unterminated: Sequence[TopicName], transfer: CursorTransfer | None
-) -> TransferredPartitions:
-    """Wait until nothing is in flight, and set every cursor.
+) -> tuple[TransferredPartitions, Mapping[TopicName, Position]]:
+    """Wait until nothing is in flight, and set every cursor; returns the last entry of each quiesced partition too.
 
     Both at once: a publish that is stored behind a cursor is replicated like all others, and counted as a duplicate.
     """
     transferred: dict[TopicName, TransferredPartition] = {}
+    ends: dict[TopicName, Position] = {}
 
     async def set_cursors(transfer: CursorTransfer, topic: TopicName) -> None:
         transferred[topic] = await transfer.transfer(topic, move.partitions[topic])
 
+    async def quiesce() -> None:
+        ends.update(await _quiesce(blue, move, unterminated))
+
     transfers = [set_cursors(transfer, topic) for topic in unterminated] if transfer else []
     # All end before an error is raised: the caller closes the clients after it.
-    results = await asyncio.gather(_quiesce(blue, move, unterminated), *transfers, return_exceptions=True)
+    results = await asyncio.gather(quiesce(), *transfers, return_exceptions=True)
     for error in filter(None, results):
         raise error
-    return transferred
+    return transferred, ends
 
 
-async def _quiesce(blue: AdminClient, move: Move, unterminated: Sequence[TopicName]) -> None:
-    """Wait until nothing is in flight to a partition with a producer; throttled ones send only 1 message/s."""
+async def _quiesce(blue: AdminClient, move: Move, unterminated: Sequence[TopicName]) -> Mapping[TopicName, Position]:
+    """Wait until nothing is in flight to a partition with a producer; returns the last entry of each."""
     loop = asyncio.get_running_loop()
     began, written = loop.time(), [topic for topic in unterminated if move.partitions[topic].producers]
-    if waiting := await wait_quiesced(blue, written):
+    result = await wait_quiesced(blue, written)
+    if result.waiting:
         raise PreconditionFailed(
-            f"{move.namespace} was not quiesced within {QUIESCE_TIMEOUT_SECONDS:.0f} s of 1 message/s: "
-            f"{pending_text(waiting)}. A topic that is terminated now may stay fenced to its producers for good, so "
-            "nothing was flagged. Check the write latency of the bookies, and which clients publish past the throttle; "
-            "then run again.",
+            f"{move.namespace} was not quiesced within {QUIESCE_TIMEOUT_SECONDS:.0f} s after its producers were "
+            f"throttled: {pending_text(result.waiting)}. A topic that is terminated now may stay fenced to its "
+            "producers for good, so nothing was flagged. Check the write latency of the bookies, and which clients "
+            "publish past the throttle; then run again.",
             cluster=blue.connection.name,
         )
     log.info("%s: %d written partitions quiesced in %.1f s", move.namespace, len(written), loop.time() - began)
+    return result.ends
+
+
+def late_entries(ends: Mapping[TopicName, Position], terminations: Terminations) -> dict[str, int]:
+    """Partition → entries between its last one when it was quiesced and its last one, where there are any."""
+    late = {
+        str(partition): last.entry - end.entry
+        for partition, end in ends.items()
+        # In another ledger, after the bundle was moved, the number is not known without a further call.
+        if (last := terminations.ends.get(partition)) and last.ledger == end.ledger
+    }
+    return {partition: count for partition, count in late.items() if count > 0}
 
 
 async def _with_connected_clients(blue: AdminClient, green: AdminClient, move: Move, checkpoint: Checkpoint) -> Move:
@@ -147,20 +187,6 @@ async def _with_connected_clients(blue: AdminClient, green: AdminClient, move: M
     connected = await read_clients(blue, move)
     checkpoint.store_clients(connected)
     return with_clients(move, {str(move.namespace): connected})
-
-
-async def _result(
-    blue: AdminClient, move: Move, transferred: TransferredPartitions, seconds: float, moved: tuple[str, ...]
-) -> CutOverResult:
-    duplicates = {str(topic): count for topic, count in (await _duplicates(blue, transferred)).items() if count}
-    log.info("%s: cut over after %.1f s, %d duplicates to expect", move.namespace, seconds, sum(duplicates.values()))
-    return CutOverResult(
-        namespace=str(move.namespace),
-        cursors=tuple(cursor for partition in transferred.values() for cursor in partition.cursors),
-        duplicates=duplicates,
-        throttled_seconds=round(seconds, 2),
-        moved_bundles=moved,
-    )
 
 
 async def _cursor_transfer(
@@ -199,21 +225,24 @@ async def _messages_in(admin: AdminClient, topic: TopicName, entry: Position) ->
     return int((await admin.entry_properties(topic, entry)).get(_BATCH, 1))
 
 
-async def _confirm_termination(blue: AdminClient, move: Move, periods: Mapping[str, float]) -> tuple[str, ...]:
+async def _confirm_termination(
+    blue: AdminClient, move: Move, periods: Mapping[str, float]
+) -> tuple[Terminations, tuple[str, ...]]:
     """Wait until every partition is terminated: two check periods, and again after moving bundles if needed.
 
     Returns the moved bundles.
     """
     seconds = 2 * max(periods.values()) + _SLACK_SECONDS
-    waiting = await wait_terminated(blue, move, seconds)
+    terminations = await wait_terminated(blue, move, seconds)
+    waiting = terminations.waiting
     moved = await move_to_checking_brokers(blue, move, waiting, periods) if waiting else ()
     if moved:
-        waiting = await wait_terminated(blue, move, seconds)
-    if waiting:
+        terminations = await wait_terminated(blue, move, seconds)
+    if waiting := terminations.waiting:
         raise PreconditionFailed(
             f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
             f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
             "loaded, and its producers may write to blue and green. The flag is set; clear it to keep those partitions "
             "on blue, or fix that broker and run again."
         )
-    return moved
+    return terminations, moved

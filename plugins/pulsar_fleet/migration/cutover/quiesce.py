@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.migration.stats.read import required_internal_stats
 
 log = logging.getLogger(__name__)
@@ -25,44 +25,64 @@ class PendingWrites:
 
     :param added: entries stored since it was loaded.
     :param pending: entries on their way to the bookies.
-    :param at: seconds of any clock.
+    :param last: the last stored entry.
     """
 
     added: int
     pending: int
-    at: float
+    last: Position
 
     @classmethod
-    def of(cls, internal_stats: JsonObject, at: float) -> PendingWrites:
+    def of(cls, internal_stats: JsonObject) -> PendingWrites:
         """Read `internalStats`."""
-        return cls(int(internal_stats["entriesAddedCounter"]), int(internal_stats["pendingAddEntriesCount"]), at)
+        return cls(
+            int(internal_stats["entriesAddedCounter"]),
+            int(internal_stats["pendingAddEntriesCount"]),
+            Position.parse(internal_stats["lastConfirmedEntry"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuiesceResult:
+    """What waiting for the writes of partitions ended with.
+
+    :param ends: quiesced partition → its last entry then; one behind it entered later.
+    :param waiting: the writes of those that were not quiesced in time.
+    """
+
+    ends: Mapping[TopicName, Position]
+    waiting: Mapping[TopicName, PendingWrites]
 
 
 def is_quiesced(before: PendingWrites, now: PendingWrites) -> bool:
-    """Nothing is pending, and no more was added between two reads than producers throttled to 1 message/s send.
+    """Nothing is pending, and nothing was added between two reads.
 
     The pending count alone is 0 now and then while producers publish, and what a broker has read from a connection
     before the throttle reached it arrives all at once.
     """
-    return now.pending == 0 and now.added - before.added <= 1 + now.at - before.at
+    return now.pending == 0 and now.added == before.added
 
 
-async def wait_quiesced(admin: AdminClient, partitions: Sequence[TopicName]) -> Mapping[TopicName, PendingWrites]:
-    """Wait until each of these partitions was quiesced once; returns those that were not within 15 s.
+async def wait_quiesced(
+    admin: AdminClient, partitions: Sequence[TopicName], seconds: float = QUIESCE_TIMEOUT_SECONDS
+) -> QuiesceResult:
+    """Wait until each of these partitions was quiesced once, at most `seconds`.
 
     Producers must be throttled. Calls: two for each topic, and one more for each read of those not quiesced.
     """
     loop = asyncio.get_running_loop()
     logged = began = loop.time()
+    ends: dict[TopicName, Position] = {}
     waiting = await _read(admin, partitions)
-    while waiting and loop.time() < began + QUIESCE_TIMEOUT_SECONDS:
+    while waiting and loop.time() < began + seconds:
         await asyncio.sleep(_POLL_SECONDS)
         now = await _read(admin, tuple(waiting))
-        waiting = {topic: writes for topic, writes in now.items() if not is_quiesced(waiting[topic], writes)}
+        ends |= {topic: writes.last for topic, writes in now.items() if is_quiesced(waiting[topic], writes)}
+        waiting = {topic: writes for topic, writes in now.items() if topic not in ends}
         if waiting and loop.time() > logged + _LOG_SECONDS:
             logged = loop.time()
             log.info("publishes still in flight after %.0f s: %s", logged - began, pending_text(waiting))
-    return waiting
+    return QuiesceResult(ends, waiting)
 
 
 def pending_text(waiting: Mapping[TopicName, PendingWrites]) -> str:
@@ -73,6 +93,5 @@ def pending_text(waiting: Mapping[TopicName, PendingWrites]) -> str:
 
 
 async def _read(admin: AdminClient, partitions: Sequence[TopicName]) -> dict[TopicName, PendingWrites]:
-    at = asyncio.get_running_loop().time()
     documents = await required_internal_stats(admin, partitions)
-    return {topic: PendingWrites.of(stats, at) for topic, stats in documents.items()}
+    return {topic: PendingWrites.of(stats) for topic, stats in documents.items()}

@@ -1,51 +1,70 @@
-"""Which partitions blue has terminated, by `internal-info`: the only document that is right on every version."""
+"""Which partitions blue has terminated for the migration, by `internal-info`: right on every version.
+
+The broker's mark in it, the property `migrated`, reads the same as a property that a user gave to the topic, so the
+position of the termination decides together with it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.model import Move
 
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
+MIGRATED_PROPERTY = "migrated"
 
 _FIRST_TOPICS = 2
 _POLL_SECONDS = 0.1
 _LOADED_SECONDS = 20.0
 
-Unterminated = dict[TopicName, tuple[TopicName, ...]]
-"""Topic → its partitions that are not terminated yet, without topics that have none."""
+
+@dataclass(frozen=True, slots=True)
+class Terminations:
+    """Partition → its last entry if it is terminated for the migration, otherwise None."""
+
+    ends: Mapping[TopicName, Position | None]
+
+    @property
+    def waiting(self) -> tuple[TopicName, ...]:
+        """The partitions that are not terminated."""
+        return tuple(partition for partition, end in self.ends.items() if end is None)
 
 
 async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...]:
     """Partitions that are not terminated yet; one call for each topic, whatever its number of partitions."""
-    return _partitions_of(await _read(blue, list(move.topics), move))
+    return Terminations(await _read(blue, list(move.topics), move)).waiting
 
 
-async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> tuple[TopicName, ...]:
-    """Wait until every partition is terminated; returns those that are not after `seconds`.
+async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Terminations:
+    """Wait until every partition is terminated, at most `seconds`.
 
     Two topics are polled until they are terminated, then all others at once: brokers terminate theirs together, and
     producers wait for the result.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
+    ends: dict[TopicName, Position | None] = {}
     waiting, count = list(move.topics), _FIRST_TOPICS
     while waiting and loop.time() < end:
         polled, rest = waiting[:count], waiting[count:]
-        unterminated = list(await _read(blue, polled, move))
+        ends |= await _read(blue, polled, move)
+        unterminated = [
+            topic for topic in polled if any(ends[part] is None for part in topic.partitions(move.topics[topic]))
+        ]
         waiting, count = rest + unterminated, _FIRST_TOPICS if unterminated else len(rest)
         if unterminated:
             await asyncio.sleep(_POLL_SECONDS)
-    return _partitions_of(await _read(blue, waiting, move)) if waiting else ()
+    return Terminations(ends | await _read(blue, waiting, move))
 
 
 async def check_periods(blue: AdminClient) -> dict[str, float]:
@@ -57,28 +76,26 @@ async def check_periods(blue: AdminClient) -> dict[str, float]:
     }
 
 
-async def _read(blue: AdminClient, topics: Sequence[TopicName], move: Move) -> Unterminated:
+async def _read(blue: AdminClient, topics: Sequence[TopicName], move: Move) -> dict[TopicName, Position | None]:
     documents = await asyncio.gather(*(blue.internal_info(topic) for topic in topics))
-    unterminated = {
-        topic: tuple(
-            partition
-            for partition, info in _by_partition(topic, document, move.topics[topic]).items()
-            if (info.get("properties") or {}).get("migrated") != "true"
-        )
+    return {
+        partition: _terminated_at(info)
         for topic, document in zip(topics, documents, strict=True)
+        for partition, info in _by_partition(topic, document, move)
     }
-    return {topic: partitions for topic, partitions in unterminated.items() if partitions}
 
 
-def _by_partition(topic: TopicName, document: JsonObject, count: int) -> dict[TopicName, JsonObject]:
-    if not count:
-        return {topic: document}
+def _terminated_at(info: JsonObject) -> Position | None:
+    position, properties = info.get("terminatedPosition"), info.get("properties") or {}
+    if not position or properties.get(MIGRATED_PROPERTY) != "true":
+        return None
+    return Position(int(position["ledgerId"]), int(position["entryId"]))
+
+
+def _by_partition(topic: TopicName, document: JsonObject, move: Move) -> Iterator[tuple[TopicName, JsonObject]]:
     inner = document.get("partitions") or {}
-    return {partition: inner.get(str(partition)) or {} for partition in topic.partitions(count)}
-
-
-def _partitions_of(unterminated: Unterminated) -> tuple[TopicName, ...]:
-    return tuple(partition for partitions in unterminated.values() for partition in partitions)
+    for partition in topic.partitions(move.topics[topic]):
+        yield partition, document if partition == topic else inner.get(str(partition)) or {}
 
 
 async def move_to_checking_brokers(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -24,7 +25,7 @@ from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.permissions import missing_grants
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import restore_publish_rates, throttle_producers
+from pulsar_fleet.migration.prepare.overrides import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -130,23 +131,22 @@ async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
     unterminated = await unterminated_partitions(context.blue, context.move)
     fenced = [TopicName.parse(topic) for topic in incident.topics] if incident.kind is IncidentKind.FENCED else []
     name = context.move.namespace
-    try:
+    async with AsyncExitStack() as stack:
         if unterminated:
-            await throttle_producers(context.blue, name, context.before)
+            await (await stack.enter_async_context(Throttle(context.blue, name, context.before))).apply()
         await _load_without_flag(context, fenced)
-        periods = await check_periods(context.blue) if unterminated else {}
-        waiting = (
-            await wait_terminated(context.blue, context.move, 2 * max(periods.values()) + 5) if unterminated else ()
-        )
-    finally:
-        if unterminated:
-            await restore_publish_rates(context.blue, name, context.before)
+        waiting = await _wait_terminated(context) if unterminated else ()
     return RemedyResult(
         "The flag was cleared for a moment, every topic was loaded, and the flag was set again: the backlog on blue "
         "can be read there.",
         {"unserved": list(incident.topics)},
         {"terminated": len(unterminated) - len(waiting), "open": len(waiting)},
     )
+
+
+async def _wait_terminated(context: RemedyContext) -> tuple[TopicName, ...]:
+    periods = await check_periods(context.blue)
+    return (await wait_terminated(context.blue, context.move, 2 * max(periods.values()) + 5)).waiting
 
 
 async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) -> None:

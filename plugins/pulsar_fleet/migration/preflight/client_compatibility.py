@@ -1,7 +1,7 @@
 """What each client does when it is redirected, by the version string in the broker's stats (pure).
 
 One table with a row for each client family and version range. Evidence: redirects of real clients between two 4.2.4
-clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the throttle of 1 message/s before it.
+clusters. "redirect" is `CommandTopicMigrated` (PIP-188); "quiesced" is the throttle before it.
 """
 
 from __future__ import annotations

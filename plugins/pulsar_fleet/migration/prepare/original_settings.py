@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.document import Document
@@ -23,6 +23,11 @@ FROZEN_SETTINGS: Mapping[str, str] = {
 }
 REPLICATION_START = ("replicationStartAt", "earliest")
 
+QUIESCED_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": 1}
+"""The first publish of each producer passes, and none after it: a publish of n bytes puts the topic n - 1 seconds into
+debt. By messages alone, one that is not batched passes each second, and may be under way at the termination."""
+
+_INACTIVE = "inactiveTopicPolicies"
 _NEVER_INACTIVE: JsonObject = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
     "maxInactiveDurationSeconds": 3600,
@@ -68,15 +73,6 @@ class OriginalSettings(Document):
         return _within(self.topic_inactive, namespace)
 
 
-def quiesce_rate(rate: Json) -> JsonObject:
-    """A publish rate of 1 message/s that keeps the limit on bytes; with 5 and 10 messages/s consumers died (observed).
-
-    :param rate: the original publish rate, None where there was none.
-    """
-    bytes_ = int((rate or {}).get("publishThrottlingRateInByte") or -1)
-    return {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": bytes_ if bytes_ > 0 else -1}
-
-
 def never_deleting(policies: Json) -> JsonObject:
     """These inactive-topic policies, changed so that they delete nothing."""
     return {**(policies or _NEVER_INACTIVE), "deleteWhileInactive": False}
@@ -107,10 +103,12 @@ def _original_namespace(state: NamespaceState, original: OriginalSettings, own: 
         return state
     document = dict(state.policies)
     document["inactive_topic_policies"] = _without_override(
-        document.get("inactive_topic_policies"), original.inactive.get(state.name), never_deleting
+        document.get("inactive_topic_policies"),
+        original.inactive.get(state.name),
+        never_deleting(original.inactive.get(state.name)),
     )
     rates = dict(document.get("publishMaxMessageRate") or {})
-    rates[own] = _without_override(rates.get(own), original.publish_rates[state.name], quiesce_rate)
+    rates[own] = _without_override(rates.get(own), original.publish_rates[state.name], QUIESCED_RATE)
     document["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
     clusters = original.replication[state.name]
     if set(document.get("replication_clusters") or ()) == {*clusters, own, green}:
@@ -122,17 +120,17 @@ def _original_topic(state: TopicPolicyState, original: OriginalSettings) -> Topi
     if state.scope != Scope.LOCAL:
         return state
     document = dict(state.policies)
-    for field_, values, override in (
-        ("publishRate", original.topic_rates, quiesce_rate),
-        ("inactiveTopicPolicies", original.topic_inactive, never_deleting),
-    ):
-        if state.topic in values:
-            document[field_] = _without_override(document.get(field_), values[state.topic], override)
+    if state.topic in original.topic_rates:
+        rate = original.topic_rates[state.topic]
+        document["publishRate"] = _without_override(document.get("publishRate"), rate, QUIESCED_RATE)
+    if state.topic in original.topic_inactive:
+        own = original.topic_inactive[state.topic]
+        document[_INACTIVE] = _without_override(document.get(_INACTIVE), own, never_deleting(own))
     return replace(state, policies=document)
 
 
-def _without_override(value: Json, original: JsonObject | None, override: Callable[[Json], JsonObject]) -> Json:
-    return original if value == override(original) else value
+def _without_override(value: Json, original: JsonObject | None, override: JsonObject) -> Json:
+    return original if value == override else value
 
 
 def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.prepare.original_settings import OriginalSettings, quiesce_rate
+from pulsar_fleet.migration.prepare.original_settings import QUIESCED_RATE, OriginalSettings
+
+log = logging.getLogger(__name__)
 
 RATE = "publishRate"
 INACTIVE = "inactiveTopicPolicies"
+MOST_THROTTLED_SECONDS = 40.0
+"""After 54 s brokers and throttled clients close their connections (observed): the throttle is lifted before that."""
 _VISIBLE_SECONDS = 10.0
 
 
@@ -39,10 +45,49 @@ async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy:
 
 
 async def throttle_producers(blue: AdminClient, namespace: NamespaceName, original: OriginalSettings) -> None:
-    """Limit the namespace to 1 message/s per topic or partition, also topics that have their own rate."""
-    own = original.own_rates(namespace)
-    await asyncio.gather(*(override(blue, topic, RATE, quiesce_rate(rate)) for topic, rate in own.items()))
-    await override(blue, namespace, RATE, quiesce_rate(original.publish_rates[str(namespace)]))
+    """Let each producer of the namespace publish once more and then wait, also on topics that have their own rate."""
+    await asyncio.gather(*(override(blue, topic, RATE, QUIESCED_RATE) for topic in original.own_rates(namespace)))
+    await override(blue, namespace, RATE, QUIESCED_RATE)
+
+
+class Throttle:
+    """Holds the throttle of a namespace's producers, and lifts it in every case, at the latest before clients suffer.
+
+    Entering changes nothing, since an earlier attempt may have left the throttle: leaving restores the original rates.
+    """
+
+    def __init__(self, blue: AdminClient, namespace: NamespaceName, original: OriginalSettings) -> None:
+        self._blue, self._namespace, self._original = blue, namespace, original
+        self._lifting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def apply(self) -> None:
+        """Throttle the producers."""
+        self._lifting = asyncio.create_task(self._lift())
+        await throttle_producers(self._blue, self._namespace, self._original)
+
+    def require_held(self) -> None:
+        """Refuse to go on without the throttle."""
+        if self._lifting and self._lifting.done():
+            raise PreconditionFailed(
+                f"The producers of {self._namespace} were throttled for {MOST_THROTTLED_SECONDS:.0f} s, which is as "
+                "long as their connections bear, and publish again. Nothing was flagged. Check the write latency of "
+                "the bookies and the replication backlog; then run again.",
+                cluster=self._blue.connection.name,
+            )
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._lifting:
+            self._lifting.cancel()
+            await asyncio.gather(self._lifting, return_exceptions=True)
+        await restore_publish_rates(self._blue, self._namespace, self._original)
+
+    async def _lift(self) -> None:
+        await asyncio.sleep(MOST_THROTTLED_SECONDS)
+        log.warning("%s: the throttle is lifted after %.0f s", self._namespace, MOST_THROTTLED_SECONDS)
+        await restore_publish_rates(self._blue, self._namespace, self._original)
 
 
 async def restore_publish_rates(

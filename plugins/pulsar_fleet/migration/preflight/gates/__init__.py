@@ -48,6 +48,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     topics.replicators_are_connected,
     topics.no_cluster_replicates_into_blue,
     topics.replicated_namespaces_are_not_redirected,
+    topics.no_topic_has_the_property_of_the_broker,
     topics.functions_are_reported,
     clients.clients_follow_a_redirect,
     clients.readers_continue,

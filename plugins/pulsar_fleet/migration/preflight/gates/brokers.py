@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD
-from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks
+from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.findings import Finding
 
+_SELDOM_SECONDS = 10
 AUTO_CREATION = "clusterMigrationAutoResourceCreation"
 
 _CHECK_OFF = blocks(
@@ -17,6 +18,11 @@ _CHECK_OFF = blocks(
     Owner.BLUE,
     "It would not terminate its topics: they stop loading, and producers are on both clusters.",
     never_waived="a topic in use on both clusters loses the order of its keys, and what is written to blue later.",
+)
+_CHECK_SELDOM = warns(
+    "migration-check-seldom",
+    Owner.BLUE,
+    "Producers wait for the check; after 40 s they publish again, and a publish may be in flight at the termination.",
 )
 _AUTO_CREATION = blocks(
     "auto-resource-creation-on",
@@ -63,6 +69,12 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
                 "set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic.",
+            )
+        elif settings and int(seconds) > _SELDOM_SECONDS:
+            yield _CHECK_SELDOM.finding(
+                f"broker {broker} of {view.blue.name}",
+                f"{CHECK_PERIOD} = {seconds}",
+                "set it to 1–10 in that broker's broker.conf and restart it, or accept the longer publish pause.",
             )
 
 

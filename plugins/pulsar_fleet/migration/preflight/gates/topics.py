@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
+from pulsar_fleet.migration.cutover.termination import MIGRATED_PROPERTY
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -52,6 +53,11 @@ _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
     "That cluster keeps replicating to a terminated topic of blue; what happens to its messages was not measured.",
+)
+_PROPERTY = blocks(
+    "migrated-property",
+    Owner.APPLICATION,
+    "Brokers mark a topic that they redirected with this property: they treat the topic as redirected already.",
 )
 _RUNS = warns(
     "functions-in-namespace",
@@ -175,6 +181,21 @@ def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
                 str(facts.namespace),
                 f"{view.blue.name} replicates {len(copied)} of its topics to {view.green.name}, first {copied[0]}",
                 "move the namespace with replicate_then_switch.",
+            )
+
+
+def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
+    """A property `migrated` that an application gave to a topic."""
+    moving = {str(facts.namespace): facts for facts in view.moving}
+    for state in view.blue.snapshot.topics:
+        topic = TopicName.parse(state.name)
+        value = state.properties.get(MIGRATED_PROPERTY)
+        if value is not None and not state.terminated and str(topic.namespace) in moving:
+            yield _PROPERTY.finding(
+                state.name,
+                f"its own property {MIGRATED_PROPERTY} = {value}",
+                "store that fact under another name, and remove this property.",
+                call=f"DELETE /admin/v2/{topic.path}/properties?key={MIGRATED_PROPERTY}",
             )
 
 
