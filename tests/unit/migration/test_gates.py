@@ -121,6 +121,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", None)),
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "")),
+    ("migration-check-seldom", on_second_broker("clusterMigrationCheckDurationSeconds", "30")),
     ("auto-resource-creation-on", on_second_broker("clusterMigrationAutoResourceCreation", "true")),
     ("broker-not-readable", note_on("blue", "broker blue-2.example:8080")),
     ("superuser-needed", note_on("blue", Area.BROKERS, Problem.HIDDEN)),
@@ -197,6 +198,10 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replicator-disconnected", lambda base: with_facts(base, links={TOPIC: frozenset({"west"})})),
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
+    (
+        "migrated-property",
+        lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
+    ),
     ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),
     ("client-cannot-follow", stats(version="2.11.4")),
     ("client-needs-tls-url", stats(version="Pulsar-Java-v3.0.7")),
