@@ -97,6 +97,14 @@ lint: setup ## Style, types, layers, words, Docker files
 bench: setup ## Speed and memory, as ratios against a floor in the same run
 	@$(BIN)/python -m pytest tests/bench -q -s
 
+# Its code runs with every protobuf from 6.30 on, the first release 6.
+PROTOC := grpcio-tools==1.72.2
+
+.PHONY: proto
+proto: setup ## Write the messages of Pulsar's binary protocol from pulsar_api.proto
+	@cd plugins && uv tool run --quiet --from $(PROTOC) python -m grpc_tools.protoc --proto_path=. \
+	  --python_out=. --pyi_out=. pulsar_fleet/messages/protocol/pulsar_api.proto
+
 .PHONY: docs
 docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogues of policies
 	@$(BIN)/python -W ignore -m docs.tools.settings_tables

@@ -19,7 +19,7 @@ from airflow.sdk import dag
 from pulsar_fleet.airflow import MigrationSensor, Milestone
 from pulsar_fleet.airflow.params.migration import FAILBACK_PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
-from pulsar_fleet.airflow.tasks import failback
+from pulsar_fleet.airflow.tasks import failback, migration
 
 WAIT = {
     "blue": "{{ params.green }}",
@@ -39,26 +39,27 @@ WAIT = {
 )
 def fail_back_namespaces():
     request = failback.read_request()
-    passed = failback.check_failback(request=request)
-    reopened = failback.reopen_blue(request=request)
-    checked = failback.check_gates(request=request)
-    prepared = failback.prepare_blue(checked=checked)
-    before = failback.freeze_green(checked=checked)
-    replicating = failback.start_replication(checked=checked)
+    passed = failback.check_failback()
+    reopened = failback.reopen_blue()
+    checked = failback.check_gates()
+    prepared = migration.prepare_green.override(task_id="prepare_blue")(checked=checked)
+    before = migration.freeze_blue.override(task_id="freeze_green")(checked=checked)
+    replicating = migration.start_replication(checked=checked)
     replicated = MigrationSensor(
         task_id="wait_replicated", milestone=Milestone.REPLICATED, moves=checked["moves"], **WAIT
     )
-    copy_verified = failback.verify_copy(checked=checked)
-    cut_over = failback.cut_over(checked=checked, before=before)
-    subscriptions = failback.verify_subscriptions(checked=checked)
+    copy_verified = migration.verify_copy(checked=checked)
+    cut_over = migration.cut_over(checked=checked, before=before)
+    subscriptions = migration.verify_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", milestone=Milestone.DRAINED, moves=checked["moves"], **WAIT)
-    messages = failback.verify_messages(checked=checked)
-    cleaned = failback.clean_up_green(checked=checked, before=before)
+    messages = migration.verify_messages(checked=checked)
+    cleaned = migration.clean_up_blue.override(task_id="clean_up_green")(checked=checked, before=before)
+    restored = migration.restore_blue.override(task_id="restore_green")()
 
-    passed >> reopened >> checked
+    request >> passed >> reopened >> checked
     prepared >> before >> replicating >> replicated >> copy_verified >> cut_over
     cut_over >> [subscriptions, drained] >> messages >> cleaned
-    cleaned >> failback.restore_green(request=request) >> failback.write_report()
+    cleaned >> restored >> migration.write_report()
 
 
 fail_back_namespaces()

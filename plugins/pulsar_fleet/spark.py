@@ -8,8 +8,9 @@ Each name is imported at its first use: only `PulsarSource` needs pyspark.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pulsar_fleet import import_at_first_use
 
 if TYPE_CHECKING:
     from pulsar_fleet.messages.datasource.source import PulsarSource
@@ -17,13 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PulsarSource", "build_package_zip"]
 
-_MODULES = {
-    "PulsarSource": "pulsar_fleet.messages.datasource.source",
-    "build_package_zip": "pulsar_fleet.verification.job",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = import_at_first_use(
+    __name__,
+    {
+        "PulsarSource": "pulsar_fleet.messages.datasource.source",
+        "build_package_zip": "pulsar_fleet.verification.job",
+    },
+)

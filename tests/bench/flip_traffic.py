@@ -25,7 +25,6 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
@@ -33,6 +32,7 @@ from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof import verify_copy
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.steps import (
     check_gates,
     cut_over,

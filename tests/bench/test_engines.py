@@ -22,6 +22,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.messages.digests import ALL, BUCKETS
 from pulsar_fleet.messages.engines.engines import Engines
 from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.ranges import EngineName, Range, cut
 from pulsar_fleet.messages.scan import sum_up
 
@@ -86,14 +87,14 @@ def _bare(connection: ClusterConnection, topic: TopicName, messages: int) -> int
 
 
 def _bytes_alone(connection: ClusterConnection, wanted: Range, messages: int) -> int:
-    entries = sum(kind == wire.Kind.MESSAGE for kind, _, _ in _stream(connection, wanted, messages))
+    entries = sum(kind == api.MESSAGE for kind, _, _ in _stream(connection, wanted, messages))
     return messages if entries == wanted.entries else 0
 
 
 def _frames(connection: ClusterConnection, wanted: Range, messages: int) -> Iterator[tuple[int, int, int]]:
     """Ledger, entry and number of messages of each: what flow control and going on after a break need."""
     for kind, buffer, (begin, end) in _stream(connection, wanted, messages):
-        if kind == wire.Kind.MESSAGE:
+        if kind == api.MESSAGE:
             _, ledger, entry = wire.read_message(buffer, begin)
             yield ledger, entry, _messages_in(buffer, end + 6 if buffer[end : end + 2] == b"\x0e\x01" else end)
 
@@ -140,7 +141,7 @@ def _stream(
                 if end - begin < size + 4:
                     break
                 kind = buffer[begin + 9]
-                entries += kind == wire.Kind.MESSAGE
+                entries += kind == api.MESSAGE
                 yield kind, buffer, (begin + 8, begin + 8 + command)
                 begin += size + 4
 

@@ -30,8 +30,8 @@ from tests.bench.flip_traffic import (
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS
 from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, jars_for
 
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))

@@ -138,11 +138,9 @@ def _whole(snapshot: Snapshot) -> Snapshot:
 
 def _facts(name: NamespaceName, blue: Snapshot, green: Snapshot) -> NamespaceFacts:
     documents = [{state.name: state.policies for state in side.namespaces}.get(str(name)) for side in (blue, green)]
-    topics = [
-        {topic: state.partitions for state in side.topics if (topic := TopicName.parse(state.name)).namespace == name}
-        for side in (blue, green)
-    ]
-    partitions = [part for topic, count in topics[0].items() for part in topic.partitions(count)]
+    counts = {TopicName.parse(state.name): state.partitions for state in blue.topics}
+    topics = {topic: count for topic, count in counts.items() if topic.namespace == name}
+    partitions = [part for topic, count in topics.items() for part in topic.partitions(count)]
     linked = {
         cluster: {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}
         for cluster in (documents[0] or {}).get("replication_clusters") or ()
@@ -152,7 +150,6 @@ def _facts(name: NamespaceName, blue: Snapshot, green: Snapshot) -> NamespaceFac
         namespace=name,
         blue=documents[0],
         green=documents[1],
-        topics=topics[0],
-        green_topics=topics[1],
+        topics=topics,
         partitions=tuple(partition(part, replication=linked) for part in partitions),
     )

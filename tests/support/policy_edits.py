@@ -17,7 +17,8 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 _MOST_PAUSED = 0.1
 _OF_TOPICS = ("maxProducers", "maxConsumers")
 _ROLES = ("writer", "reader")
-_RIGHTS = (["produce"], ["consume"], ["consume", "produce"], ["functions"], ["sinks"], ["sources"], ["packages"])
+_RIGHTS = (["produce"], ["consume", "produce"], ["functions"])
+"""So few that somebody often gives a role back the rights that it had before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Field:
         return sorted(found) if isinstance(found, list) else found
 
     def value(self, chance: random.Random) -> Json:
-        """One that hardly anybody else has."""
+        """Rights of a few, otherwise a value that hardly anybody else has."""
         return chance.choice(_RIGHTS) if self.path.startswith("permissions/") else chance.randint(1, 1_000_000)
 
 

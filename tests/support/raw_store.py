@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from tests.support.protobuf_fields import frame, number, text
+
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import Frame, WireConnection
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress
-from pulsar_fleet.messages.protocol.frames import Kind, number, text
 
 _PRODUCER, _SEND, _SEND_RECEIPT, _PRODUCER_SUCCESS = 5, 6, 7, 17
 AHEAD = 100
@@ -33,7 +35,7 @@ class RawStore:
         name = f"raw-{consumer}"
         self._broker.ask(request, wire.subscribe(request, consumer, topic, name, at), about=topic)
         self._broker.send(wire.flow(consumer, 1))
-        stored = bytes(self._broker.content(self._next(Kind.MESSAGE)))
+        stored = bytes(self._broker.content(self._next(api.MESSAGE)))
         return stored[6 + int.from_bytes(stored[2:6], "big") :] if stored[:2] == b"\x0e\x02" else stored
 
     def store(self, topic: str, content: bytes, *, messages: int, times: int = 1) -> None:
@@ -41,12 +43,12 @@ class RawStore:
         self._locate(topic)
         producer, request = self._broker.next_id(), self._broker.next_id()
         named = text(4, f"raw-{producer}")
-        self._broker.send(_command(_PRODUCER, text(1, topic), number(2, producer), number(3, request), named))
+        self._broker.send(frame(_PRODUCER, text(1, topic), number(2, producer), number(3, request), named))
         self._next(_PRODUCER_SUCCESS)
         for sequence in range(times + AHEAD):
             if sequence < times:
                 fields = (number(1, producer), number(2, sequence), number(3, messages))
-                self._broker.send(_command(_SEND, *fields, content=content))
+                self._broker.send(frame(_SEND, *fields, content=content))
             if sequence >= AHEAD:
                 self._next(_SEND_RECEIPT)
 
@@ -57,20 +59,14 @@ class RawStore:
 
     def _next(self, kind: int) -> Frame:
         while True:
-            frame = self._broker.next_frame(30)
-            assert frame, f"the broker did not answer with {kind}"
-            assert frame.kind != Kind.ERROR, self._broker.command(frame).text(3)
-            if frame.kind == kind:
-                return frame
+            received = self._broker.next_frame(30)
+            assert received, f"the broker did not answer with {kind}"
+            assert received.kind != api.ERROR, self._broker.command(received).error.message
+            if received.kind == kind:
+                return received
 
 
 def store_again(connection: ClusterConnection, topic: str, at: Position, messages: int) -> None:
     """Publish the entry at `at`, which holds so many messages, once more behind the topic's end."""
     with closing(RawStore(connection)) as store:
         store.store(topic, store.content(topic, at), messages=messages)
-
-
-def _command(kind: int, *fields: bytes, content: bytes = b"") -> bytes:
-    command = number(1, kind) + text(kind, b"".join(fields))
-    size = 4 + len(command) + len(content)
-    return size.to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + content

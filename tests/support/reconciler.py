@@ -56,7 +56,7 @@ class Reconciler:
 
     @property
     def store(self) -> ReconciliationStore:
-        return ReconciliationStore.of(self.run.ledger, ("blue", "green"))
+        return ReconciliationStore(self.run.ledger, ("blue", "green"))
 
 
 async def make_namespaces(namespaces: list[NamespaceName], *admins: AdminClient) -> None:

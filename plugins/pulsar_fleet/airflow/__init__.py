@@ -6,8 +6,9 @@ every few seconds.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pulsar_fleet import import_at_first_use
 
 if TYPE_CHECKING:
     from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
@@ -37,23 +38,20 @@ __all__ = [
     "WaveApprovalOperator",
 ]
 
-_MODULES = {
-    "ChangeWindowSensor": "sensors.migration",
-    "CompareSnapshotsOperator": "operators.spark",
-    "FindDriftOperator": "operators.drift",
-    "MigrationSensor": "sensors.migration",
-    "MigrationTrigger": "triggers.migration",
-    "Milestone": "triggers.migration",
-    "PlanApprovalOperator": "operators.approval",
-    "PulsarHook": "hooks.pulsar",
-    "VerifyMessagesOperator": "operators.spark",
-    "VerifySnapshotOperator": "operators.snapshot_equality",
-    "VerifySubscriptionsOperator": "operators.spark",
-    "WaveApprovalOperator": "operators.approval",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = import_at_first_use(
+    __name__,
+    {
+        "ChangeWindowSensor": "pulsar_fleet.airflow.sensors.migration",
+        "CompareSnapshotsOperator": "pulsar_fleet.airflow.operators.spark",
+        "FindDriftOperator": "pulsar_fleet.airflow.operators.drift",
+        "MigrationSensor": "pulsar_fleet.airflow.sensors.migration",
+        "MigrationTrigger": "pulsar_fleet.airflow.triggers.migration",
+        "Milestone": "pulsar_fleet.airflow.triggers.migration",
+        "PlanApprovalOperator": "pulsar_fleet.airflow.operators.approval",
+        "PulsarHook": "pulsar_fleet.airflow.hooks.pulsar",
+        "VerifyMessagesOperator": "pulsar_fleet.airflow.operators.spark",
+        "VerifySnapshotOperator": "pulsar_fleet.airflow.operators.snapshot_equality",
+        "VerifySubscriptionsOperator": "pulsar_fleet.airflow.operators.spark",
+        "WaveApprovalOperator": "pulsar_fleet.airflow.operators.approval",
+    },
+)

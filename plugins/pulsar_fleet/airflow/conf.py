@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from pulsar_fleet.cluster.connection import ClusterConnection
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.clusters import Sides
-    from pulsar_fleet.migration.model import Moves, Strategy
-    from pulsar_fleet.migration.preflight.view import Expectations
-    from pulsar_fleet.migration.preflight.waivers import Waiver
+    from pulsar_fleet.migration.model import Moves
     from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+    from pulsar_fleet.migration.procedure import Procedure
 
 
 def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[str]) -> None:
@@ -34,15 +36,6 @@ def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[
             raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
 
 
-def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
-    """The namespaces of a configuration, in order and without duplicates; an invalid name raises `InvalidRequest`."""
-    if not texts:
-        raise InvalidRequest(
-            "The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"]."
-        )
-    return tuple(dict.fromkeys(NamespaceName.parse(text) for text in texts))
-
-
 def refuse_same_cluster(source: str, target: str, names: tuple[str, str]) -> None:
     """Refuse two connections to the same cluster (equal cluster names)."""
     if names[0] == names[1]:
@@ -56,32 +49,21 @@ def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
     return [cluster_connection(name) for name in params["clusters"]]
 
 
-def sides_of(params: dict[str, Any]) -> Sides:
-    """Blue and green of the form."""
+def inputs_of(context: Context) -> tuple[dict[str, Any], Sides, Run]:
+    """Settings, clusters and records of a DAG run, from which a `Migration` or a `Failback` is made."""
+    from pulsar_fleet.airflow.run import current_run
     from pulsar_fleet.migration.clusters import Sides
 
-    return Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
+    params = context["params"]
+    sides = Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
+    return dict(params), sides, current_run(context)
 
 
-def strategy_of(params: dict[str, Any]) -> Strategy | None:
-    """The strategy of the form; None for `auto`."""
-    from pulsar_fleet.migration.model import Strategy
+def procedure_of(context: Context) -> Procedure:
+    """The migration or the failback of a DAG run."""
+    from pulsar_fleet.migration.procedure import PROCEDURES
 
-    return None if params["strategy"] == "auto" else Strategy(params["strategy"])
-
-
-def expectations_of(params: dict[str, Any], *, is_failback: bool = False) -> Expectations:
-    """The settings that the gates depend on; `is_failback`: the run is a failback from green to blue."""
-    from pulsar_fleet.migration.preflight.view import Expectations
-
-    return Expectations(drain_minutes=params["drain_timeout_minutes"], is_failback=is_failback)
-
-
-def waivers_of(params: dict[str, Any]) -> list[Waiver]:
-    """The waivers of the form."""
-    from pulsar_fleet.migration.preflight.waivers import Waiver
-
-    return [Waiver.parse(waiver) for waiver in params["waivers"]]
+    return PROCEDURES[context["dag"].dag_id].of(*inputs_of(context))
 
 
 def moves_of(reference: JsonObject) -> Moves:
@@ -102,21 +84,11 @@ def original_settings_of(reference: JsonObject) -> OriginalSettings:
 
 async def require_two_clusters(source: str, target: str, namespaces: Sequence[NamespaceName]) -> JsonObject:
     """Read the names of both clusters; refuse two connections to one cluster, and namespaces missing on the source."""
+    from pulsar_fleet.snapshot.tenants import require_namespaces
+
     connections = cluster_connection(source), cluster_connection(target)
     async with AdminClient(connections[0]) as source_admin, AdminClient(connections[1]) as target_admin:
         names = (await source_admin.cluster_name(), await target_admin.cluster_name())
         refuse_same_cluster(source, target, names)
-        for namespace in namespaces:
-            if await source_admin.namespace(namespace) is None:
-                raise NotFound(await _no_such_namespace(source_admin, namespace, names[0]))
+        await require_namespaces(source_admin, namespaces)
     return {"source": names[0], "target": names[1]}
-
-
-async def _no_such_namespace(admin: AdminClient, namespace: NamespaceName, cluster: str) -> str:
-    if await admin.tenant(namespace.tenant) is None:
-        existing = ", ".join(await admin.tenants())
-        return f"Namespace {str(namespace)!r} does not exist on {cluster}. The tenants of {cluster} are: {existing}."
-    existing = ", ".join(str(name) for name in await admin.namespaces(namespace.tenant)) or "none"
-    return (
-        f"Namespace {str(namespace)!r} does not exist on {cluster}. Tenant {namespace.tenant!r} contains: {existing}."
-    )

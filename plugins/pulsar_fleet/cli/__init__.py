@@ -9,6 +9,7 @@ import typer
 from pulsar_fleet.cli.commands.abort import abort
 from pulsar_fleet.cli.commands.apply import apply, undo
 from pulsar_fleet.cli.commands.metadata import sync_metadata
+from pulsar_fleet.cli.commands.migration import fail_back, migrate
 from pulsar_fleet.cli.commands.onboard import check, diff, plan, snapshot
 from pulsar_fleet.cli.commands.reconciliation import export, reconcile
 from pulsar_fleet.cli.commands.verification import verify
@@ -37,6 +38,8 @@ def _add_commands_of_other_packages() -> None:
             app.command(entry_point.name)(command)
 
 
-for command in (snapshot, diff, check, plan, apply, undo, verify, export, reconcile, sync_metadata, abort):
+for command in (snapshot, diff, check, plan, apply, undo, verify, migrate, fail_back, abort):
     app.command()(command)
+for fleet_command in (export, reconcile, sync_metadata):
+    app.command()(fleet_command)
 _add_commands_of_other_packages()

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -14,12 +15,14 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.report.progress import progress_lines
 
 _STYLES = {"BLOCKER": "red", "WARNING": "yellow", "  !": "red", "  +": "green", "  -": "red", "  ~": "cyan"}
+_NOTE_SECONDS = 30.0
 
 
 class ExitState(IntEnum):
@@ -77,14 +80,25 @@ class Terminal:
         self._notes.print(text, style=style, markup=False, soft_wrap=True)
 
     @contextmanager
-    def status(self, message: str) -> Iterator[None]:
-        """Show that the command is working: a spinner, or one line without a terminal."""
+    def status(self, message: str) -> Iterator[Callable[[str], None]]:
+        """Show that the command is working: a spinner, or one line without a terminal.
+
+        It yields a callback that shows how far the work is; without a terminal at most one line in 30 s.
+        """
         if self._notes.is_terminal:
-            with self._notes.status(message):
-                yield
-        else:
-            self.note(message)
-            yield
+            with self._notes.status(message) as spinner:
+                yield lambda line: spinner.update(Text(f"{message}: {line}"))
+            return
+        self.note(message)
+        noted = time.monotonic()
+
+        def note(line: str) -> None:
+            nonlocal noted
+            if time.monotonic() - noted >= _NOTE_SECONDS:
+                noted = time.monotonic()
+                self.note(f"{message}: {line}")
+
+        yield note
 
     @contextmanager
     def progress(self, message: str, noun: str) -> Iterator[Callable[[int, int], None]]:

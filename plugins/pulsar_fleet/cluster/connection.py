@@ -81,6 +81,15 @@ class ClusterConnection:
             )
         return self.service_url
 
+    def cluster_data(self) -> JsonObject:
+        """Its addresses for the brokers of other clusters, as a cluster's data: those of this connection."""
+        service_url = self.require_service_url()
+        if not self.admin_url.startswith("https:"):
+            return {"serviceUrl": self.admin_url, "brokerServiceUrl": service_url}
+        trust = {"brokerClientTrustCertsFilePath": self.tls_trust_file} if self.tls_trust_file else {}
+        addresses = {"serviceUrlTls": self.admin_url, "brokerServiceUrlTls": service_url}
+        return {**addresses, "brokerClientTlsEnabled": True, **trust}
+
 
 _EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
 _JSON_EXTRA = "__extra__"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
@@ -39,7 +40,9 @@ class _ClientLog:
     def open(self) -> None:
         """Open the file that the first client created and unlink it, so that the process leaves no file behind."""
         with self._reading, suppress(OSError):
-            self._stream = self._stream or self.path.open()
+            if self._stream is None:
+                self._stream = self.path.open()
+                atexit.register(self._stream.close)
             self.path.unlink()
 
     def read(self) -> int:

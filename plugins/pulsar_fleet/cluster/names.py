@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -49,6 +50,15 @@ class NamespaceName(TextValue):
     def path(self) -> str:
         """The name as it stands in a REST path."""
         return f"{quote(self.tenant, safe='')}/{quote(self.name, safe='')}"
+
+
+def parse_namespaces(texts: Sequence[str]) -> tuple[NamespaceName, ...]:
+    """The namespaces of a configuration, in order and without duplicates; an invalid name raises `InvalidRequest`."""
+    if not texts:
+        raise InvalidRequest(
+            "The run's configuration names no namespace: set 'namespaces', for example [\"acme/orders\"]."
+        )
+    return tuple(dict.fromkeys(NamespaceName.parse(text) for text in texts))
 
 
 FUNCTIONS_STATE = NamespaceName("public", "functions")

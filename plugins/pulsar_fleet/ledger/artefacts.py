@@ -116,5 +116,13 @@ class Artefacts:
         return content
 
 
+def read_job_result(uri: str, job: str) -> bytes:
+    """The result that a Spark job wrote; `NotFound` with the name of the job if it wrote none."""
+    try:
+        return UPath(uri).read_bytes()
+    except OSError as error:
+        raise NotFound(f"The {job} left no result at {uri}: {error}. See its log.") from error
+
+
 def _safe(run_id: str) -> str:
     return re.sub(r"[^\w.=@-]+", "_", run_id)

@@ -81,6 +81,11 @@ class Ledger:
                     )
                 )
 
+    def resume_run(self, run_id: str) -> None:
+        """Record that a run goes on after a failed attempt; it reserves its namespaces again."""
+        with self._engine.begin() as connection:
+            connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=None, state="running"))
+
     def finish_run(self, run_id: str, state: str) -> None:
         """Record the end of a run: `succeeded` or `failed`; later `undone`."""
         with self._engine.begin() as connection:

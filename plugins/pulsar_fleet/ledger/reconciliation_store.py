@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -71,15 +71,10 @@ class ReconciliationStore:
     :param fleet: the names of all its clusters.
     """
 
-    def __init__(self, engine: sa.Engine, fleet: Iterable[str]) -> None:
-        self._engine = engine
+    def __init__(self, ledger: Ledger, fleet: Iterable[str]) -> None:
+        self._engine = ledger.engine
         self._clusters = frozenset(fleet)
         self._fleet = "+".join(sorted(self._clusters))
-
-    @classmethod
-    def of(cls, ledger: Ledger, fleet: Iterable[str]) -> Self:
-        """The store of a fleet in a ledger."""
-        return cls(ledger.engine, fleet)
 
     def merge_bases(self) -> dict[Item, MergeBase]:
         """The merge bases of the fleet; a fleet that grew starts with those of its largest earlier form."""
@@ -99,20 +94,12 @@ class ReconciliationStore:
         if not changed:
             return
         self._inherit()
-        keys = [{"k": kind, "n": name} for kind, name in changed]
         rows = [
             {"fleet": self._fleet, "kind": kind, "name": name, "at": _now(), **asdict(base)}
             for (kind, name), base in changed.items()
             if base is not None
         ]
-        table = merge_bases.c
-        outdated = merge_bases.delete().where(
-            table.fleet == self._fleet, table.kind == sa.bindparam("k"), table.name == sa.bindparam("n")
-        )
-        with self._engine.begin() as connection:
-            connection.execute(outdated, keys)
-            if rows:
-                connection.execute(merge_bases.insert(), rows)
+        self._replace(merge_bases, changed, rows)
 
     def observations(self, cluster: str) -> dict[Item, StoredObservation]:
         """The last observation of each resource of a cluster."""
@@ -128,20 +115,11 @@ class ReconciliationStore:
         """Save observations of a cluster in one transaction; other resources keep theirs."""
         if not observed:
             return
-        table = observations.c
-        outdated = observations.delete().where(
-            table.fleet == self._fleet,
-            table.cluster == cluster,
-            table.kind == sa.bindparam("k"),
-            table.name == sa.bindparam("n"),
-        )
         rows = [
             {"fleet": self._fleet, "cluster": cluster, "kind": kind, "name": name, **asdict(observation)}
             for (kind, name), observation in observed.items()
         ]
-        with self._engine.begin() as connection:
-            connection.execute(outdated, [{"k": kind, "n": name} for kind, name in observed])
-            connection.execute(observations.insert(), rows)
+        self._replace(observations, observed, rows, observations.c.cluster == cluster)
 
     def last_observed(self, cluster: str) -> float | None:
         """When the cluster could last be read, in seconds since 1970; None if never."""
@@ -214,6 +192,17 @@ class ReconciliationStore:
             for conflict_id in conflict_ids:
                 own_row = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.id == conflict_id)
                 connection.execute(conflicts.update().where(own_row).values(resolved_at=_now()))
+
+    def _replace(
+        self, table: sa.Table, items: Iterable[Item], rows: Sequence[JsonObject], *conditions: sa.ColumnElement[bool]
+    ) -> None:
+        """Replace the rows of resources in one transaction."""
+        own = (table.c.fleet == self._fleet, *conditions)
+        resource = (table.c.kind == sa.bindparam("k"), table.c.name == sa.bindparam("n"))
+        with self._engine.begin() as connection:
+            connection.execute(table.delete().where(*own, *resource), [{"k": kind, "n": name} for kind, name in items])
+            if rows:
+                connection.execute(table.insert(), rows)
 
     def _origin(self, recorded: Iterable[str]) -> str:
         """The recorded fleet whose merge bases are used: this one, else the largest that is a part of it."""

@@ -40,22 +40,6 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedChange:
-    """One write to a cluster, or the reason why it was skipped."""
-
-    change_id: str
-    cluster: str
-    resource: str
-    action: str
-    hazard: str
-    before: Json
-    after: Json
-    outcome: str
-    detail: str | None
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewChange:
     """A change and its outcome, to be recorded."""
 
@@ -68,6 +52,13 @@ class NewChange:
     after: Json
     outcome: str
     detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChange(NewChange):
+    """One write to a cluster, or the reason why it was skipped, as the ledger has it."""
+
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 
@@ -24,3 +25,8 @@ class Run:
     def open(cls, run_id: str) -> Self:
         """The run in the default ledger and the default artefact store; a second call returns the same."""
         return cls(run_id, Ledger.open(), Artefacts.open())
+
+    def stored(self, name: str) -> Json:
+        """The JSON document that the run stored under a name; None if it stored none."""
+        reference = self.artefacts.find(self.id, name)
+        return self.artefacts.read_json(reference) if reference else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
+from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
@@ -94,15 +95,13 @@ class Intervals:
         return Intervals(tuple((begin + by, end + by) for begin, end in self.runs))
 
 
-def unread_entries(ledgers: Ledgers, mark_delete: Position, deleted: str, *, end: int) -> Intervals:
+def unread_entries(cursor: Cursor, ledgers: Ledgers, end: int) -> Intervals:
     """The entries below `end` that a cursor would still deliver.
 
-    :param mark_delete: the mark-delete position: all entries up to and including it are acknowledged.
-    :param deleted: individually acknowledged entries, as `internalStats` writes them: `[(18:3..18:5],(18:9..18:10]]`.
-    :raises InvalidRequest: the text does not have that form.
+    :raises InvalidRequest: the individually acknowledged entries do not have the form of `internalStats`.
     """
-    open_entries = Intervals.of([(ledgers.index_after(mark_delete), end)])
-    return open_entries.minus(Intervals.of(_individually_acknowledged(ledgers, deleted)))
+    open_entries = Intervals.of([(ledgers.index_after(cursor.mark_delete), end)])
+    return open_entries.minus(Intervals.of(_individually_acknowledged(ledgers, cursor.acknowledged)))
 
 
 def _individually_acknowledged(ledgers: Ledgers, text: str) -> Iterator[tuple[int, int]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.messages.protocol.frames import read_varint
+from pulsar_fleet.messages.protocol.pulsar_api_pb2 import MessageIdData
 from pulsar_fleet.messages.ranges import Range
-
-_BATCH_SIZE_FIELD = 6
 
 
 def position_of(message: Any) -> Position:
@@ -27,12 +25,4 @@ def is_last(message: Any, entry_range: Range) -> bool:
 
 def batch_size(serialized_id: bytes) -> int:
     """Number of messages in the entry, 0 without a batch; in Python only the serialized id (a protobuf) has it."""
-    index = 0
-    while index < len(serialized_id):
-        tag, index = read_varint(serialized_id, index)
-        value, index = read_varint(serialized_id, index)
-        if tag & 7 == 2:
-            index += value
-        elif tag >> 3 == _BATCH_SIZE_FIELD:
-            return value
-    return 0
+    return int(MessageIdData.FromString(serialized_id).batch_size)

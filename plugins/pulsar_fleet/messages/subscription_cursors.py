@@ -36,7 +36,7 @@ class SubscriptionCursor:
     @classmethod
     def of(cls, ledgers: Ledgers, end: int, cursor: Cursor, subscription: SubscriptionStats) -> SubscriptionCursor:
         """The cursor in entry numbers, without the entries from `end` on."""
-        begin, unread = ledgers.index_after(cursor.mark_delete), unread_by(cursor, ledgers, end)
+        begin, unread = ledgers.index_after(cursor.mark_delete), unread_entries(cursor, ledgers, end)
         return cls(
             mark_delete_index=begin,
             unread=unread,
@@ -62,11 +62,6 @@ def subscription_cursors(
         for name, subscription in stats.subscriptions.items()
         if subscription.durable and name in cursors
     }
-
-
-def unread_by(cursor: Cursor, ledgers: Ledgers, end: int) -> Intervals:
-    """The entries below `end` that a cursor has not acknowledged."""
-    return unread_entries(ledgers, cursor.mark_delete, cursor.acknowledged, end=end)
 
 
 def replicated_up_to(ledgers: Ledgers, internal_stats: JsonObject, cluster: str) -> int | None:

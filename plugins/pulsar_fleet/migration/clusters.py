@@ -21,6 +21,10 @@ class Sides:
     green: ClusterConnection
     retry_seconds: float = 30.0
 
+    def reversed(self) -> Sides:
+        """The clusters in the order of the steps of a failback: the cluster that the namespaces leave comes first."""
+        return Sides(self.green, self.blue, self.retry_seconds)
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[AdminClient, AdminClient]]:
         """Open an admin client for each cluster, blue's first."""

@@ -69,12 +69,14 @@ def reversal_text(phase: Phase) -> str:
         case Phase.CHECKED:
             return "nothing has been changed"
         case Phase.REOPENED:
-            return "stop sets blue's flag again: clients are redirected as before"
+            return "abort sets blue's flag again: clients are redirected as before"
         case Phase.PREPARED | Phase.FROZEN | Phase.REPLICATED:
-            return "stop undoes everything: replication, overrides, and what the run created on green and is not in use"
+            return (
+                "abort undoes everything: replication, overrides, and what the run created on green and no client uses"
+            )
         case Phase.QUIESCED:
             return (
-                "stop undoes everything while no topic is terminated; brokers terminate topics within one check period"
+                "abort undoes everything while no topic is terminated; brokers terminate topics within one check period"
             )
         case _:
             return "topics are terminated: only a second migration leads back (fail_back_namespaces)"

@@ -44,8 +44,7 @@ async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> Pr
 
 def store_baseline(run: Run, move: Move, baseline: ProofBaseline, verdict: str) -> None:
     """Store the baseline of a proof with the planned topics; it replaces an older baseline of the namespace."""
-    reference = run.artefacts.find(run.id, BASELINE)
-    document = run.artefacts.read_json(reference) if reference else {}
+    document = run.stored(BASELINE) or {}
     # Non-persistent topics appear and disappear with their clients.
     topics = {str(topic): count for topic, count in move.topics.items() if topic.persistent}
     stored = replace(baseline, verdict=verdict, topics=topics)
@@ -54,8 +53,7 @@ def store_baseline(run: Run, move: Move, baseline: ProofBaseline, verdict: str) 
 
 async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: Run, *, max_age_minutes: float) -> None:
     """Refuse with `PreconditionFailed` when the proof of this namespace is too old or stale; changes nothing."""
-    reference = run.artefacts.find(run.id, BASELINE)
-    document = (run.artefacts.read_json(reference) if reference else {}).get(str(move.namespace))
+    document = (run.stored(BASELINE) or {}).get(str(move.namespace))
     baseline = ProofBaseline.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
     growth = await _growth(blue, green, baseline, move) if baseline and not _takes_clients(run, move) else ()

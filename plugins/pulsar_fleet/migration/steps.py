@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Reference
@@ -21,7 +22,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
 from pulsar_fleet.migration.cleanup import clean_up_blue
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import QUIESCE_SECONDS, CutOverResult, cut_over_namespace
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
@@ -44,6 +45,7 @@ from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.prepare.target import prepare as prepare_green
 from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
@@ -64,6 +66,7 @@ __all__ = [
     "verify_copy",
     "verify_messages",
     "verify_subscriptions",
+    "wait_replicated",
 ]
 
 log = logging.getLogger(__name__)
@@ -132,6 +135,29 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
     unread = ordered[len(ordered) - progress.unread_partitions :]
     entries = progress.lag.entries + sum(unsent.get(topic, 0) for topic in unread)
     return progress.is_near, f"{entries:,} entries still to replicate{progress.text()}"
+
+
+async def wait_replicated(
+    sides: Sides, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
+) -> str:
+    """Wait until replication is near its end; for callers without a scheduler. Returns the last line of progress.
+
+    :param progress: receives a line after each poll.
+    :raises PreconditionFailed: it is not near after `seconds`; the message says what is missing.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            near, line = await replication_progress(sides, moves)
+        except Unavailable as error:
+            # A broker may restart: keep polling until the end.
+            near, line = False, str(error)
+        if near:
+            return line
+        if time.monotonic() > end:
+            raise PreconditionFailed(f"After {seconds / 60:.0f} minutes the namespaces are not replicated: {line}")
+        progress(line)
+        await asyncio.sleep(poll_seconds)
 
 
 async def cut_over(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource
@@ -15,41 +14,33 @@ from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
-# Area → the fields of a namespace that only a superuser may read and set.
-_FIELDS = {Area.BOOKIE_AFFINITY: ("bookie_affinity",)}
+# Of the fields of a namespace, only a superuser may read and set this one.
+_SUPERUSER_FIELD = "bookie_affinity"
 
 
 def without_hidden(source: Snapshot, target: Snapshot) -> tuple[Snapshot, Snapshot, tuple[LeftAlone, ...]]:
-    """Both snapshots without the fields that one of the roles may not read, and the list of these fields.
+    """Both snapshots without the field that one of the roles may not read, and where the source has it.
 
     A hidden field looks unset: the plan would unset it on the other cluster, or set it without permission.
     """
-    hidden = {field: snapshot.cluster for snapshot in (source, target) for field in _hidden_fields(snapshot)}
+    hiding = [snapshot.cluster for snapshot in (source, target) if snapshot.hides(Area.BOOKIE_AFFINITY)]
+    if not hiding:
+        return source, target, ()
+    reason = f"our role on {hiding[-1]} may not read or set it"
     left_alone = tuple(
-        LeftAlone(Resource.POLICY, namespace.name, field, f"our role on {hidden[field]} may not read or set it")
+        LeftAlone(Resource.POLICY, namespace.name, _SUPERUSER_FIELD, reason)
         for namespace in source.namespaces
-        for field in sorted(hidden)
-        if namespace.policies.get(field)
+        if namespace.policies.get(_SUPERUSER_FIELD)
     )
-    return _stripped(source, hidden), _stripped(target, hidden), left_alone
+    return _stripped(source), _stripped(target), left_alone
 
 
-def _hidden_fields(snapshot: Snapshot) -> Iterator[str]:
-    for area, fields in _FIELDS.items():
-        if snapshot.hides(area):
-            yield from fields
-
-
-def _stripped(snapshot: Snapshot, hidden: dict[str, str]) -> Snapshot:
-    if not hidden:
-        return snapshot
-    kept = tuple(
-        NamespaceState(
-            namespace.name, {field: value for field, value in namespace.policies.items() if field not in hidden}
-        )
-        for namespace in snapshot.namespaces
+def _stripped(snapshot: Snapshot) -> Snapshot:
+    kept = (
+        NamespaceState(state.name, {name: value for name, value in state.policies.items() if name != _SUPERUSER_FIELD})
+        for state in snapshot.namespaces
     )
-    return replace(snapshot, namespaces=kept)
+    return replace(snapshot, namespaces=tuple(kept))
 
 
 def plan_changes(
@@ -57,7 +48,6 @@ def plan_changes(
     target: Snapshot,
     *,
     subscriptions: bool = True,
-    start_at: StartAt = StartAt.EARLIEST,
     accept_incomplete: Collection[str] = frozenset(),
 ) -> Plan:
     """The changes that give the target everything that the source has; empty when nothing differs.
@@ -65,14 +55,13 @@ def plan_changes(
     Nothing is ever deleted: what exists only on the target is listed in `left_alone`.
 
     :param subscriptions: compare and create subscriptions; False skips them.
-    :param start_at: the first position of created subscriptions.
     :param accept_incomplete: resources, as the snapshots' notes name them, that may be unreadable: they are planned
         as if they did not exist; `apply_plan` reads the live state again.
     :raises PreconditionFailed: a snapshot is incomplete, or the secrets of the two cannot be compared.
     """
     require_comparable(source, target, accept_incomplete)
     aligned = align(source, target)
-    planner = Planner(aligned.source, aligned.target, start_at)
+    planner = Planner(aligned.source, aligned.target)
     for difference in diff(aligned.source, aligned.target):
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
             planner.add(difference)

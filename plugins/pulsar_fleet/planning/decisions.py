@@ -25,7 +25,7 @@ from pulsar_fleet.planning.changes.namespaces import (
     strategy_changes,
     tenant_change,
 )
-from pulsar_fleet.planning.changes.subscriptions import StartAt, subscription_change
+from pulsar_fleet.planning.changes.subscriptions import subscription_change
 from pulsar_fleet.planning.changes.topics import (
     schema_change,
     setting_rank,
@@ -47,7 +47,7 @@ class Planner:
     :param exact: remove permissions, properties, roles and policies that only the target has; clusters stay.
     """
 
-    def __init__(self, source: Snapshot, target: Snapshot, start_at: StartAt, *, exact: bool = False) -> None:
+    def __init__(self, source: Snapshot, target: Snapshot, *, exact: bool = False) -> None:
         self._exact = exact
         self._source = source
         self._target = target
@@ -56,7 +56,6 @@ class Planner:
         self._source_documents = _namespace_documents(source, target.cluster)
         self._topics = {topic.name for topic in source.topics}
         self._brokers = [broker.address for broker in target.brokers]
-        self._start_at = start_at
         self._effective = EffectiveValues(
             brokers=configurations(target.brokers),
             namespaces=self._target_documents,
@@ -124,7 +123,7 @@ class Planner:
             case Resource.TOPIC_POLICY:
                 return topic_policy_change(difference, self._version)
             case _:
-                return subscription_change(difference, self._start_at)
+                return subscription_change(difference)
 
     def _decide_shared(self, difference: Difference) -> Change | LeftAlone:
         own = self._target.cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -170,14 +171,7 @@ def _topic_policies(source: Snapshot, target: Snapshot) -> Iterator[Difference]:
         for difference in diff_documents(
             Resource.TOPIC_POLICY, topic, ours.get((topic, scope), {}), theirs.get((topic, scope), {})
         ):
-            yield Difference(
-                difference.resource,
-                topic,
-                f"{scope}/{difference.field}",
-                difference.side,
-                difference.source,
-                difference.target,
-            )
+            yield replace(difference, field=f"{scope}/{difference.field}")
 
 
 def subscription_value(rows: Iterable[SubscriptionState]) -> JsonObject:

@@ -71,14 +71,9 @@ def left_alone_lines(differences: Iterable[LeftAlone], *, most: int = 20) -> lis
 
 def _shown(plan: Plan) -> list[Change]:
     """Changes with their own line: what is created inside a new topic is counted in the topic's line."""
-    new = _new_topics(plan)
+    topics = [change for change in plan.changes if change.resource is Resource.TOPIC]
+    new = {change.name for change in topics if change.action is Action.CREATE}
     return [change for change in plan.changes if change.name not in new or change.resource is Resource.TOPIC]
-
-
-def _new_topics(plan: Plan) -> set[str]:
-    return {
-        change.name for change in plan.changes if change.resource is Resource.TOPIC and change.action is Action.CREATE
-    }
 
 
 def _line(change: Change, plan: Plan) -> tuple[str, str, str, str]:

@@ -164,12 +164,9 @@ def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
         else:
             change = _change(step, cluster, deleted)
             changes.append(with_risks(change, cluster, UNKNOWN_SETTINGS.changes(change)))
-    return Plan(source=cluster, target=cluster, changes=tuple(_cluster_last(changes)), left_alone=tuple(skipped))
-
-
-def _cluster_last(changes: Sequence[Change]) -> list[Change]:
-    """Cluster-wide resources, such as a tenant, can be deleted only when no namespace needs them any more."""
-    return sorted(changes, key=lambda change: change.namespace is None)
+    # Cluster-wide resources, such as a tenant, can be deleted only when no namespace needs them any more.
+    changes.sort(key=lambda change: change.namespace is None)
+    return Plan(source=cluster, target=cluster, changes=tuple(changes), left_alone=tuple(skipped))
 
 
 def _creates(step: _Step) -> bool:

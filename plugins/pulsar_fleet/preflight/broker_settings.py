@@ -73,16 +73,15 @@ def _pairs(source: Snapshot, target: Snapshot) -> dict[str, tuple[JsonObject, Js
     """The comparable documents of the common namespaces; a flag with the value false counts as set."""
     ours, theirs = (
         {
-            namespace.name: {**_flags_off(namespace.policies), **comparable(namespace.policies, snapshot.cluster)}
+            namespace.name: {
+                **{flag: False for flag in _FLAGS if namespace.policies.get(flag) is False},
+                **comparable(namespace.policies, snapshot.cluster),
+            }
             for namespace in snapshot.namespaces
         }
         for snapshot in (source, target)
     )
     return {name: (ours[name], theirs[name]) for name in ours if name in theirs}
-
-
-def _flags_off(document: JsonObject) -> JsonObject:
-    return {field: False for field in _FLAGS if document.get(field) is False}
 
 
 def _policy_value(policy: Policy, document: JsonObject) -> Json:

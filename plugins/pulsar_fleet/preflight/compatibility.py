@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, limits, policies, roles, schemas, topics
-from pulsar_fleet.preflight.checks.permissions import hidden_areas_are_reported, roles_may_copy
 from pulsar_fleet.preflight.context import Pair, Probes
-from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.snapshot.model import Snapshot
 
 Check = Callable[[Pair], Iterator[Finding]]
@@ -57,8 +56,8 @@ CHECKS: tuple[Check, ...] = (
     roles.tenant_admins_match,
     roles.grants_match,
     roles.authentication_providers_match,
-    hidden_areas_are_reported,
-    roles_may_copy,
+    roles.hidden_areas_are_reported,
+    roles.roles_may_copy,
 )
 
 
@@ -69,5 +68,4 @@ def check_compatibility(source: Snapshot, target: Snapshot, probes: Probes | Non
     """
     translated, _ = translate_snapshot(source, target)
     pair = Pair(source, target, translated, probes or Probes())
-    findings = [finding for check in CHECKS for finding in check(pair)]
-    return tuple(sorted(findings, key=lambda row: (row.severity is not Severity.BLOCKER, row.id, row.resource)))
+    return blockers_first(finding for check in CHECKS for finding in check(pair))

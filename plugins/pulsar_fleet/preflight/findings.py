@@ -59,6 +59,11 @@ def blockers(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.severity is Severity.BLOCKER)
 
 
+def blockers_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, id and resource."""
+    return tuple(sorted(findings, key=lambda row: (row.severity is not Severity.BLOCKER, row.id, row.resource)))
+
+
 def count_line(findings: Sequence[Finding]) -> str:
     """`2 blockers, 1 warning`."""
     stopping = len(blockers(findings))
@@ -80,11 +85,10 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     """A table, blockers first; empty without findings."""
     if not findings:
         return ""
-    ordered = sorted(findings, key=lambda finding: (finding.severity is not Severity.BLOCKER, finding.id))
     rows = [
         f"| {finding.severity.upper()} `{finding.id}` | `{finding.resource}` | {finding.evidence} "
         f"| {finding.consequence} **Do{f' ({finding.owner})' if finding.owner else ''}:** {finding.remedy}"
         + (f" `{finding.call}` |" if finding.call else " |")
-        for finding in ordered
+        for finding in blockers_first(findings)
     ]
     return "\n".join(["| finding | where | value | consequence and remedy |", "| --- | --- | --- | --- |", *rows])

@@ -73,8 +73,10 @@ def metrics(result: JsonObject) -> dict[str, float]:
 
 def failure(result: JsonObject) -> str:
     """The reason why the run fails; empty if it does not."""
-    refused = sum(cluster["refused"] for cluster in result["clusters"].values())
-    parts = [f"{counted(refused, 'event')} dead-lettered, first: {_first_reason(result)}"] if refused else []
+    clusters = result["clusters"].values()
+    refused = sum(cluster["refused"] for cluster in clusters)
+    first = next((reason for cluster in clusters for reason in cluster["reasons"]), "")
+    parts = [f"{counted(refused, 'event')} dead-lettered, first: {first}"] if refused else []
     parts += [f"{name} is behind: {why}" for name, why in result["behind"].items()]
     parts += [f"{name} is unreachable since {at}" for name, at in result["since"].items()]
     return "; ".join(parts)
@@ -82,7 +84,3 @@ def failure(result: JsonObject) -> str:
 
 def _names(result: JsonObject) -> list[str]:
     return sorted({*result["fleet"], *result["behind_seconds"]})
-
-
-def _first_reason(result: JsonObject) -> str:
-    return next((reason for cluster in result["clusters"].values() for reason in cluster["reasons"]), "")

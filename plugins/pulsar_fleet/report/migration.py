@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedVerdict
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
@@ -41,10 +41,10 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
         _headline(moves, phases, verdicts, failed),
         approval_text(approval),
         _phase_table(phases),
-        _switches(_document(run, CUT_OVER) or {}),
-        _drain(_document(run, DRAIN_STATE) or {}),
-        _verdict_lines(verdicts),
-        _findings(_document(run, FINDINGS) or []),
+        _switches(run.stored(CUT_OVER) or {}),
+        _drain(run.stored(DRAIN_STATE) or {}),
+        "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts),
+        findings_markdown([Finding.from_json(document) for document in run.stored(FINDINGS) or []]),
         _reversible(phases),
         _next_steps(moves, phases),
         f"Records: run `{run.id}` in the ledger, documents in `{run.artefacts.folder(run.id)}`.",
@@ -55,7 +55,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
 def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
     """Write report, picture and evidence into the run's artefacts, return the report; a second call replaces them."""
     report = migration_report(run, failed, approval)
-    state = _document(run, DRAIN_STATE) or {}
+    state = run.stored(DRAIN_STATE) or {}
     samples = {name: drain["samples"] for name, drain in (state.get("namespaces") or {}).items()}
     phases = run.ledger.phases(run.id)
     picture = migration_picture(phases, samples)
@@ -72,7 +72,7 @@ def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject
             "approval": approval,
             "phases": [[entry.namespace, entry.phase, entry.at.isoformat(), entry.detail] for entry in phases],
             "verdicts": [[row.scope, row.verdict, row.messages, row.summary] for row in run.ledger.verdicts(run.id)],
-            **{name: _document(run, document) for name, document in _EVIDENCE.items()},
+            **{name: run.stored(document) for name, document in _EVIDENCE.items()},
         },
     )
     return report
@@ -182,14 +182,6 @@ def _outcome(incident: JsonObject) -> str:
     return f"{incident.get('remediated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
 
 
-def _verdict_lines(verdicts: Sequence[RecordedVerdict]) -> str:
-    return "\n".join(f"* **{verdict.verdict.upper()}** `{verdict.scope}`: {verdict.summary}" for verdict in verdicts)
-
-
-def _findings(documents: Sequence[JsonObject]) -> str:
-    return findings_markdown([Finding.from_json(document) for document in documents])
-
-
 def _reversible(phases: Sequence[RecordedPhase]) -> str:
     """What can still be undone for each namespace, and its leftovers on the old cluster."""
     newest = {entry.namespace: entry for entry in phases}
@@ -211,8 +203,3 @@ def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
         f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
         "pattern are restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
     )
-
-
-def _document(run: Run, name: str) -> Json:
-    reference = run.artefacts.find(run.id, name)
-    return run.artefacts.read_json(reference) if reference else None

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -93,28 +93,20 @@ async def collect_into(
         return await collector.run(must_exist=must_exist, load_topics=load_topics)
 
 
+@dataclass
 class _Collector:
-    def __init__(
-        self,
-        sink: SnapshotSink,
-        admin: AdminClient,
-        selection: Selection,
-        redactor: Redactor,
-        reader: NamespaceReader,
-        reads: PartialReads,
-    ) -> None:
-        self._sink = sink
-        self._admin = admin
-        self._selection = selection
-        self._redactor = redactor
-        self._reader = reader
-        self._reads = reads
+    sink: SnapshotSink
+    admin: AdminClient
+    selection: Selection
+    redactor: Redactor
+    reader: NamespaceReader
+    reads: PartialReads
 
     async def run(self, *, must_exist: bool, load_topics: bool) -> SnapshotHeader:
-        began, calls = _now(), self._admin.calls
-        cluster = await self._admin.cluster_name()
+        began, calls = _now(), self.admin.calls
+        cluster = await self.admin.cluster_name()
         tenants, namespaces = await self._read_tenants()
-        if must_exist and (absent := self._selection.absent((tenant.name for tenant in tenants), namespaces)):
+        if must_exist and (absent := self.selection.absent((tenant.name for tenant in tenants), namespaces)):
             raise NotFound(f"{cluster} has no {', '.join(absent)}: check the selection.", cluster=cluster)
         self._emit(tenants)
         known_clusters = await self._read_cluster(namespaces)
@@ -123,10 +115,10 @@ class _Collector:
             cluster=cluster,
             began=began,
             ended=_now(),
-            key_id=self._redactor.key_id,
-            selection=self._selection.texts(),
+            key_id=self.redactor.key_id,
+            selection=self.selection.texts(),
             known_clusters=known_clusters,
-            calls=self._admin.calls - calls,
+            calls=self.admin.calls - calls,
             loaded_topics=load_topics,
         )
         log.info("%s: %d namespaces read in %d calls", cluster, len(namespaces), head.calls)
@@ -140,40 +132,40 @@ class _Collector:
 
     async def _tenant_names(self) -> list[str]:
         try:
-            return [name for name in await self._admin.tenants() if self._selection.has_tenant(name)]
+            return [name for name in await self.admin.tenants() if self.selection.has_tenant(name)]
         except NotAllowed as error:
             # The administrator of a tenant may read that tenant, but not list all tenants.
-            named = self._selection.named_tenants
+            named = self.selection.named_tenants
             if named is None:
                 raise NotAllowed(
-                    f"{self._admin.connection.name}: our role may not list the tenants: name tenants or namespaces "
+                    f"{self.admin.connection.name}: our role may not list the tenants: name tenants or namespaces "
                     "in the selection.",
                     cluster=error.cluster,
                     status=error.status,
                 ) from error
-            self._reads.hide(Area.TENANTS, str(error))
+            self.reads.hide(Area.TENANTS, str(error))
             return sorted(named)
 
     async def _tenant(self, name: str) -> tuple[TenantState | None, list[NamespaceName]]:
-        answer = await read_tenant(self._admin, name, self._reads, listing=f"namespaces of {name}")
+        answer = await read_tenant(self.admin, name, self.reads, listing=f"namespaces of {name}")
         if answer is None:
             return None, []
         tenant, namespaces = answer
-        chosen = [namespace for namespace in namespaces if self._selection.has(namespace)]
+        chosen = [namespace for namespace in namespaces if self.selection.has(namespace)]
         # Include the tenant of a named namespace that does not exist yet: the plan that creates it depends on it.
-        selects_all = self._selection.everything and name != SYSTEM_TENANT
-        if chosen or selects_all or name in (self._selection.named_tenants or ()):
+        selects_all = self.selection.everything and name != SYSTEM_TENANT
+        if chosen or selects_all or name in (self.selection.named_tenants or ()):
             return tenant, chosen
         return None, []
 
     async def _read_cluster(self, namespaces: Sequence[NamespaceName]) -> tuple[str, ...]:
         """Read all that belongs to no namespace, and the inventory; returns the names of the known clusters."""
-        admin, reads = self._admin, self._reads
+        admin, reads = self.admin, self.reads
         known_clusters = await reads.read("clusters", admin.clusters()) or ()
         clusters, groups, brokers = await asyncio.gather(
-            read_clusters(admin, known_clusters, self._redactor, reads),
+            read_clusters(admin, known_clusters, self.redactor, reads),
             read_resource_groups(admin, reads),
-            read_brokers(admin, self._redactor, reads),
+            read_brokers(admin, self.redactor, reads),
         )
         clients, functions, packages = await asyncio.gather(
             read_clients(admin, brokers, reads),
@@ -202,20 +194,20 @@ class _Collector:
                 self._emit([contents.state, *contents.system])
                 for first in range(0, len(contents.topics), _TOPICS_AT_ONCE):
                     group = contents.topics[first : first + _TOPICS_AT_ONCE]
-                    yield partial(self._reader.topics, group, contents.partitioned)
-                yield partial(self._reader.topic_policies, contents.name)
+                    yield partial(self.reader.topics, group, contents.partitioned)
+                yield partial(self.reader.topic_policies, contents.name)
 
     async def _contents(self, names: Sequence[NamespaceName]) -> AsyncGenerator[ContentsJob, None]:
         for name in names:
-            yield partial(self._reader.contents, name)
+            yield partial(self.reader.contents, name)
 
     def _is_unused(self, contents: NamespaceContents) -> bool:
-        return contents.name == PUBLIC_DEFAULT and not contents.topics and not self._selection.names(contents.name)
+        return contents.name == PUBLIC_DEFAULT and not contents.topics and not self.selection.names(contents.name)
 
     def _emit(self, rows: Sequence[Row]) -> None:
-        self._sink.add(rows)
-        if notes := self._reads.take_notes():
-            self._sink.add(notes)
+        self.sink.add(rows)
+        if notes := self.reads.take_notes():
+            self.sink.add(notes)
 
 
 class _Rows:

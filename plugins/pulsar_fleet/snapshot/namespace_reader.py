@@ -44,39 +44,33 @@ class NamespaceContents:
     system: tuple[InventoryState, ...]
 
 
+@dataclass
 class NamespaceReader:
     """Reads namespaces of one cluster in parts, so that no part is large.
 
     :param load_topics: read the properties of subscriptions: one call for each topic, which loads the topic.
     """
 
-    def __init__(
-        self,
-        admin: AdminClient,
-        redactor: Redactor,
-        policies: TopicPolicyReader,
-        reads: PartialReads,
-        *,
-        load_topics: bool,
-    ) -> None:
-        self._admin = admin
-        self._redactor = redactor
-        self._policies = policies
-        self._reads = reads
-        self._load_topics = load_topics
+    admin: AdminClient
+    redactor: Redactor
+    policies: TopicPolicyReader
+    reads: PartialReads
+    load_topics: bool
+
+    def __post_init__(self) -> None:
         # Twice as many topics as connections, so that no connection is idle.
-        self._slots = asyncio.Semaphore(2 * admin.connection.max_connections)
+        self._slots = asyncio.Semaphore(2 * self.admin.connection.max_connections)
 
     async def contents(self, name: NamespaceName) -> NamespaceContents | None:
         """The policies and the names of the topics; None with a note if they cannot be read."""
-        read = self._reads.read
-        document = await read(str(name), read_namespace(self._admin, name, self._redactor))
+        read = self.reads.read
+        document = await read(str(name), read_namespace(self.admin, name, self.redactor))
         if document is None:
             return None
         if any(policy.field not in document for policy in LOCAL_FIELDS):
-            self._reads.hide(Area.BOOKIE_AFFINITY, f"Only a superuser may read it; first met at {name}.")
-        listed = await read(str(name), self._admin.topics(name, system=True))
-        partitioned = await read(str(name), read_partitioned(self._admin, name)) if listed is not None else None
+            self.reads.hide(Area.BOOKIE_AFFINITY, f"Only a superuser may read it; first met at {name}.")
+        listed = await read(str(name), self.admin.topics(name, system=True))
+        partitioned = await read(str(name), read_partitioned(self.admin, name)) if listed is not None else None
         if listed is None or partitioned is None:
             return None
         parents = frozenset(partitioned)
@@ -94,24 +88,24 @@ class NamespaceReader:
 
     async def topic_policies(self, name: NamespaceName) -> list[Row]:
         """Rows of the namespace's topic policies."""
-        states = await self._reads.read(f"topic policies of {name}", self._policies.read(name)) or ()
+        states = await self.reads.read(f"topic policies of {name}", self.policies.read(name)) or ()
         return [*sorted(states, key=lambda state: (state.topic, state.scope))]
 
     async def _topic(self, topic: TopicName, partitioned: bool) -> list[Row]:
-        read, name = self._reads.read, str(topic)
+        read, name = self.reads.read, str(topic)
         metadata: PartitionMetadata | None = None
         info: JsonObject | None = {}
         async with self._slots:
-            if partitioned and (metadata := await read(name, self._admin.partition_metadata(topic))) is None:
+            if partitioned and (metadata := await read(name, self.admin.partition_metadata(topic))) is None:
                 return []
             if topic.persistent:
                 # A broker answers 500 to internal-info of a topic that was deleted.
-                call = self._admin.internal_info(topic, answered_retry_seconds=_ANSWERED_RETRY_SECONDS)
+                call = self.admin.internal_info(topic, answered_retry_seconds=_ANSWERED_RETRY_SECONDS)
                 info = await read(name, call, is_gone=lambda: self._is_gone(topic))
-            if info is None or (versions := await read(name, self._admin.schemas(topic))) is None:
+            if info is None or (versions := await read(name, self.admin.schemas(topic))) is None:
                 return []
             subscriptions = subscriptions_in_info(topic, info)
-            if self._load_topics and subscriptions:
+            if self.load_topics and subscriptions:
                 subscriptions = await self._with_properties(topic, subscriptions, partitioned)
         count, properties = (metadata.partitions, metadata.properties) if metadata else (0, info.get("properties"))
         state = TopicState(name, count, dict(properties or {}), is_terminated(info))
@@ -121,15 +115,15 @@ class NamespaceReader:
         self, topic: TopicName, subscriptions: Sequence[SubscriptionState], partitioned: bool
     ) -> tuple[SubscriptionState, ...]:
         kind, query = ("partitioned-stats", {"perPartition": False}) if partitioned else ("stats", {})
-        call = self._admin.get(f"/{topic.path}/{kind}", **query)
-        stats = await self._reads.read(f"subscription properties of {topic}", call)
+        call = self.admin.get(f"/{topic.path}/{kind}", **query)
+        stats = await self.reads.read(f"subscription properties of {topic}", call)
         in_stats = TopicStats.of(topic, stats or {}).subscriptions
         properties = {name: dict(subscription.properties) for name, subscription in in_stats.items()}
         return tuple(replace(state, properties=properties.get(state.name, {})) for state in subscriptions)
 
     async def _is_gone(self, topic: TopicName) -> bool:
         try:
-            listed = await self._admin.topics(topic.namespace)
+            listed = await self.admin.topics(topic.namespace)
         except NotFound:
             return True
         return not any(topic in (listed_topic, listed_topic.parent) for listed_topic in listed)

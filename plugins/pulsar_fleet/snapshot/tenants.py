@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.model import TenantState
@@ -50,3 +50,20 @@ async def read_tenant(
     namespaces = await reads.read(listing, admin.namespaces(name)) or ()
     roles, clusters = document.get("adminRoles") or (), document.get("allowedClusters") or ()
     return TenantState(name, tuple(sorted(roles)), tuple(sorted(clusters))), namespaces
+
+
+async def require_namespaces(admin: AdminClient, namespaces: Iterable[NamespaceName]) -> None:
+    """Refuse a namespace that the cluster does not have, with the names that it has; one call for each."""
+    for namespace in namespaces:
+        if await admin.namespace(namespace) is None:
+            raise NotFound(await _no_such_namespace(admin, namespace, await admin.cluster_name()))
+
+
+async def _no_such_namespace(admin: AdminClient, namespace: NamespaceName, cluster: str) -> str:
+    if await admin.tenant(namespace.tenant) is None:
+        existing = ", ".join(await admin.tenants())
+        return f"Namespace {str(namespace)!r} does not exist on {cluster}. The tenants of {cluster} are: {existing}."
+    existing = ", ".join(str(name) for name in await admin.namespaces(namespace.tenant)) or "none"
+    return (
+        f"Namespace {str(namespace)!r} does not exist on {cluster}. Tenant {namespace.tenant!r} contains: {existing}."
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -50,9 +49,7 @@ class TopicPolicyReader:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from upath import UPath
-
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side, digest_key
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
@@ -61,10 +59,10 @@ async def freeze_bounds(
             raise InvalidRequest("Mode 'incremental' needs a ledger with the earlier proofs; use mode 'full'.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
     freezer = Freezer(
-        source,
-        target,
+        source=source,
+        target=target,
         mapping=mapping,
-        coverage=coverage,
+        coverage=coverage or Coverage(),
         earlier=earlier,
         engine=engine,
         keyed=keyed,
@@ -107,11 +105,8 @@ async def conclude(
     folder: str = FOLDER,
 ) -> Verification:
     """Read the result of a Spark job, recheck it and record it. `NotFound` without a result."""
-    try:
-        content = UPath(result_uri).read_bytes()
-    except OSError as error:
-        raise NotFound(f"The verification job left no result at {result_uri}: {error}. See its log.") from error
-    verification = await recheck(source, target, request, Verification.from_bytes(content))
+    result = Verification.from_bytes(read_job_result(result_uri, "verification job"))
+    verification = await recheck(source, target, request, result)
     record(run, verification, folder)
     return verification
 

@@ -280,7 +280,7 @@ async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_w
     keeper: Reconciler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.fleet.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.steps.PATIENCE_SECONDS", 0.2)
     blue, green = keeper.connections
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     keeper.connections = (blue, replace(green, admin_url="http://127.0.0.1:9"))
@@ -300,7 +300,7 @@ async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_ca
     keeper: Reconciler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.fleet.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.steps.PATIENCE_SECONDS", 0.2)
     blue, green = keeper.connections
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     async with Proxy(green.admin_url) as proxy:

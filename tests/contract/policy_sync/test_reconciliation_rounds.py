@@ -203,7 +203,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         found, _ = await keeper.cycle()
         assert found["conflicts"] == 1
         assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
-        ((_, conflict),) = ReconciliationStore.of(keeper.run.ledger, ("blue", "red")).conflicts()
+        ((_, conflict),) = ReconciliationStore(keeper.run.ledger, ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 
@@ -226,7 +226,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
         last_run = time.time()
         await set_policy(on_red, name, MAX_UNACKED[0], 1)
         third.kill()
-        monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.fleet.PATIENCE_SECONDS", min(10.0, OUTAGE_SECONDS / 10))
+        monkeypatch.setattr("pulsar_fleet.policy_sync.reconcile.steps.PATIENCE_SECONDS", min(10.0, OUTAGE_SECONDS / 10))
         value, since = 1, set()
         while value == 1 or time.time() < last_run + OUTAGE_SECONDS:
             value += 1

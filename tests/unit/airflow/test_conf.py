@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_fleet.airflow.conf import parse_namespaces, refuse_same_cluster, refuse_unknown_settings
+from pulsar_fleet.airflow.conf import refuse_same_cluster, refuse_unknown_settings
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
 
 KNOWN = ("blue", "green", "namespaces")
 

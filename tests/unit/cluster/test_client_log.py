@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import warnings
 from threading import Barrier, Thread
 
@@ -38,3 +40,12 @@ def test_first_clients_opened_by_many_threads_at_once_share_one_open_file() -> N
         stream.close()
     assert not [each.path for each in logs if each.path.exists()]
     assert not [str(each.message) for each in dropped if "pulsar-client-" in str(each.message)]
+
+
+def test_a_process_that_opened_a_client_ends_without_an_open_file() -> None:
+    program = (
+        'from pulsar_fleet.cluster import message_client; message_client.new_client("pulsar://localhost:1").close()'
+    )
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "pulsar-client-" not in ended.stderr

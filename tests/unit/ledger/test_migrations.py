@@ -1,14 +1,17 @@
-"""A ledger of an earlier release is migrated when it is opened."""
+"""A ledger of an earlier release is migrated when it is opened: in SQLite, and in PostgreSQL where it is installed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from tests.support import postgresql
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger import ledger as ledger_module
@@ -21,17 +24,34 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 RUN = "return_namespaces/manual__1"
 NAMESPACE = {"kind": "namespace", "name": "acme/orders"}
 FLEET = {"fleet": "blue+green", **NAMESPACE}
+NewDatabase = Callable[[], str]
 TOPIC = {"topic": "events", "cluster": "*", "version": 1, "at": NOW}
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def new_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewDatabase]:
+    """Creates an empty database and returns its URL."""
+    if request.param == "sqlite":
+        yield lambda: f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.db'}"
+        return
+    if reason := postgresql.reason_to_skip():
+        pytest.skip(reason)
+    with postgresql.server() as new_database:
+        yield new_database
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> sa.Engine:
-    """A ledger as revision 0004 left it, with a row of each kind that 0005 changes."""
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'ledger.db'}", poolclass=sa.NullPool)
+def engine(new_database: NewDatabase) -> sa.Engine:
+    """A ledger as revision 0004 left it, with a row in each table and of each kind that 0005 changes."""
+    engine = sa.create_engine(new_database(), poolclass=sa.NullPool)
     migrate(engine, "0004")
     insert(engine, "fleet_runs", run_id=RUN, procedure="return_namespaces", conf={}, started_at=NOW, state="running")
     for phase in ("switched", "undone", "drained"):
         insert(engine, "fleet_phases", run_id=RUN, namespace="acme/orders", phase=phase, at=NOW)
+    change = {"run_id": RUN, "change_id": "1f", "cluster": "green", "before": None, "after": {"ttl": 1}, "at": NOW}
+    insert(engine, "fleet_intents", **change, kind="policy", name="acme/orders", field="ttl")
+    insert(engine, "fleet_changes", **change, resource="ttl", action="set", hazard="none", outcome="applied")
+    insert(engine, "fleet_verdicts", run_id=RUN, scope="acme/orders", verdict="PASS", messages=7, summary="", at=NOW)
     insert(engine, "fleet_agreements", **FLEET, document={"ttl": 1}, clusters=["blue"], gone=["green"], at=NOW)
     fields = {"seen": {"ttl": ["x", 0, 1, []]}, "expected": {}}
     insert(engine, "fleet_observations", **FLEET, cluster="blue", looked=7.5, fields=fields)
@@ -61,6 +81,16 @@ def insert(engine: sa.Engine, table: str, **values: Json) -> None:
         connection.execute(rows.insert().values(**values))
 
 
+def rows(engine: sa.Engine) -> dict[str, list[tuple[Any, ...]]]:
+    tables = sa.MetaData()
+    tables.reflect(engine)
+    with engine.connect() as connection:
+        return {
+            name: sorted(map(tuple, connection.execute(sa.select(table))), key=str)
+            for name, table in tables.tables.items()
+        }
+
+
 def test_phases_and_procedures_of_an_earlier_release_get_their_new_names(engine: sa.Engine) -> None:
     ledger = Ledger.open(str(engine.url))
     assert [entry.phase for entry in ledger.phases(RUN)] == ["cut_over", "aborted", "drained"]
@@ -70,7 +100,7 @@ def test_phases_and_procedures_of_an_earlier_release_get_their_new_names(engine:
 
 def test_records_of_reconciliation_and_events_of_an_earlier_release_stay(engine: sa.Engine) -> None:
     ledger = Ledger.open(str(engine.url))
-    store, item = ReconciliationStore.of(ledger, ("blue", "green")), ("namespace", "acme/orders")
+    store, item = ReconciliationStore(ledger, ("blue", "green")), ("namespace", "acme/orders")
     assert store.merge_bases() == {item: MergeBase(document={"ttl": 1}, clusters=("blue",), gone=("green",))}
     document = {"fields": {"ttl": ["x", 0, 1, []]}, "expected": {}}
     assert store.observations("blue") == {item: StoredObservation(7.5, document)}
@@ -95,3 +125,14 @@ def test_a_downgrade_restores_the_old_names(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         assert set(connection.scalars(sa.select(phases.c.phase))) == {"switched", "undone", "drained"}
         assert list(connection.scalar(sa.select(observations.c.fields))) == ["seen", "expected"]
+
+
+def test_a_downgrade_and_a_second_upgrade_keep_every_row(engine: sa.Engine) -> None:
+    at_0004 = rows(engine)
+    assert not [name for name, content in at_0004.items() if not content]
+    migrate(engine, "0005")
+    at_0005 = rows(engine)
+    migrate(engine, "0004")
+    assert rows(engine) == at_0004
+    migrate(engine, "0005")
+    assert rows(engine) == at_0005

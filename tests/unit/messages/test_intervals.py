@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.intervals import Intervals, unread_entries
@@ -44,7 +45,7 @@ def test_sets_of_intervals_behave_as_sets(some: frozenset[int], others: frozense
 
 def test_a_million_unread_entries_are_one_interval() -> None:
     numbers = Ledgers(((1, 10**6),))
-    assert unread_entries(numbers, Position(1, -1), "[]", end=10**6).runs == ((0, 10**6),)
+    assert unread_entries(Cursor(mark_delete=Position(1, -1)), numbers, 10**6).runs == ((0, 10**6),)
 
 
 @given(LEDGERS, POSITIONS)
@@ -71,7 +72,7 @@ def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
     ]
     text = "[" + ",".join(f"({low}..{high}]" for low, high in ranges) + "]"
     numbers = Ledgers(tuple(run for run in ledgers if run[1]))
-    assert list(unread_entries(numbers, mark_delete, text, end=end)) == wanted
+    assert list(unread_entries(Cursor(mark_delete=mark_delete, acknowledged=text), numbers, end)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,10 @@ def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
 )
 def test_every_form_of_ranges_is_read(text: str, unread: list[int]) -> None:
     numbers = Ledgers(((1, 5), (2, 2)))
-    assert list(unread_entries(numbers, Position(1, 2), text, end=7)) == unread
+    assert list(unread_entries(Cursor(mark_delete=Position(1, 2), acknowledged=text), numbers, 7)) == unread
 
 
 @pytest.mark.parametrize("text", ["", "[(1:3..1:4]", "[(1:3..1:4],…]", "1:3", "[(1:3-1:4]]"])
 def test_ranges_that_cannot_be_read_are_never_taken_for_none(text: str) -> None:
     with pytest.raises(InvalidRequest, match="individuallyDeletedMessages"):
-        unread_entries(Ledgers(((1, 5),)), Position(1, 2), text, end=5)
+        unread_entries(Cursor(mark_delete=Position(1, 2), acknowledged=text), Ledgers(((1, 5),)), 5)

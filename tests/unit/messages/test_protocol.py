@@ -2,70 +2,135 @@
 
 from __future__ import annotations
 
+import socket
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.protobuf_fields import frame, number, text
 
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, service_addresses
-from pulsar_fleet.messages.protocol.frames import Kind
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
+from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
+from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, refused, service_addresses
 from pulsar_fleet.messages.protocol.stored_entry import Corrupt, StoredEntry, read_entry
 
-NUMBERS = st.integers(0, (1 << 64) - 1)
-FIELDS = st.dictionaries(st.integers(1, 200), NUMBERS | st.binary(max_size=300), max_size=6)
+NUMBERS = st.integers(0, (1 << 63) - 1)
 PAYLOAD = b"a batch as it is stored"
+TOPIC = "persistent://a/b/c"
 
 
-def encoded(fields: dict[int, int | bytes]) -> list[bytes]:
-    return [
-        wire.number(field, value) if isinstance(value, int) else wire.text(field, value)
-        for field, value in fields.items()
-    ]
-
-
-def command_of(frame: bytes) -> wire.Command:
+def command_of(frame: bytes) -> api.BaseCommand:
     total, size = struct.unpack_from(">II", frame)
     assert (total + 4, size + 8) == (len(frame), len(frame))
-    return wire.read_command(frame[8:])
+    return api.BaseCommand.FromString(frame[8:])
 
 
-@settings(max_examples=50)
-@given(st.sampled_from(Kind), FIELDS)
-def test_a_command_is_read_as_it_was_written(kind: Kind, fields: dict[int, int | bytes]) -> None:
-    assert command_of(wire.frame(kind, *encoded(fields))) == wire.Command(kind, fields)
+@pytest.mark.parametrize(
+    ("frame", "literal"),
+    [
+        (
+            wire.connect(method=None, credentials=None, broker_url=None),
+            "0000001c00000018080212140a0c70756c7361722d666c656574201552020801",
+        ),
+        (
+            wire.auth_response(method="none", credentials=b""),
+            "000000230000001f0825aa021a0a0c70756c7361722d666c65657412080a046e6f6e6512001815",
+        ),
+        (
+            wire.lookup(300, TOPIC, authoritative=False),
+            "000000220000001e0817ba01190a1270657273697374656e743a2f2f612f622f6310ac021800",
+        ),
+        (
+            wire.subscribe(2, 3, TOPIC, "reader", Position(-1, 0)),
+            "0000003f0000003b080422370a1270657273697374656e743a2f2f612f622f631206726561646572"
+            "18002003280240004a0f08ffffffffffffffffff01100020007800",
+        ),
+        (wire.flow(3, 1000), "0000000d00000009080b5a05080310e807"),
+        (wire.close_consumer(4, 3), "0000000d00000009081082010408031004"),
+        (wire.consumer_stats(5, 3), "0000000d000000090819ca010408052003"),
+        (wire.get_last_message_id(6, 3), "0000000d00000009081dea010408031006"),
+        (wire.PONG, "000000090000000508139a0100"),
+    ],
+    ids=["connect", "auth response", "lookup", "subscribe", "flow", "close", "statistics", "last message", "pong"],
+)
+def test_a_command_is_written_byte_by_byte_as_brokers_know_it(frame: bytes, literal: str) -> None:
+    assert frame.hex() == literal
+
+
+def test_credentials_and_the_broker_behind_a_proxy_are_part_of_the_handshake() -> None:
+    auth = text(5, "token") + text(3, b"secret")
+    fields = text(1, "pulsar-fleet") + auth + number(4, 21) + text(6, "b-1:6650") + text(10, number(1, 1))
+    written = wire.connect(method="token", credentials=b"secret", broker_url="b-1:6650")
+    assert command_of(written) == command_of(frame(api.CONNECT, fields))
 
 
 @settings(max_examples=50)
 @given(NUMBERS, NUMBERS, NUMBERS)
 def test_the_short_way_to_a_messages_position_agrees_with_the_long_one(consumer: int, ledger: int, entry: int) -> None:
-    place = wire.text(2, wire.number(1, ledger) + wire.number(2, entry) + wire.number(3, -1))
-    frame = wire.frame(Kind.MESSAGE, wire.number(1, consumer), place, wire.number(3, 0))
-    assert wire.read_message(bytearray(frame), 8) == (consumer, ledger, entry)
-    assert command_of(frame).fields[2] == place[-len(place) + 2 :]
+    place = text(2, number(1, ledger) + number(2, entry) + number(3, -1))
+    written = frame(api.MESSAGE, number(1, consumer), place, number(3, 0))
+    assert wire.read_message(bytearray(written), 8) == (consumer, ledger, entry)
+    message = command_of(written).message
+    assert (message.consumer_id, message.message_id.ledger_id, message.message_id.entry_id) == (consumer, ledger, entry)
 
 
-def test_a_position_without_a_message_is_read_as_minus_one() -> None:
-    nothing = wire.frame(Kind.GET_LAST_MESSAGE_ID_RESPONSE, wire.text(1, wire.number(1, -1) + wire.number(2, -1)))
-    assert command_of(nothing).position(1) == Position(-1, -1)
+@pytest.mark.parametrize("position", [b"", number(1, -1) + number(2, -1)], ids=["absent", "minus one"])
+def test_a_position_without_a_message_is_read_as_minus_one(position: bytes) -> None:
+    answer = command_of(frame(api.GET_LAST_MESSAGE_ID_RESPONSE, text(1, position))).get_last_message_id_response
+    assert (answer.last_message_id.ledger_id, answer.last_message_id.entry_id) == (-1, -1)
 
 
-@pytest.mark.parametrize("broken", [b"\x0a\x05abc", b"\x0b", b"\x12\xff\x01"])
-def test_a_field_that_cannot_be_is_refused(broken: bytes) -> None:
-    with pytest.raises(ValueError, match=r"field \d"):
-        list(wire.read_fields(broken, 0, len(broken)))
+def test_a_lookup_without_a_response_failed() -> None:
+    answer = command_of(frame(api.LOOKUP_RESPONSE, number(4, 1))).lookup_response
+    assert answer.response == api.CommandLookupTopicResponse.FAILED
+
+
+@pytest.mark.parametrize("code", [3, 99])
+def test_a_code_and_a_text_of_a_broker_are_read_whatever_they_are(code: int) -> None:
+    error = command_of(frame(api.ERROR, number(1, 7), number(2, code), text(3, b"caf\xe9"))).error
+    assert (error.request_id, error.error) == (7, code)
+    refusal = refused(error.error, error.message, "a topic", cluster="blue", address="pulsar://blue:6650")
+    assert type(refusal) is (Unauthenticated if code == 3 else Unavailable)
+    assert "caf\ufffd" in str(refusal)
+
+
+@pytest.mark.parametrize("broken", [b"\x0a\x05abc", b"\x0b", b"\x12\xff\x01", b"\x08"])
+def test_a_command_that_cannot_be_read_ends_the_connection_with_a_sentence(broken: bytes) -> None:
+    sizes = struct.pack(">II", len(broken) + 6, len(broken) + 2)
+    with answering(sizes + b"\x08\x0d" + broken) as url, pytest.raises(ConnectionLost, match="that cannot be read"):
+        WireConnection(BrokerAddress.parse(url), ClusterConnection(name="blue", admin_url="http://blue:8080"))
+
+
+@contextmanager
+def answering(frame: bytes) -> Iterator[str]:
+    """The address of a server that answers the first connection with these bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+
+        def answer() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(65_536)
+                client.sendall(frame)
+
+        done = thread.submit(answer)
+        yield "pulsar://{}:{}".format(*server.getsockname())
+        done.result(10)
 
 
 def metadata(*extra: bytes, sequence: int = 7, messages: int | None = 100) -> bytes:
-    batch = b"" if messages is None else wire.number(11, messages)
-    named = wire.text(1, "checkout-2") + wire.number(2, sequence) + wire.number(3, 1_795_252_442_118)
-    return named + b"".join(extra) + wire.number(9, 512) + batch
+    batch = b"" if messages is None else number(11, messages)
+    named = text(1, "checkout-2") + number(2, sequence) + number(3, 1_795_252_442_118)
+    return named + b"".join(extra) + number(9, 512) + batch
 
 
 def content(fields: bytes, payload: bytes = PAYLOAD, in_front: bytes = b"") -> bytearray:
@@ -78,7 +143,7 @@ def read(stored: bytes | bytearray) -> StoredEntry:
 
 
 def own(key: str, value: str) -> bytes:
-    return wire.text(4, wire.text(1, key) + wire.text(2, value))
+    return text(4, text(1, key) + text(2, value))
 
 
 def test_an_entry_tells_its_place_its_time_and_how_many_messages_it_holds() -> None:
@@ -88,9 +153,9 @@ def test_an_entry_tells_its_place_its_time_and_how_many_messages_it_holds() -> N
 
 COPY = (
     own("__MSG_PROP_REPL_SOURCE_POSITION", "12:34"),
-    wire.text(5, "blue"),
-    wire.text(16, b"\0\1"),
-    wire.number(22, 5),
+    text(5, "blue"),
+    text(16, b"\0\1"),
+    number(22, 5),
 )
 
 
@@ -110,8 +175,8 @@ def test_what_the_broker_puts_in_front_does_not_count() -> None:
         content(metadata(sequence=8)),
         content(metadata(messages=99)),
         content(metadata(own("trace", "a"))),
-        content(metadata(wire.text(6, "key"))),
-        content(metadata(wire.number(8, 1))),
+        content(metadata(text(6, "key"))),
+        content(metadata(number(8, 1))),
         content(metadata(), PAYLOAD + b"\0"),
         content(metadata()[:-2], metadata()[-2:] + PAYLOAD),
     ],
@@ -122,7 +187,7 @@ def test_all_else_counts(altered: bytearray) -> None:
 
 
 def test_a_marker_has_no_digest() -> None:
-    assert read(content(metadata(wire.number(20, 10)))).digest == b""
+    assert read(content(metadata(number(20, 10)))).digest == b""
 
 
 @settings(max_examples=50)

@@ -86,7 +86,7 @@ def green_without(kind: str) -> Spoil:
 
 def without_green_namespace(findings: View) -> View:
     emptied = without_namespace(findings.green.snapshot)
-    return with_facts(with_green(findings, snapshot=emptied), green=None, green_topics={})
+    return with_facts(with_green(findings, snapshot=emptied), green=None)
 
 
 def stored(url: str) -> dict[str, object]:
@@ -367,7 +367,7 @@ def test_clients_are_told_by_name_address_and_version() -> None:
 
 
 def test_a_namespace_without_anything_in_it_is_judged_too() -> None:
-    empty = NamespaceFacts(namespace=NAME, blue={}, green={}, topics={}, green_topics={}, partitions=())
+    empty = NamespaceFacts(namespace=NAME, blue={}, green={}, topics={}, partitions=())
     assert "namespace-missing" not in ids(with_survey(view(), namespaces=(empty,)))
 
 

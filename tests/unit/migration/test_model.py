@@ -38,7 +38,6 @@ def facts(document: Mapping[str, object], **policies: object) -> NamespaceFacts:
         blue=dict(policies),
         green=None,
         topics={EVENTS: 0},
-        green_topics={},
         partitions=(partition(document),),
     )
 

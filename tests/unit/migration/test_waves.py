@@ -123,7 +123,6 @@ def _in(name: str, *clients: str) -> NamespaceFacts:
         blue={},
         green={},
         topics={topic: 0},
-        green_topics={},
         partitions=(partition(topic, publishers=publishers),),
     )
 

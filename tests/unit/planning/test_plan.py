@@ -14,7 +14,6 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.changes.namespaces import namespace_creation_calls
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
@@ -342,11 +341,11 @@ def test_an_isolation_policy_that_would_take_namespaces_out_of_service_is_left_a
     assert reason in plan.left_alone[0].reason
 
 
-def test_a_subscription_starts_where_it_is_asked_for() -> None:
+def test_a_new_subscription_starts_before_the_first_message() -> None:
     rows = (SubscriptionState(EVENTS, EVENTS, "s", "0:0", False),)
     source = holding("blue", {}, topics=topic(0), subscriptions=rows)
-    plan = plan_changes(source, holding("green", {}, topics=topic(0)), start_at=StartAt.LATEST)
-    assert [call.body for call in plan.changes[0].calls] == ["latest"]
+    plan = plan_changes(source, holding("green", {}, topics=topic(0)))
+    assert [call.body for call in plan.changes[0].calls] == ["earliest"]
 
 
 # Values that a broker takes for some fields of each kind.

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, RecordedConflict, StoredObservation
-from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult
+from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult, result_after_write
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.compare import (
@@ -240,6 +240,31 @@ def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_i
     assert decided_values(found.drift(), 500) == {"blue": decided, "green": decided}
 
 
+def grants(**by_role: list[str]) -> dict[str, Any]:
+    return {"auth_policies": {"namespace_auth": by_role}}
+
+
+def test_an_entry_that_reads_back_as_written_is_agreed_on_although_its_neighbour_was_edited_meanwhile() -> None:
+    before = grants(writer=["packages"], reader=["produce"])
+    base = agreed_by(snapshot("blue", **before), snapshot("green", **before))
+    blue, green = snapshot("blue", **grants(writer=["sources"], reader=["sinks"])), snapshot("green", **before)
+    compared = compare(views(blue, green), base, CompareOptions())
+    (change,) = plan(compared, green, blue).changes
+    read_back = grants(writer=["sources"], reader=["consume"])["auth_policies"]
+    result = result_after_write(change, read_back, None)
+    assert result.outcome is Outcome.FAILED
+    done = {"green": written(PlanResult("p", "green", (result,)))}
+    agreed = conclude(compared.compared, done, all_reachable=True).merge_bases[ORDERS]
+    assert agreed is not None
+    rights = {role: agreed.document[f"auth_policies/namespace_auth/{role}"] for role in ("writer", "reader")}
+    assert rights == {"writer": ["sources"], "reader": ["produce"]}
+    # Then somebody gives the writer its former rights back on blue: that is an edit, and green's value is only a copy.
+    edited = snapshot("blue", **grants(writer=["packages"], reader=["sinks"]))
+    copied = snapshot("green", **grants(writer=["sources"], reader=["consume"]))
+    merged = one(compare(views(edited, copied), {**base, ORDERS: agreed}, CompareOptions()), ORDERS).merged
+    assert merged.decisions["auth_policies/namespace_auth/writer"].value == ["packages"]
+
+
 def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:
     times = EventTimes()
     for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
@@ -316,7 +341,7 @@ def test_an_authority_that_is_none_is_refused(text: str) -> None:
 
 
 def store(*clusters: str) -> ReconciliationStore:
-    return ReconciliationStore.of(Ledger.open(), clusters)
+    return ReconciliationStore(Ledger.open(), clusters)
 
 
 KEY = ("namespace", "acme/orders")

@@ -123,3 +123,19 @@ def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_o
     (found,) = fleet.run().compared
     assert found.conflicts == (FIELDS[0],)
     assert fleet.run().drift() == ()
+
+
+def test_a_later_decision_counts_where_two_decisions_chose_the_opposite() -> None:
+    name = FIELDS[0]
+    fleet = Fleet()
+    fleet.run()
+    fleet.edit("green", name)
+    fleet.edit("red", name)
+    fleet.run(away="green")
+    fleet.edit("red", name)
+    # Blue's copy of red's first value wins over green's by its name, and green refuses it.
+    fleet.run(away="red", refused=frozenset({("green", name)}))
+    # Green's value wins over red's by its name, and blue refuses it.
+    fleet.run(refused=frozenset({("blue", name)}))
+    fleet.run()
+    assert [values[name] for values in fleet.held.values()] == [1, 1, 1]

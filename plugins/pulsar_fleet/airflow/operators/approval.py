@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,6 @@ from pulsar_fleet.airflow.run import current_run
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
-    from pulsar_fleet.ledger.run import Run
-
-log = logging.getLogger(__name__)
-
-APPROVAL = "approval.json"
-"""Name of the artefact with the answer and its author."""
 
 
 class PlanApprovalOperator(ApprovalOperator):
@@ -124,18 +117,9 @@ class WaveApprovalOperator(ApprovalOperator):
 
 def store_answer(context: Context, about: str, answer: Mapping[str, Any]) -> None:
     """Store answer, author and time in the run's artefacts; a second call replaces them."""
-    run, who = current_run(context), answer.get("responded_by_user") or {}
-    document = {
-        "about": about,
-        "answer": ", ".join(answer["chosen_options"]),
-        "by": who if isinstance(who, str) else str(who.get("name") or who.get("id")),
-        "at": str(answer.get("responded_at") or ""),
-    }
-    run.artefacts.write_json(run.id, APPROVAL, document)
-    log.info("%s: %s by %s", document["about"], document["answer"], document["by"])
+    from pulsar_fleet.ledger.approval import store_approval
 
-
-def read_approval(run: Run) -> JsonObject | None:
-    """The stored answer of a run; None if there is no answer yet."""
-    reference = run.artefacts.find(run.id, APPROVAL)
-    return dict(run.artefacts.read_json(reference)) if reference else None
+    who = answer.get("responded_by_user") or {}
+    by = who if isinstance(who, str) else str(who.get("name") or who.get("id"))
+    at = str(answer.get("responded_at") or "")
+    store_approval(current_run(context), about, ", ".join(answer["chosen_options"]), by=by, at=at)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Param
 
 from pulsar_fleet.airflow.params.common import approval_params, connection_param, namespaces_param
+from pulsar_fleet.migration.request import DEFAULTS, LIMITS
 
 STRINGS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
 
 
+def _param(name: str, kind: str, **schema: Any) -> Param:
+    """A setting of the procedure, with its default and its limits."""
+    low, high = LIMITS.get(name, (None, None))
+    limits: dict[str, Any] = {key: limit for key, limit in (("minimum", low), ("maximum", high)) if limit is not None}
+    return Param(DEFAULTS[name], type=kind, **limits, **schema)
+
+
 def _strategy(suffix: str = "") -> Param:
     """How namespaces move, or `auto`; `suffix` ends the description."""
-    return Param(
-        "auto",
-        type="string",
+    return _param(
+        "strategy",
+        "string",
         enum=["auto", "redirect", "replicate_then_switch"],
         title="Strategy",
         description="auto chooses redirect where every subscription drains and no messages are retained, "
@@ -23,41 +33,35 @@ def _strategy(suffix: str = "") -> Param:
 
 
 WAIVERS = {
-    "waivers": Param(
-        [],
-        type="array",
+    "waivers": _param(
+        "waivers",
+        "array",
         items={"type": "object"},
         title="Waivers",
         description='Blockers whose risk a person accepts: {"id": …, "resource": …, "who": …, "why": …}.',
     ),
 }
 QUIESCE = {
-    "quiesce_seconds": Param(
-        0.2,
-        type="number",
-        minimum=0.2,
-        maximum=5,
+    "quiesce_seconds": _param(
+        "quiesce_seconds",
+        "number",
         title="Quiesce before the cut-over, seconds",
         description="Producers are throttled to 1 message/s for this time, and until nothing is in flight, before "
         "topics are terminated. A longer time only adds to the publish pause.",
     ),
 }
 PROOF = {
-    "proof_max_age_minutes": Param(
-        240,
-        type="integer",
-        minimum=1,
-        maximum=10080,
+    "proof_max_age_minutes": _param(
+        "proof_max_age_minutes",
+        "integer",
         title="Age of the proof, minutes",
         description="The cut-over is refused if its proof is older than this, or if anything has changed since.",
     ),
 }
 DRAIN = {
-    "drain_timeout_minutes": Param(
-        60,
-        type="integer",
-        minimum=1,
-        maximum=10080,
+    "drain_timeout_minutes": _param(
+        "drain_timeout_minutes",
+        "integer",
         title="Time for copying and draining, minutes",
         description="After this time an unfinished run fails and says what is missing.",
     ),
@@ -76,33 +80,30 @@ PARAMS = {
         "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",
     ),
     "strategy": _strategy(),
-    "wave_namespaces": Param(
-        20, type="integer", minimum=1, maximum=500, title="Namespaces in a wave", description="Upper limit."
-    ),
-    "wave_topics": Param(
-        1000,
-        type="integer",
-        minimum=1,
+    "wave_namespaces": _param("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
+    "wave_topics": _param(
+        "wave_topics",
+        "integer",
         title="Topics in a wave",
         description="Upper limit; a namespace with more topics is a wave of its own.",
     ),
-    "next_waves": Param(
-        True,
-        type="boolean",
+    "next_waves": _param(
+        "next_waves",
+        "boolean",
         title="Continue with the next wave",
         description="After a successful run, start a run for the next wave, with its own approval.",
     ),
-    "change_windows": Param(
-        [],
-        type="array",
+    "change_windows": _param(
+        "change_windows",
+        "array",
         items=STRINGS,
         title="Change windows",
         description="When the cut-over is allowed, such as Mon-Thu 09:00-16:00 Europe/Berlin, or two ISO times with a "
         "slash between; the run waits for a window. Empty: always.",
     ),
-    "freeze_windows": Param(
-        [],
-        type="array",
+    "freeze_windows": _param(
+        "freeze_windows",
+        "array",
         items=STRINGS,
         title="Freeze windows",
         description="When the cut-over is not allowed; same format as change windows.",
@@ -110,9 +111,9 @@ PARAMS = {
     **WAIVERS,
     **approval_params("a wave"),
     **QUIESCE,
-    "individually_acknowledged": Param(
-        "carry",
-        type="string",
+    "individually_acknowledged": _param(
+        "individually_acknowledged",
+        "string",
         enum=["carry", "redeliver"],
         title="Individually acknowledged messages",
         description="With replicate_then_switch, for messages acknowledged beyond the mark-delete position: carry "
@@ -120,23 +121,23 @@ PARAMS = {
     ),
     **PROOF,
     **DRAIN,
-    "delete_inactive_topics_on_blue": Param(
-        False,
-        type="boolean",
+    "delete_inactive_topics_on_blue": _param(
+        "delete_inactive_topics_on_blue",
+        "boolean",
         title="Restore deletion of inactive topics on blue",
         description="Leave off until consumers that subscribe by pattern have been restarted against green: "
         "they lose a topic on green when blue deletes it.",
     ),
-    "remove_topics_on_blue": Param(
-        False,
-        type="boolean",
+    "remove_topics_on_blue": _param(
+        "remove_topics_on_blue",
+        "boolean",
         title="Remove topics on blue",
         description="At the end, remove the terminated topics on blue. Leave off until every application is "
         "configured with green: consumers by pattern lose a removed topic, and clients that connect to blue no longer "
         "reach a partitioned topic.",
     ),
-    "dry_run": Param(
-        False, type="boolean", title="Dry run", description="Evaluate every gate and show the waves; change nothing."
+    "dry_run": _param(
+        "dry_run", "boolean", title="Dry run", description="Evaluate every gate and show the waves; change nothing."
     ),
     "continues": Param(
         None,
@@ -144,9 +145,7 @@ PARAMS = {
         title="Continued run",
         description="The run whose plan of waves this run continues; that run sets it.",
     ),
-    "wave": Param(
-        1, type="integer", minimum=1, title="Wave", description="Number of the wave to move; only with continues."
-    ),
+    "wave": _param("wave", "integer", title="Wave", description="Number of the wave to move; only with continues."),
 }
 
 FAILBACK_PARAMS = {
@@ -154,9 +153,9 @@ FAILBACK_PARAMS = {
     "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they leave."),
     "namespaces": namespaces_param("What to move back, one tenant/namespace per line."),
     "strategy": _strategy(", which copies the messages written on green"),
-    "allow_removal": Param(
-        False,
-        type="boolean",
+    "allow_removal": _param(
+        "allow_removal",
+        "boolean",
         title="Allow removal of terminated topics",
         description="Remove the topics that the migration terminated on blue, with their stored messages. "
         "If off, the check fails with their list.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context, task
@@ -15,8 +14,6 @@ from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
-
-log = logging.getLogger(__name__)
 
 PROCEDURE = "sync_metadata"
 METRICS = "pulsar_fleet.metadata"

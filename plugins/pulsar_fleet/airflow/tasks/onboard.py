@@ -110,7 +110,7 @@ def apply_plan(params: dict[str, Any], planned: JsonObject, batch: int) -> JsonO
 @task(trigger_rule="all_done")
 def write_report() -> str:
     """Report findings and changes; fail if a task failed."""
-    from pulsar_fleet.airflow.operators.approval import read_approval
+    from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.onboarding.results import StoredPlan, TakenSnapshot
     from pulsar_fleet.report.onboard import onboarding_report

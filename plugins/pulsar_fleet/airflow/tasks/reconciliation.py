@@ -73,7 +73,7 @@ def write_report(params: dict[str, Any]) -> str:
         return report
     for name, value in metrics(drift, repaired).items():
         stats.gauge(f"{METRICS}.{name}", value)
-    conflicts = ReconciliationStore.of(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
+    conflicts = ReconciliationStore(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
     report = reconciliation_report(drift, steps.read_plans(drift, run), repaired, conflicts)
     if drift["drift"] or drift["behind"] or failed:
         # A run without drift needs no page.

@@ -41,7 +41,7 @@ class Status(StrEnum):
 class MigrationTrigger(BaseTrigger):
     """Fires when namespaces are replicated or drained, when an incident needs remediation, or at the timeout.
 
-    :param awaited: a value of `Milestone`.
+    :param milestone: a value of `Milestone`.
     :param blue: connection id; the trigger reads the connections itself, so its arguments contain no secret.
     :param moves: reference of the artefact with the namespaces of the migration.
     :param run_id: id of the run's records, where the state of the drain is stored.
@@ -66,7 +66,7 @@ class MigrationTrigger(BaseTrigger):
         return (
             "pulsar_fleet.airflow.triggers.migration.MigrationTrigger",
             {
-                "awaited": self.milestone,
+                "milestone": self.milestone,
                 "blue": self.blue,
                 "green": self.green,
                 "moves": self.moves,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -48,10 +47,8 @@ class AdminClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.http.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self.http.__aexit__(*error)
 
     @property
     def calls(self) -> int:
@@ -219,9 +216,9 @@ class AdminClient:
         listed = await self.get(f"/namespaces/{namespace.path}/topics", mode="ALL", includeSystemTopic=system)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
-    async def partitioned_topics(self, namespace: NamespaceName, *, system: bool = False) -> tuple[TopicName, ...]:
-        """The partitioned topics, including those whose partitions do not exist yet."""
-        listed = await self.get(f"/persistent/{namespace.path}/partitioned", includeSystemTopic=system)
+    async def partitioned_topics(self, namespace: NamespaceName) -> tuple[TopicName, ...]:
+        """The partitioned topics without system topics, including those whose partitions do not exist yet."""
+        listed = await self.get(f"/persistent/{namespace.path}/partitioned", includeSystemTopic=False)
         return tuple(sorted(TopicName.parse(text) for text in listed))
 
     async def partition_metadata(self, topic: TopicName) -> PartitionMetadata:

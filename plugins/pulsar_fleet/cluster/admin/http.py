@@ -9,7 +9,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
@@ -64,6 +63,8 @@ _BY_STATUS: Mapping[int, type[FleetError]] = {
     404: NotFound,
     409: Conflict,
 }
+_BY_REASON: Mapping[str, type[FleetError]] = {ALREADY_MIGRATED: Conflict, SCHEMA_REFUSED: InvalidRequest}
+"""Part of the reason of a 500 → its error."""
 
 
 class BrokerHttp:
@@ -90,9 +91,7 @@ class BrokerHttp:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._transport.aclose()
 
     def trust_hosts(self, hosts: set[str]) -> None:
@@ -238,13 +237,10 @@ class BrokerHttp:
         text = f"{self.connection.name} answered {status} to {method} {urlsplit(url).path}: {reason}"
         if denied := denial(self.connection.name, status, text, reason, authenticated=authenticated):
             raise denied
-        if status == 500 and ALREADY_MIGRATED in reason:
-            raise Conflict(text, cluster=self.connection.name, status=status)
-        if status == 500 and SCHEMA_REFUSED in reason:
-            raise InvalidRequest(text, cluster=self.connection.name, status=status)
-        if status in RETRY_STATUSES:
-            raise Unavailable(text, cluster=self.connection.name, status=status)
-        raise _BY_STATUS.get(status, InvalidRequest)(text, cluster=self.connection.name, status=status)
+        kind = Unavailable if status in RETRY_STATUSES else _BY_STATUS.get(status, InvalidRequest)
+        if status == 500:
+            kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
+        raise kind(text, cluster=self.connection.name, status=status)
 
 
 def _origin(url: str) -> str:

@@ -8,32 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.model import Form, TopicPolicy
 
 _RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-
-
-class Layer(StrEnum):
-    """Where the effective value comes from, in the order in which a broker looks it up."""
-
-    TOPIC = "topic"
-    TOPIC_GLOBAL = "topic, all clusters"
-    NAMESPACE = "namespace"
-    BROKER = "broker default"
-    UNSET = "not set anywhere"
-
-
-@dataclass(frozen=True, slots=True)
-class EffectiveValue:
-    """A value and its layer; for a policy with parts, the first layer that sets one of them."""
-
-    value: Json
-    layer: Layer
 
 
 def effective_value(
@@ -43,23 +23,24 @@ def effective_value(
     shared: Mapping[str, Json],
     namespace: Mapping[str, Json],
     configuration: Mapping[str, Json],
-) -> EffectiveValue:
-    """The effective value for a topic; the documents are comparable ones, `shared` is the global one."""
+) -> Json:
+    """The effective value for a topic, None if no layer sets one.
+
+    The documents are comparable ones, `shared` is the global one.
+    """
     layers = (
-        (Layer.TOPIC, local.get(policy.field)),
-        (Layer.TOPIC_GLOBAL, shared.get(policy.field)),
-        (Layer.NAMESPACE, namespace.get(policy.namespace_field)),
-        (Layer.BROKER, _default_of_topic(policy, configuration)),
+        local.get(policy.field),
+        shared.get(policy.field),
+        namespace.get(policy.namespace_field),
+        _default_of_topic(policy, configuration),
     )
-    set_values = [(layer, value) for layer, value in layers if is_set(value)]
-    if not set_values:
-        return EffectiveValue(None, Layer.UNSET)
-    layer, value = set_values[0]
-    if policy.form in (Form.QUOTAS, Form.DELAYED):
-        # A broker looks up each part of these policies separately.
-        documents = (parts for _, parts in reversed(set_values) if isinstance(parts, dict))
-        value = {part: part_value for parts in documents for part, part_value in parts.items()} or value
-    return EffectiveValue(value, layer)
+    set_values = [value for value in layers if is_set(value)]
+    first = set_values[0] if set_values else None
+    if policy.form not in (Form.QUOTAS, Form.DELAYED):
+        return first
+    # A broker looks up each part of these policies separately.
+    documents = (parts for parts in reversed(set_values) if isinstance(parts, dict))
+    return {part: value for parts in documents for part, value in parts.items()} or first
 
 
 def effective_of_namespace(policy: Policy, value: Json, configuration: Mapping[str, Json]) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
@@ -61,9 +62,7 @@ def topic_policy_calls(
     scoped = {"isGlobal": "true"} if scope is Scope.GLOBAL else {}
     if policy.form is Form.QUOTAS:
         calls = quota_calls(path, before or {}, after or {})
-        return tuple(
-            Call(call.method, call.path, (*call.params, *scoped.items()), call.body, call.has_body) for call in calls
-        )
+        return tuple(replace(call, params=(*call.params, *scoped.items())) for call in calls)
     if policy.form is Form.PER_SUBSCRIPTION:
         return _subscription_calls(policy, topic, scoped, before or {}, after or {})
     if after is None:

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from pulsar_fleet.messages.credentials import Side, connection_from_environment
 from pulsar_fleet.messages.datasource.columns import spark_schema
 from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, flat_row
+from pulsar_fleet.messages.engines.throttle import Limits
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
@@ -85,7 +86,8 @@ class RangesReader(DataSourceReader):
         assert isinstance(partition, RangeGroup)
         side = Side(partition.side)
         address = json.loads(self.options["clusters"])[side]
-        engine = self._limited(worker_engines(connection_from_environment(side, **address)))
+        limits = Limits(**json.loads(self.options.get("limits", "{}")))
+        engine = limits.on(worker_engines(connection_from_environment(side, **address)))
         ranges = [Range.from_json(document) for document in partition.ranges]
         rows, columns = (
             (self._messages(engine, side, ranges), ROW_COLUMNS)
@@ -94,11 +96,6 @@ class RangesReader(DataSourceReader):
         )
         while chunk := list(islice(rows, _ROWS_PER_BATCH)):
             yield pa.RecordBatch.from_pylist(chunk, schema=columns)
-
-    def _limited(self, engine: Engine) -> Engine:
-        from pulsar_fleet.messages.engines.throttle import Limits
-
-        return Limits(**json.loads(self.options.get("limits", "{}"))).on(engine)
 
     def _sums(self, engine: Engine, side: Side, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         from pulsar_fleet.messages.checkpoints import Checkpoints, sum_up_ranges

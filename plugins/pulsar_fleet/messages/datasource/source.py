@@ -22,6 +22,10 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.messages.credentials import connection_from_environment
 from pulsar_fleet.messages.datasource.columns import MESSAGE_COLUMNS, message_row, spark_schema
 from pulsar_fleet.messages.datasource.options import Output, TopicOptions
+from pulsar_fleet.messages.datasource.ranges_source import RangeGroup
+from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS as RANGE_COLUMNS
+from pulsar_fleet.messages.digest_table import flat_row
+from pulsar_fleet.messages.engines.throttle import Limits
 from pulsar_fleet.messages.ranges import Range
 
 if TYPE_CHECKING:  # planning does not need the pulsar client
@@ -29,22 +33,9 @@ if TYPE_CHECKING:  # planning does not need the pulsar client
     from pulsar_fleet.messages.engines.base import Engine
 
 DIGEST_COLUMNS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("range", pa.int32()),
-        ("bucket", pa.int32()),
-        *((name, pa.int64()) for name in ("messages", "lane0", "lane1", "lane2", "lane3", "ordered")),
-    ]
+    [("topic", pa.string()), *(column for column in RANGE_COLUMNS if column.name not in ("pair", "problem", "side"))]
 )
 _ROWS_PER_BATCH = 1024
-
-
-class TopicRanges(InputPartition):
-    """The ranges that one task reads; plain values, because Spark pickles it for another process."""
-
-    def __init__(self, ranges: list[Any]) -> None:
-        super().__init__(None)
-        self.ranges = ranges
 
 
 class PulsarSource(DataSource):
@@ -81,7 +72,7 @@ class PulsarReader(DataSourceReader):
 
         groups = asyncio.run(plan(self._connection(), self._options))
         # Spark cannot plan a scan without a partition.
-        return [TopicRanges([entry_range.to_json() for entry_range in group]) for group in groups] or [TopicRanges([])]
+        return [RangeGroup("", [entry_range.to_json() for entry_range in group]) for group in groups or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches; digests of a range come only after all of it was read, so a retry never counts twice.
@@ -90,8 +81,9 @@ class PulsarReader(DataSourceReader):
         """
         from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
 
-        assert isinstance(partition, TopicRanges)
-        engine = self._limited(worker_engines(self._connection()))
+        assert isinstance(partition, RangeGroup)
+        limits = Limits(window=self._options.window, bytes_per_second=self._options.max_bytes_per_second)
+        engine = limits.on(worker_engines(self._connection()))
         ranges = [Range.from_json(document) for document in partition.ranges]
         digests = self._options.out is Output.DIGESTS
         rows = self._digests(engine, ranges) if digests else self._messages(engine, ranges)
@@ -104,11 +96,6 @@ class PulsarReader(DataSourceReader):
             options.credentials, name="pulsar", admin_url=options.admin_url, service_url=options.service_url
         )
 
-    def _limited(self, engine: Engine) -> Engine:
-        from pulsar_fleet.messages.engines.throttle import Limits
-
-        return Limits(window=self._options.window, bytes_per_second=self._options.max_bytes_per_second).on(engine)
-
     def _messages(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
         for entry_range in ranges:
             # Read from the lookback on: rows that were returned cannot be taken back if a chunked message turns out to
@@ -118,7 +105,6 @@ class PulsarReader(DataSourceReader):
                     yield message_row(message, entry_range.topic)
 
     def _digests(self, engine: Engine, ranges: Sequence[Range]) -> Iterator[dict[str, Any]]:
-        from pulsar_fleet.messages.digest_table import flat_row
         from pulsar_fleet.messages.scan import sum_up
 
         for entry_range in ranges:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from pulsar_fleet.messages.ranges import Range
@@ -31,9 +30,7 @@ class ConnectedEngine(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @abstractmethod

@@ -146,9 +146,8 @@ class ClientEngine(ConnectedEngine):
         if not max(before, entry_range.start or entry_range.first) <= first <= last:
             raise Conflict(
                 f"A reader of {entry_range.topic} on {self.connection.name} got a message at {first} after {before}, "
-                f"which "
-                f"is not between {entry_range.first} and {entry_range.last}: the reader was sent to another cluster. "
-                "Verify again while the topic stays loaded.",
+                f"which is not between {entry_range.first} and {entry_range.last}: the reader was sent to another "
+                "cluster. Verify again while the topic stays loaded.",
                 cluster=self.connection.name,
             )
         return last
@@ -217,23 +216,17 @@ class ClientEngine(ConnectedEngine):
         try:
             yield
         except pulsar.PulsarException as error:
-            raised, reason = _error_type(error)
+            raised, reason = next(
+                ((raised, reason) for kind, raised, reason in _BY_EXCEPTION if isinstance(error, kind)),
+                (Unavailable, "could not be read"),
+            )
             raise raised(
                 f"{topic} {reason} on {self.connection.name} ({self.connection.service_url}): {error}.",
                 cluster=self.connection.name,
             ) from error
 
 
-def _error_type(error: pulsar.PulsarException) -> tuple[type[FleetError], str]:
-    for kind, raised, reason in _BY_EXCEPTION:
-        if isinstance(error, kind):
-            return raised, reason
-    return Unavailable, "could not be read"
-
-
 def _inside(entry_range: Range, batch: list[Any]) -> list[Any]:
-    return (
-        batch
-        if position_of(batch[0]) >= entry_range.first
-        else [m for m in batch if position_of(m) >= entry_range.first]
-    )
+    if position_of(batch[0]) >= entry_range.first:
+        return batch
+    return [message for message in batch if position_of(message) >= entry_range.first]

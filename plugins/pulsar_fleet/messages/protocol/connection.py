@@ -13,12 +13,13 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PermissionDenied, Unavailable
 from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused, tls_context
-from pulsar_fleet.messages.protocol.frames import Command, Kind
 from pulsar_fleet.messages.protocol.stored_entry import Bytes
 
 BUFFER_BYTES = 1 << 20
@@ -128,15 +129,20 @@ class WireConnection:
             if not self._receive(wait_seconds):
                 return None
 
-    def command(self, frame: Frame) -> Command:
+    def command(self, frame: Frame) -> api.BaseCommand:
         """Decode the command of the current frame."""
-        return wire.read_command(bytes(self.buffer[frame.begin : frame.end]))
+        command = api.BaseCommand()
+        try:
+            command.ParseFromString(bytes(self.buffer[frame.begin : frame.end]))
+        except DecodeError as error:
+            raise self._lost("sent a command that cannot be read") from error
+        return command
 
     def content(self, frame: Frame) -> Bytes:
         """The stored entry after a frame's command, a view of the buffer that is valid until the next frame."""
         return self._bytes[frame.end : frame.last]
 
-    def ask(self, request: int, frame: bytes, *, about: str) -> Command:
+    def ask(self, request: int, frame: bytes, *, about: str) -> api.BaseCommand:
         """Send a request and wait for its answer; messages that arrive meanwhile are dropped.
 
         :param about: the topic, for an error.
@@ -144,20 +150,15 @@ class WireConnection:
         """
         self.send(frame)
         while True:
-            received = self.next_frame(self._timeout_seconds)
-            if received is None:
-                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            if received.kind == Kind.MESSAGE:
-                continue
-            answer = self.command(received)
-            if answer.kind == Kind.ERROR and answer.number(1) == request:
-                raise self.refusal(answer.number(2), answer.text(3), about)
-            if answer.kind == Kind.TOPIC_MIGRATED:
+            answer = self._answer()
+            if answer.error.request_id == request:
+                raise self.refusal(answer.error.error, answer.error.message, about)
+            if answer.type == api.TOPIC_MIGRATED:
                 raise self.moved(about)
-            if answer.kind in _REQUEST_FIELD and answer.number(_REQUEST_FIELD[answer.kind]) == request:
+            if request in (answer.success.request_id, answer.lookup_response.request_id):
                 return answer
 
-    def refusal(self, code: int, message: str, about: str) -> FleetError:
+    def refusal(self, code: int, message: bytes, about: str) -> FleetError:
         """The error for a broker's code; an unknown code is `Unavailable`."""
         return refused(code, message, about, cluster=self._cluster.name, address=str(self.address))
 
@@ -198,21 +199,22 @@ class WireConnection:
     def _introduce(self, broker_url: str | None) -> None:
         method, credentials = credentials_of(self._cluster)
         self.send(wire.connect(method=method, credentials=credentials, broker_url=broker_url))
-        while True:
-            received = self.next_frame(self._timeout_seconds)
-            if received is None:
-                raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
-            answer = self.command(received)
-            if answer.kind == Kind.CONNECTED:
-                return
-            if answer.kind == Kind.ERROR:
-                raise self.refusal(answer.number(2), answer.text(3), "The service")
+        while (answer := self._answer()).type != api.CONNECTED:
+            if answer.type == api.ERROR:
+                raise self.refusal(answer.error.error, answer.error.message, "The service")
+
+    def _answer(self) -> api.BaseCommand:
+        """The next command that is not a message."""
+        while received := self.next_frame(self._timeout_seconds):
+            if received.kind != api.MESSAGE:
+                return self.command(received)
+        raise self._lost(f"did not answer for {self._timeout_seconds:g} s")
 
     def _serve(self, frame: Frame) -> None:
         """Answer a ping or an authentication challenge."""
-        if frame.kind == Kind.PING:
+        if frame.kind == api.PING:
             self.send(wire.PONG)
-        elif frame.kind == Kind.AUTH_CHALLENGE:
+        elif frame.kind == api.AUTH_CHALLENGE:
             method, credentials = credentials_of(self._cluster)
             self.send(wire.auth_response(method=method or "none", credentials=credentials or b""))
 
@@ -251,6 +253,4 @@ def _timeval(seconds: float) -> bytes:
     return struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
-_OF_THE_CONNECTION = frozenset({int(Kind.PING), int(Kind.PONG), int(Kind.AUTH_CHALLENGE)})
-_REQUEST_FIELD: dict[int, int] = {Kind.SUCCESS: 1, Kind.LOOKUP_RESPONSE: 4, Kind.GET_LAST_MESSAGE_ID_RESPONSE: 2}
-"""The field of an answer that holds its request id."""
+_OF_THE_CONNECTION = frozenset({api.PING, api.PONG, api.AUTH_CHALLENGE})

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.errors import (
     Unauthenticated,
     Unavailable,
 )
-from pulsar_fleet.messages.protocol.frames import ServerError
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 
 _PORTS = {"pulsar": 6650, "pulsar+ssl": 6651}
 
@@ -73,18 +73,15 @@ def tls_context(cluster: ClusterConnection) -> ssl.SSLContext:
 
 
 _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
-    ServerError.AUTHENTICATION: (
-        Unauthenticated,
-        "cannot be read, because our credentials are not accepted",
-    ),
-    ServerError.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
-    ServerError.TOPIC_NOT_FOUND: (NotFound, "does not exist"),
-    ServerError.TOPIC_TERMINATED: (Conflict, "is terminated or was migrated"),
+    api.AUTHENTICATION: (Unauthenticated, "cannot be read, because our credentials are not accepted"),
+    api.AUTHORIZATION: (NotAllowed, "may not be read by this role: grant it consume"),
+    api.TOPIC_NOT_FOUND: (NotFound, "does not exist"),
+    api.TOPIC_TERMINATED: (Conflict, "is terminated or was migrated"),
 }
 
 
-def refused(code: int, message: str, about: str, *, cluster: str, address: str) -> FleetError:
+def refused(code: int, message: bytes, about: str, *, cluster: str, address: str) -> FleetError:
     """The error for a broker's code and message; an unknown code is `Unavailable`."""
     raised, reason = _BY_CODE.get(code, (Unavailable, "could not be read"))
-    detail = " ".join(message.split())[:300]
+    detail = " ".join(message.decode(errors="replace").split())[:300]
     return raised(f"{about} {reason} on {cluster} ({address}): {detail}.", cluster=cluster)

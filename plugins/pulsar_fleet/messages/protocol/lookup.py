@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
 from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, service_addresses
 
 MOST_REDIRECTS = 20
-_REDIRECT, _CONNECT, _FAILED = 0, 1, 2
 
 
 class Brokers:
@@ -38,29 +38,30 @@ class Brokers:
         for _ in range(MOST_REDIRECTS):
             request = broker.next_id()
             frame = wire.lookup(request, topic, authoritative=authoritative)
-            answer = broker.ask(request, frame, about=topic)
-            if answer.number(3, _FAILED) == _FAILED:
-                raise broker.refusal(answer.number(6), answer.text(7), topic)
+            answer = broker.ask(request, frame, about=topic).lookup_response
+            if answer.response == api.CommandLookupTopicResponse.FAILED:
+                raise broker.refusal(answer.error, answer.message, topic)
             url = self._broker_url(answer)
-            through_service = bool(answer.number(8))
-            broker, authoritative = self._to(url, through_service=through_service), bool(answer.number(5))
-            if answer.number(3) == _CONNECT:
+            broker = self._to(url, through_service=answer.proxy_through_service_url)
+            authoritative = answer.authoritative
+            if answer.response == api.CommandLookupTopicResponse.CONNECT:
                 return broker
         raise Unavailable(
             f"{self._connection.name} redirected the lookup of {topic} {MOST_REDIRECTS} times without an answer.",
             cluster=self._connection.name,
         )
 
-    def _broker_url(self, answer: wire.Command) -> str:
+    def _broker_url(self, answer: api.CommandLookupTopicResponse) -> str:
         secure = self._service[0].tls
-        url = answer.text(2 if secure else 1)
+        plain_url, tls_url = answer.broker_service_url, answer.broker_service_url_tls
+        url, other_url = (tls_url, plain_url) if secure else (plain_url, tls_url)
         if not url:
             scheme = "pulsar://" if secure else "pulsar+ssl://"
             raise InvalidRequest(
-                f"A broker of {self._connection.name} has only the address {answer.text(1 if secure else 2)!r}: "
+                f"A broker of {self._connection.name} has only the address {other_url.decode(errors='replace')!r}: "
                 f"give the connection a service URL that begins with {scheme}."
             )
-        return url
+        return url.decode(errors="replace")
 
     def _to(self, url: str, *, through_service: bool) -> WireConnection:
         address = BrokerAddress.parse(url)

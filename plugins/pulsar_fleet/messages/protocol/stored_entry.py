@@ -12,59 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import google_crc32c
 import xxhash
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-OF_THE_COPY = "of_the_copy"
-"""The group of the fields that differ between copies; clearing the group clears the field that is set."""
-
-_PACKAGE = "pulsar_fleet"
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_READ_FIELDS = (
-    ("publish_time", 3, _FIELD.TYPE_UINT64),
-    ("messages", 11, _FIELD.TYPE_INT32),
-    ("marker_type", 20, _FIELD.TYPE_INT32),
-)
-_OF_THE_COPY = (
-    ("replicated_from", 5, _FIELD.TYPE_BYTES),
-    ("replicate_to", 7, _FIELD.TYPE_BYTES),
-    ("schema_version", 16, _FIELD.TYPE_BYTES),  # each cluster counts its own
-    ("txnid_least_bits", 22, _FIELD.TYPE_UINT64),  # the copy of a committed message is not part of a transaction
-    ("txnid_most_bits", 23, _FIELD.TYPE_UINT64),
-    ("schema_id", 32, _FIELD.TYPE_BYTES),
-)
-
-
-def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
-    file = descriptor_pb2.FileDescriptorProto(name="entry_metadata.proto", package=_PACKAGE, syntax="proto2")
-    pair = file.message_type.add(name="KeyValue")
-    for number, name in enumerate(("key", "value"), start=1):
-        pair.field.add(name=name, number=number, type=_FIELD.TYPE_BYTES, label=_FIELD.LABEL_OPTIONAL)
-    metadata = file.message_type.add(name="EntryMetadata")
-    metadata.oneof_decl.add(name=OF_THE_COPY)
-    for name, number, kind in _READ_FIELDS:
-        metadata.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL)
-    for name, number, kind in _OF_THE_COPY:
-        # Of a group only the last field is kept, which does not matter for fields that are dropped.
-        metadata.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL, oneof_index=0)
-    metadata.field.add(
-        name="properties",
-        number=4,
-        type=_FIELD.TYPE_MESSAGE,
-        type_name=f".{_PACKAGE}.KeyValue",
-        label=_FIELD.LABEL_REPEATED,
-    )
-    return file
-
-
-def _message_class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_file_descriptor())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.EntryMetadata"))
-
-
-EntryMetadata = _message_class()
-
+from pulsar_fleet.messages.protocol.pulsar_api_pb2 import EntryMetadata
 
 ENTRY_ENCODING_VERSION = 2
 """Increase it when the digest of the same entry changes: proofs of an earlier version are not continued."""
@@ -116,10 +66,10 @@ def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
         end = 4 + _WORD(body, 0)[0]
         if end > len(body):
             raise Corrupt("its metadata is cut off")
-        metadata = EntryMetadata.FromString(body[4:end].tobytes())
+        metadata: EntryMetadata = EntryMetadata.FromString(body[4:end].tobytes())
     except (struct.error, DecodeError) as error:
         raise Corrupt("its metadata cannot be read") from error
-    messages = metadata.messages or 1
+    messages = metadata.num_messages_in_batch or 1
     publish_time = metadata.publish_time
     if metadata.HasField("marker_type"):
         return StoredEntry(ledger, entry, publish_time, messages, len(body), b"")
@@ -143,12 +93,12 @@ def _checked(content: Bytes) -> Bytes:
     return body
 
 
-def _in_common(metadata: Any) -> bytes:
+def _in_common(metadata: EntryMetadata) -> bytes:
     """The serialized metadata without the fields that differ between copies."""
-    metadata.ClearField(OF_THE_COPY)
+    metadata.ClearField("of_the_copy")
     if properties := metadata.properties:
         kept = [property_pair for property_pair in properties if not property_pair.key.startswith(_REPLICATORS)]
         del properties[:]
         properties.extend(kept)
-    written: bytes = metadata.SerializePartialToString()
+    written: bytes = metadata.SerializeToString()
     return written

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
+from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, Frame, WireConnection
-from pulsar_fleet.messages.protocol.frames import Kind
 from pulsar_fleet.messages.protocol.stored_entry import Corrupt, StoredEntry, read_entry
 from pulsar_fleet.messages.ranges import Range, entries_after
 
@@ -23,7 +23,6 @@ ENTRIES_AHEAD = 256
 """Unread entries that a broker may have sent. It counts messages, so permits assume the largest batch so far."""
 
 FIRST_PERMITS = 1000
-_ERROR, _BACKLOG = 2, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Subscription:
             if self._permits <= self._enough:
                 self._allow()
             frame = self._broker.next_frame(self._waits.idle_seconds)
-            if frame is None or frame.kind != Kind.MESSAGE:
+            if frame is None or frame.kind != api.MESSAGE:
                 if self._is_end(frame):
                     return entries, True
                 continue
@@ -137,19 +136,20 @@ class Subscription:
         if frame is None:
             return self._check_stall()
         command = self._broker.command(frame)
-        if command.kind == Kind.GET_LAST_MESSAGE_ID_RESPONSE:
-            last = command.position(1)
-            if last.entry < 0:
+        if command.type == api.GET_LAST_MESSAGE_ID_RESPONSE:
+            last = command.get_last_message_id_response.last_message_id
+            if last.entry_id < 0:
                 self._broker.send(wire.consumer_stats(self._broker.next_id(), self._id))
                 return False
             self._end_requested = False
-            return (last.ledger, last.entry) <= self._at
-        if command.kind == Kind.CONSUMER_STATS_RESPONSE:
+            return (last.ledger_id, last.entry_id) <= self._at
+        if command.type == api.CONSUMER_STATS_RESPONSE:
             self._end_requested = False
-            return command.number(_ERROR, -1) == -1 and command.number(_BACKLOG, -1) == self._delivered
-        if command.kind == Kind.CLOSE_CONSUMER and command.number(1) == self._id:
+            stats = command.consumer_stats_response
+            return not stats.HasField("error_code") and stats.message_backlog == self._delivered
+        if command.close_consumer.consumer_id == self._id:
             raise ConnectionLost(f"{self._cluster} closed the reader of {self._range.topic}.", cluster=self._cluster)
-        if command.kind == Kind.TOPIC_MIGRATED:
+        if command.type == api.TOPIC_MIGRATED:
             raise self._broker.moved(self._range.topic)
         return False
 

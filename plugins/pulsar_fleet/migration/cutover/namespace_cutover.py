@@ -23,6 +23,7 @@ from pulsar_fleet.migration.cutover.termination import check_periods, move_to_ch
 from pulsar_fleet.migration.model import Move, Strategy
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import restore_publish_rates, throttle_producers
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
     TransferredCursor,
@@ -35,8 +36,6 @@ from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAckno
 
 log = logging.getLogger(__name__)
 
-QUIESCE_SECONDS = 0.2
-"""After it each partition is polled until its publishes are stored; longer only adds to the publish pause."""
 _SLACK_SECONDS = 5.0
 """Added to two check periods, for a busy broker."""
 _BATCH = "x-pulsar-num-batch-message"

@@ -47,17 +47,15 @@ def is_quiesced(before: PendingWrites, now: PendingWrites) -> bool:
     return now.pending == 0 and now.added - before.added <= 1 + now.at - before.at
 
 
-async def wait_quiesced(
-    admin: AdminClient, partitions: Sequence[TopicName], seconds: float = QUIESCE_TIMEOUT_SECONDS
-) -> Mapping[TopicName, PendingWrites]:
-    """Wait until each of these partitions was quiesced once; returns those that were not within `seconds`.
+async def wait_quiesced(admin: AdminClient, partitions: Sequence[TopicName]) -> Mapping[TopicName, PendingWrites]:
+    """Wait until each of these partitions was quiesced once; returns those that were not within 15 s.
 
     Producers must be throttled. Calls: two for each topic, and one more for each read of those not quiesced.
     """
     loop = asyncio.get_running_loop()
     logged = began = loop.time()
     waiting = await _read(admin, partitions)
-    while waiting and loop.time() < began + seconds:
+    while waiting and loop.time() < began + QUIESCE_TIMEOUT_SECONDS:
         await asyncio.sleep(_POLL_SECONDS)
         now = await _read(admin, tuple(waiting))
         waiting = {topic: writes for topic, writes in now.items() if not is_quiesced(waiting[topic], writes)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_clients, with_clients
+
+log = logging.getLogger(__name__)
 
 _POLL_RETRY_SECONDS = 4.0
 """A broker that does not answer for longer is reported as unreachable, not waited for."""
@@ -57,16 +60,24 @@ async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
 
 
 async def monitor_until_drained(
-    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float
+    sides: Sides,
+    run: Run,
+    moves: Moves,
+    *,
+    seconds: float,
+    poll_seconds: float,
+    progress: Callable[[str], None] = log.info,
 ) -> DrainStatus:
     """Monitor until every namespace is drained; for callers without a scheduler.
 
+    :param progress: receives a line after each poll.
     :raises PreconditionFailed: a namespace is not drained after `seconds`; the message says what is missing.
     """
     end = time.monotonic() + seconds
     while not (status := await monitor_drain(sides, run, moves)).is_done:
         if time.monotonic() > end:
             raise PreconditionFailed(f"The drain has not ended after {seconds:.0f} s: {status.line()}")
+        progress(status.line())
         await asyncio.sleep(poll_seconds)
     return status
 

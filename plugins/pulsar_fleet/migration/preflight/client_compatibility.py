@@ -29,9 +29,15 @@ class Advice(NamedTuple):
     remedy: str
 
 
+_NOT_KNOWN = Advice(
+    "this client's version is not known to follow a redirect.",
+    "identify the client; if in doubt, restart it against green after the cut-over.",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """What to expect of the clients of one family and range.
+    """What to expect of the clients of one family and range; by default, nothing was measured.
 
     :param finding: id of the gates' finding for them.
     :param pattern: of the version string; its group is the version.
@@ -42,12 +48,12 @@ class Behaviour:
     :param evidence: the measured version and the result.
     """
 
-    finding: str
     family: str
     pattern: str
-    can: str
-    advice: Advice
     evidence: str
+    finding: str = UNKNOWN
+    can: str = "not known"
+    advice: Advice = _NOT_KNOWN
     since: _Version = ()
     before: _Version | None = None
     readers_stall: bool = False
@@ -97,11 +103,6 @@ _REPEATS = Advice(
     "turn deduplication on for the namespace on blue, which the run copies to green (the run would revert it on green "
     "alone), and plan a restart of these applications.",
 )
-_NOT_KNOWN = Advice(
-    "this client's version is not known to follow a redirect.",
-    "identify the client; if in doubt, restart it against green after the cut-over.",
-)
-
 TABLE: tuple[Behaviour, ...] = (
     Behaviour(
         finding=CANNOT_FOLLOW,
@@ -144,13 +145,10 @@ TABLE: tuple[Behaviour, ...] = (
         readers_stall=True,
     ),
     Behaviour(
-        finding=UNKNOWN,
         family="Java",
         pattern=_JAVA,
         since=(3, 2),
         before=(3, 3),
-        can="not known",
-        advice=_NOT_KNOWN,
         evidence="Not measured: no 3.2 was available.",
     ),
     Behaviour(
@@ -183,7 +181,6 @@ TABLE: tuple[Behaviour, ...] = (
         family="C++, Python and Node",
         pattern=_CPP,
         since=(4, 2, 1),
-        can="not known",
         advice=Advice(
             "no C++ or Python client is known to be free of the deadlock on a redirect that 4.2.0 has.", _HANGS.remedy
         ),
@@ -202,25 +199,15 @@ TABLE: tuple[Behaviour, ...] = (
         readers_stall=True,
     ),
     Behaviour(
-        finding=UNKNOWN,
         family="Go",
         pattern=_GO,
         since=(0, 20),
-        can="not known",
-        advice=_NOT_KNOWN,
         evidence="Not measured: 0.19.0 was the newest.",
         readers_stall=True,
     ),
 )
 
-_ANY_OTHER = Behaviour(
-    finding=UNKNOWN,
-    family="any other",
-    pattern=r"^$",
-    can="not known",
-    advice=_NOT_KNOWN,
-    evidence="No client with such a version string was measured.",
-)
+_ANY_OTHER = Behaviour(family="any other", pattern=r"^$", evidence="No client with such a version string was measured.")
 
 
 def behaviour(version: str) -> Behaviour:

@@ -31,8 +31,8 @@ _LOOKED_UP = {
 
 def redirect_of(sides: Sides, run: Run) -> Redirect:
     """The redirect of a run: the addresses that its gates verified, or those of green's connection."""
-    stored = run.artefacts.find(run.id, REDIRECT)
-    return Redirect.from_json(run.artefacts.read_json(stored)) if stored else redirect_to(sides.green)
+    document = run.stored(REDIRECT)
+    return Redirect.from_json(document) if document else redirect_to(sides.green)
 
 
 async def advertised_addresses(green: AdminClient) -> dict[str, dict[str, str]]:

@@ -146,7 +146,6 @@ async def _namespace(
         blue=document,
         green=on_green,
         topics=topics,
-        green_topics=green_contents.topics.get(text, {}),
         partitions=partitions,
         links=links,
         unread=(*unread, *attempts.take_notes()),

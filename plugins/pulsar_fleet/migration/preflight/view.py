@@ -153,7 +153,7 @@ def without_leftovers(survey: Survey) -> Survey:
         notes=tuple(note for note in survey.green.snapshot.notes if not any(name in note.resource for name in names)),
     )
     namespaces = tuple(
-        replace(facts, green=None if facts.green is None else {**facts.green, "migrated": False}, green_topics={})
+        replace(facts, green=None if facts.green is None else {**facts.green, "migrated": False})
         for facts in survey.namespaces
     )
     return replace(survey, green=replace(survey.green, snapshot=snapshot), namespaces=namespaces)

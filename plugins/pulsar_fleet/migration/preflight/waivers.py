@@ -82,18 +82,6 @@ class WaiverResult:
         waived = [{"finding": finding.to_json(), "waiver": asdict(waiver)} for finding, waiver in self.waived]
         return {"schema_version": 1, "waived": waived}
 
-    def markdown(self) -> str:
-        """A table of the waived findings; empty without any."""
-        if not self.waived:
-            return ""
-        rows = [
-            f"| `{finding.id}` | `{finding.resource}` | {finding.consequence} | {waiver.who} | {waiver.why} |"
-            for finding, waiver in self.waived
-        ]
-        return "\n".join(
-            ["| waived | where | what may happen | by | reason |", "| --- | --- | --- | --- | --- |", *rows]
-        )
-
 
 def apply_waivers(findings: Sequence[Finding], waivers: Sequence[Waiver], *, whole_run: bool = True) -> WaiverResult:
     """Match blockers with waivers.

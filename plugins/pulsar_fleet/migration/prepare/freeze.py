@@ -68,7 +68,10 @@ async def read_original_settings(blue: AdminClient, namespaces: Iterable[Namespa
             str(name): list(document.get("replication_clusters") or [])
             for name, document in zip(names, policies, strict=True)
         },
-        allowed={tenant: await _allowed(blue, tenant) for tenant in {name.tenant for name in names}},
+        allowed={
+            tenant: list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
+            for tenant in {name.tenant for name in names}
+        },
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
         },
@@ -79,8 +82,8 @@ async def read_original_settings(blue: AdminClient, namespaces: Iterable[Namespa
 
 def find_original_settings(run: Run) -> OriginalSettings | None:
     """The settings of blue that a run stored; None before it froze blue."""
-    reference = run.artefacts.find(run.id, ORIGINAL_SETTINGS)
-    return OriginalSettings.from_json(run.artefacts.read_json(reference)) if reference else None
+    document = run.stored(ORIGINAL_SETTINGS)
+    return OriginalSettings.from_json(document) if document else None
 
 
 async def freeze(blue: AdminClient, original: OriginalSettings, settings: Mapping[str, str]) -> None:
@@ -127,10 +130,6 @@ async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     if policies is None:
         raise NotFound(f"Namespace {name} does not exist on {blue.connection.name}; nothing was changed.")
     return policies
-
-
-async def _allowed(blue: AdminClient, tenant: str) -> list[str]:
-    return list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
 
 
 async def _effective(blue: AdminClient) -> dict[str, dict[str, str]]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings, quiesce_rate
-
-log = logging.getLogger(__name__)
 
 RATE = "publishRate"
 INACTIVE = "inactiveTopicPolicies"

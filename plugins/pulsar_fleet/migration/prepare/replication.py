@@ -22,16 +22,7 @@ async def register_cluster(blue: AdminClient, name: str, green: ClusterConnectio
     """Create green's cluster data on blue, under its own name; True if it was missing. Existing data stays."""
     if await blue.cluster_data(name) is not None:
         return False
-    secure = green.admin_url.startswith("https:")
-    await blue.put_cluster(
-        name,
-        {
-            "serviceUrlTls" if secure else "serviceUrl": green.admin_url,
-            "brokerServiceUrlTls" if secure else "brokerServiceUrl": green.require_service_url(),
-            "brokerClientTlsEnabled": secure,
-            **({"brokerClientTrustCertsFilePath": green.tls_trust_file} if green.tls_trust_file and secure else {}),
-        },
-    )
+    await blue.put_cluster(name, green.cluster_data())
     return True
 
 
@@ -113,6 +104,5 @@ def store_reserved_subscriptions(run: Run, reserved: Mapping[TopicName, Sequence
 
 def read_reserved_subscriptions(run: Run) -> dict[TopicName, list[str]]:
     """Partition → the subscriptions that this run created on green to keep its backlog."""
-    reference = run.artefacts.find(run.id, RESERVED_SUBSCRIPTIONS)
-    document = run.artefacts.read_json(reference) if reference else {}
+    document = run.stored(RESERVED_SUBSCRIPTIONS) or {}
     return {TopicName.parse(topic): list(names) for topic, names in document.items()}

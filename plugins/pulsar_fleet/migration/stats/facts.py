@@ -18,7 +18,6 @@ class NamespaceFacts:
     :param blue: policies document on blue; None if it does not exist.
     :param green: the same on green.
     :param topics: topic on blue → partition count, 0 for a plain topic; without system topics.
-    :param green_topics: the same on green.
     :param partitions: clients and backlog of every partition and plain topic on blue.
     :param unread: topics of blue whose statistics could not be read, each with the reason.
     :param functions: functions, sources and sinks of the namespace on blue, `sink "archive"`.
@@ -30,7 +29,6 @@ class NamespaceFacts:
     blue: JsonObject | None
     green: JsonObject | None
     topics: Mapping[TopicName, int]
-    green_topics: Mapping[TopicName, int]
     partitions: tuple[TopicStats, ...]
     unread: tuple[Note, ...] = ()
     functions: tuple[str, ...] = ()

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
@@ -84,7 +83,7 @@ class Checkpoint:
 
 def stored_transfers(run: Run, namespace: str) -> TransferredPartitions:
     """The transferred cursors of a namespace; empty where nothing is replicated, or nothing was transferred yet."""
-    document = _stored(run, _cursors_name(namespace))
+    document = run.stored(_cursors_name(namespace))
     return _StoredTransfers.from_json(document).partitions if document else {}
 
 
@@ -92,7 +91,7 @@ def stored_clients(run: Run, moves: Moves) -> dict[str, ConnectedClients]:
     """Namespace → its connected clients before the cutover, where they were stored."""
     connected: dict[str, ConnectedClients] = {}
     for move in moves.moves:
-        document = _stored(run, _clients_name(str(move.namespace)))
+        document = run.stored(_clients_name(str(move.namespace)))
         if document is not None:
             connected[str(move.namespace)] = _StoredClients.from_json(document).partitions
     return connected
@@ -114,11 +113,6 @@ def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> Part
         consumers={name: readers.count(name) for name in sorted({*before.consumers, *readers})},
         backlog=before.backlog,
     )
-
-
-def _stored(run: Run, name: str) -> JsonObject | None:
-    reference = run.artefacts.find(run.id, name)
-    return None if reference is None else run.artefacts.read_json(reference)
 
 
 def _cursors_name(namespace: str) -> str:

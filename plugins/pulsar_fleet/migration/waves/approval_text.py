@@ -9,6 +9,7 @@ from pulsar_fleet.migration.model import Move, Strategy
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.migration.waves.approval_facts import drain_seconds
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
+from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 
 REVERSIBLE = (
@@ -83,11 +84,11 @@ def approval_markdown(
     passed = f"All {gates} gates hold" if not waived else f"{waived} blockers are waived; the other gates hold"
     lines = [
         f"**Wave {wave.number} of {len(plan.waves)}{' (canary)' if wave.is_canary else ''}: "
-        f"{_counted(len(wave.members), 'namespace')}, {_counted(wave.total('topics'), 'topic')}, "
-        f"{_counted(wave.total('producers'), 'producer')}, {_counted(wave.total('consumers'), 'consumer')}.** "
+        f"{counted(len(wave.members), 'namespace')}, {counted(wave.total('topics'), 'topic')}, "
+        f"{counted(wave.total('producers'), 'producer')}, {counted(wave.total('consumers'), 'consumer')}.** "
         f"{' and '.join(strategies)} from {clusters[0]} to {clusters[1]}.",
         *sentences,
-        f"{passed}, {_counted(warnings, 'warning')}.",
+        f"{passed}, {counted(warnings, 'warning')}.",
         REVERSIBLE,
         *wave.notes,
     ]
@@ -134,7 +135,3 @@ def _members_table(wave: Wave) -> str:
         rows.append(f"| … and {len(wave.members) - _MOST} more | | | | | |")
     head = f"| wave {wave.number} | topics | producers | consumers | strategy | because |"
     return "\n".join([head, "| --- | --- | --- | --- | --- | --- |", *rows])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -100,13 +100,15 @@ class Calendar:
         if self._open(now):
             return Permission(True, f"{wave} may be cut over now.")
         freeze = next((window for window in self.freezes if _inside(window, now)), None)
-        why = f"a freeze is active ({freeze.text})" if freeze else f"no change window is open ({self._listed()})"
+        listed = "; ".join(window.text for window in self.windows)
+        why = f"a freeze is active ({freeze.text})" if freeze else f"no change window is open ({listed})"
         opens = self._next(now)
         if opens is None:
             then = f"none opens within {_HORIZON_DAYS - 1} days: correct the windows in the run's configuration."
         else:
             minutes = int((opens - now).total_seconds() // 60)
-            at = opens.astimezone(self._zone()).strftime("%Y-%m-%d %H:%M %Z")
+            zone = (*self.windows, *self.freezes)[0].zone
+            at = opens.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z")
             then = f"it may be cut over from {at} on, in {minutes // 60} h {minutes % 60} min."
         return Permission(False, f"{wave} waits: {why}; {then}", opens)
 
@@ -118,12 +120,6 @@ class Calendar:
         edges = [begin for window in self.windows for begin, _ in window.spans(now)]
         edges += [end for freeze in self.freezes for _, end in freeze.spans(now)]
         return min((edge for edge in edges if edge > now and self._open(edge)), default=None)
-
-    def _listed(self) -> str:
-        return "; ".join(window.text for window in self.windows)
-
-    def _zone(self) -> tzinfo:
-        return (*self.windows, *self.freezes)[0].zone
 
 
 def _inside(window: Window, now: datetime) -> bool:

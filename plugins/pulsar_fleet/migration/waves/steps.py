@@ -50,10 +50,10 @@ class SelectedWave:
 
 def read_plan(run: Run) -> WavePlan:
     """The plan that a run made; `NotFound` if it made none."""
-    reference = run.artefacts.find(run.id, WAVES)
-    if reference is None:
+    document = run.stored(WAVES)
+    if document is None:
         raise NotFound(f"Run {run.id!r} has no plan of waves: start a new run without 'continues'.")
-    return WavePlan.from_json(run.artefacts.read_json(reference))
+    return WavePlan.from_json(document)
 
 
 def wave_of(plan: WavePlan, number: int) -> Wave:
@@ -76,8 +76,8 @@ def wave_moves(run: Run, checked: Reference, *, planned_by: Run, number: int) ->
 
 def find_moves(run: Run) -> Moves | None:
     """What a run moves: its wave, or all that it checked where there are no waves; None before the gates passed."""
-    reference = run.artefacts.find(run.id, WAVE_MOVES) or run.artefacts.find(run.id, MOVES)
-    return Moves.from_json(run.artefacts.read_json(reference)) if reference else None
+    document = run.stored(WAVE_MOVES) or run.stored(MOVES)
+    return Moves.from_json(document) if document else None
 
 
 def select_wave(

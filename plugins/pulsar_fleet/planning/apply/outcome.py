@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -41,12 +41,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """A change with its outcome; `passing` means that a second attempt may succeed."""
+    """A change with its outcome.
+
+    :param passing: whether a second attempt may succeed.
+    :param read_back: the value after a change that was sent and is not in place as a whole; parts of it may be.
+    """
 
     change: Change
     outcome: Outcome
     detail: str = ""
     passing: bool = False
+    read_back: Json = None
 
     def to_json(self) -> JsonObject:
         """As a JSON object, without the calls."""
@@ -146,9 +151,9 @@ def result_after_write(change: Change, live: Json, error: FleetError | None) -> 
     if same(comparable_value(change, live), comparable_value(change, change.after)):
         return ChangeResult(change, Outcome.APPLIED)
     if error is not None:
-        return failed_result(change, error)
+        return replace(failed_result(change, error), read_back=live)
     wrote, read = differing_fields(change.after, live)
-    return ChangeResult(change, Outcome.FAILED, f"wrote {_text(wrote)}, read back {_text(read)}")
+    return ChangeResult(change, Outcome.FAILED, f"wrote {_text(wrote)}, read back {_text(read)}", read_back=live)
 
 
 def comparable_value(change: Change, value: Json) -> Json:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.planning.diff_entry import Difference, Side, same
 from pulsar_fleet.planning.plan import Change, LeftAlone
 
-_NEWEST = 2**63 - 1
+_EARLIEST = "earliest"
+"""Before the first stored message: every message is delivered."""
 
 
-class StartAt(StrEnum):
-    """The first position of a subscription that is created."""
-
-    EARLIEST = "earliest"
-    """Before the first stored message: every message is delivered."""
-    LATEST = "latest"
-    """After the last stored message: only later messages are delivered."""
-
-
-def subscription_change(difference: Difference, start_at: StartAt) -> Change | LeftAlone:
-    """Create the subscription, or set the source's properties and replicated flag."""
+def subscription_change(difference: Difference) -> Change | LeftAlone:
+    """Create the subscription at the earliest position, or set the source's properties and replicated flag."""
     if difference.side is Side.MISSING:
-        return _creation(difference, start_at)
+        return _creation(difference)
     after = {**difference.source, "properties": {**difference.target["properties"], **difference.source["properties"]}}
     if same(after, difference.target):
         return LeftAlone.of(difference, "the target has more properties, and nothing is removed")
@@ -48,21 +38,20 @@ def setting_calls(topic: TopicName, name: str, before: JsonObject, after: JsonOb
     return calls
 
 
-def _creation(difference: Difference, start_at: StartAt) -> Change:
+def _creation(difference: Difference) -> Change:
     path = TopicName.parse(difference.name).subscription_path(difference.field)
     replicated = bool(difference.source["replicated"])
-    body = _body(start_at, difference.source["properties"])
+    body = _body(difference.source["properties"])
     calls: tuple[Call, ...] = (with_body("PUT", path, body, replicated=str(replicated).lower()),)
     if replicated:
         # The flag of the creating call is lost when the topic is next unloaded; the flag of this call is stored.
         calls += (with_body("POST", f"{path}/replicatedSubscriptionStatus", True),)
-    after = {"position": start_at.value, **difference.source}
+    after = {"position": _EARLIEST, **difference.source}
     return Change.of(difference, calls, after, "the target lacks this subscription")
 
 
-def _body(start_at: StartAt, properties: JsonObject) -> Json:
-    """`earliest` or `latest`; with properties the same position as a document, since only that form accepts them."""
+def _body(properties: JsonObject) -> Json:
+    """`earliest`; with properties the same position as a document, since only that form accepts them."""
     if not properties:
-        return start_at.value
-    edge = -1 if start_at is StartAt.EARLIEST else _NEWEST
-    return {"ledgerId": edge, "entryId": edge, "partitionIndex": -1, "properties": properties}
+        return _EARLIEST
+    return {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": properties}

@@ -61,7 +61,7 @@ class EffectiveValues:
 
         def effective(value: Json, shared: JsonObject, document: JsonObject, broker: Configuration) -> Json:
             local = {path.policy: value}
-            return effective_value(policy, local=local, shared=shared, namespace=document, configuration=broker).value
+            return effective_value(policy, local=local, shared=shared, namespace=document, configuration=broker)
 
         for broker in self.brokers:
             before = effective(change.before, global_documents[0], documents[0], broker)

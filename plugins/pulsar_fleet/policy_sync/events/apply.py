@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
-from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome, PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.batch import Batch
@@ -28,6 +26,7 @@ from pulsar_fleet.policy_sync.events.resolve import (
     resolve,
 )
 from pulsar_fleet.policy_sync.events.versions import ResourceVersions
+from pulsar_fleet.policy_sync.fleet import apply_recorded
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
@@ -216,16 +215,9 @@ def _compared(view: View, item: Item, resolution: Resolution) -> ComparedResourc
 
 
 async def _apply_plan(participant: Participant, plan: Plan) -> PlanResult:
-    """Each batch is a run of its own in the ledger, so that it can be undone separately."""
     run_id = f"{PROCEDURE}/{participant.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    admin, ledger = participant.admin, participant.ledger
-    ledger.start_run(run_id, PROCEDURE, {"target": admin.connection.name, "plan": plan.id})
-    values: dict[str, str] = {}
-    for peer in participant.peers:
-        values |= await read_secrets(plan, peer, participant.redactor)
-    applied = await apply_plan(plan, admin, ledger, run_id, redactor=participant.redactor, secrets=values)
-    ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
-    return applied
+    admin, peers, ledger = participant.admin, participant.peers, participant.ledger
+    return await apply_recorded(plan, admin, peers, ledger, run_id, PROCEDURE, redactor=participant.redactor)
 
 
 def _is_retryable(item: Item, applied: PlanResult) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -56,9 +55,7 @@ class EventTopic:
         await self._in_thread(self._open)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._client is not None:
             await asyncio.to_thread(self._client.close)
 
@@ -117,10 +114,12 @@ class EventTopic:
         return batch
 
     def _publish(self, events: list[MetadataChangeEvent]) -> int:
+        import pulsar
+
         failed: list[object] = []
 
         def sent(result: Any, _: object) -> None:
-            if result != _ok():
+            if result != pulsar.Result.Ok:
                 failed.append(result)
 
         for event in events:
@@ -151,9 +150,3 @@ class EventTopic:
             raise (PermissionDenied if denied else Unavailable)(
                 f"{name}: the event topic {self._request.event_topic} cannot be used: {error}.", cluster=name
             ) from error
-
-
-def _ok() -> Any:
-    import pulsar
-
-    return pulsar.Result.Ok

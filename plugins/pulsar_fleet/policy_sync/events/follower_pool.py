@@ -13,11 +13,12 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import ReachableClusters, open_participant, reach
+from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
 from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, Tally, follow, pause, run_all
 from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.setup import prepare
+from pulsar_fleet.policy_sync.fleet import Fleet, open_fleet
 
 _PATIENCE_SECONDS = 2.0
 """A follower retries by itself, and reports an unreachable cluster sooner than a run."""
@@ -38,7 +39,7 @@ async def follow_all(
     :raises Unavailable: no cluster answers.
     :raises InvalidRequest: the event topic does not exist, and a cluster that is needed to create it does not answer.
     """
-    async with reach(connections, _PATIENCE_SECONDS) as reached:
+    async with open_fleet(connections, _PATIENCE_SECONDS) as reached:
         redactor = open_redactor()
         fleet = await prepare(reached.clusters, request, run, redactor)
         pool = _FollowerPool(
@@ -47,7 +48,7 @@ async def follow_all(
             request=request,
             run=run,
             redactor=redactor,
-            outages=reached.outages(run, request),
+            outages=outages_of(reached, run, request),
             stopped=stopped,
             say=say,
         )
@@ -61,7 +62,7 @@ async def follow_all(
 class _FollowerPool:
     """The followers of one process."""
 
-    reached: ReachableClusters
+    reached: Fleet
     fleet: tuple[str, ...]
     request: Request
     run: Run
@@ -86,7 +87,8 @@ class _FollowerPool:
                 self._begin_outage(connection, why)
                 await pause(self.stopped, PAUSE_SECONDS)
                 try:
-                    name = await self.reached.add(admin)
+                    name = await admin.cluster_name()
+                    self.reached.add(name, admin)
                     await prepare({name: admin}, self.request, self.run, self.redactor)
                     self._end_outage(connection, name)
                     await self.follow(name)

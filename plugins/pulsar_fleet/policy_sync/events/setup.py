@@ -9,16 +9,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, PreconditionFailed, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
@@ -84,10 +81,10 @@ def _plan(snapshot: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequen
         "is_allow_auto_update_schema": True,
     }
     planned = replace(snapshot, namespaces=(NamespaceState(str(namespace), document),))
-    planner = Planner(planned, snapshot, StartAt.EARLIEST)
+    planner = Planner(planned, snapshot)
     for name, admin in clusters.items():
         if name not in snapshot.known_clusters:
-            planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, _address(admin.connection), None))
+            planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, admin.connection.cluster_data(), None))
     tenant = next(iter(snapshot.tenants), None)
     roles = {ROLES: list(tenant.admin_roles), CLUSTERS: list(tenant.allowed_clusters)} if tenant else None
     allowed = sorted({*fleet, *(roles[CLUSTERS] if roles else ())})
@@ -115,19 +112,6 @@ async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]
                 cluster=admin.connection.name,
             )
         await asyncio.sleep(0.2)
-
-
-def _address(connection: ClusterConnection) -> JsonObject:
-    """The addresses for the brokers of other clusters: those of our connection."""
-    if not connection.admin_url.startswith("https:"):
-        return {"serviceUrl": connection.admin_url, "brokerServiceUrl": connection.require_service_url()}
-    trust = {"brokerClientTrustCertsFilePath": connection.tls_trust_file} if connection.tls_trust_file else {}
-    return {
-        "serviceUrlTls": connection.admin_url,
-        "brokerServiceUrlTls": connection.require_service_url(),
-        "brokerClientTlsEnabled": True,
-        **trust,
-    }
 
 
 async def _apply(admin: AdminClient, plan: Plan, run: Run, redactor: Redactor) -> None:

@@ -14,11 +14,12 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import open_participant, reach
+from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
 from pulsar_fleet.policy_sync.events.follower import Tally, drain, publish_once
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.setup import prepare
+from pulsar_fleet.policy_sync.fleet import open_fleet
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
     :raises Unavailable: no cluster answers.
     """
     began = time.monotonic()
-    async with reach(connections, _PATIENCE_SECONDS) as reached, AsyncExitStack() as stack:
+    async with open_fleet(connections, _PATIENCE_SECONDS) as reached, AsyncExitStack() as stack:
         redactor, behind = open_redactor(), reached.behind
         fleet = await prepare(reached.clusters, request, run, redactor)
         opened = [open_participant(name, reached, fleet, request, run, redactor) for name in reached.clusters]
@@ -47,7 +48,7 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
             reasons = await asyncio.gather(*map(_attempt, steps))
             failed = zip(participants, reasons, strict=True)
             behind |= {participant.admin.connection.name: reason for participant, reason in failed if reason}
-        outages = reached.outages(run, request)
+        outages = outages_of(reached, run, request)
     since = dict(outages.begin(connection) for connection in behind)
     for name in since.keys() & tallies.keys():
         tallies[name].behind_since = since[name].isoformat()

@@ -10,9 +10,8 @@ from functools import lru_cache
 from upath import UPath
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.view import Item, items_of
@@ -62,10 +61,7 @@ def store_request(run: Run, snapshots: Mapping[str, Snapshot], fleet: Collection
 
 def read_result(run: Run, result_uri: str) -> frozenset[Item]:
     """Read the result of the job and delete the stored snapshots; `NotFound` if there is no result."""
-    try:
-        result = json.loads(UPath(result_uri).read_bytes())
-    except OSError as error:
-        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
+    result = json.loads(read_job_result(result_uri, "comparison job"))
     # A run every few minutes would fill the store.
     folder = run.artefacts.folder(run.id) / _FOLDER
     folder.fs.rm(folder.path, recursive=True)

@@ -85,6 +85,13 @@ def whole_value(policy: str, values: Mapping[str, Json], own: str) -> Json:
     return whole or None
 
 
+def entry_of(whole: Json, field: str) -> Json:
+    """The value of a field such as `properties/owner` in the value of its policy; None if it is not set."""
+    for part in field.split("/")[1:]:
+        whole = (whole or {}).get(unquote(part))
+    return whole
+
+
 def neutral(names: Collection[str], fleet: Collection[str], own: str) -> list[str]:
     """A cluster list with `$self` for the cluster's own name."""
     if set(names) & set(fleet) != {own}:

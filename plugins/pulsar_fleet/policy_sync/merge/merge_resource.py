@@ -83,7 +83,9 @@ def merge_resource(
     """
     sides = sorted(clusters, key=lambda side: side.cluster)
     if options.desired is not None:
-        decided, lost = _by_authority(sides, options.desired), 0
+        desired, lost = options.desired, 0
+        names = _names(desired, sides)
+        decided = {name: Decision(value=desired.get(name), rule=Rule.AUTHORITY) for name in names}
     elif options.granularity is Granularity.FIELD:
         decided, lost = _by_field(base, sides, options.tie_break), 0
     else:
@@ -97,10 +99,6 @@ def merge_resource(
         },
         lost=lost,
     )
-
-
-def _by_authority(sides: Sequence[ClusterValues], desired: Mapping[str, Json]) -> dict[str, Decision]:
-    return {name: Decision(value=desired.get(name), rule=Rule.AUTHORITY) for name in _names(desired, sides)}
 
 
 def _by_field(base: Mapping[str, Json], sides: Sequence[ClusterValues], tie_break: TieBreak) -> dict[str, Decision]:

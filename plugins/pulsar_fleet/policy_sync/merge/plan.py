@@ -13,7 +13,6 @@ from pulsar_fleet.cluster.policies.documents import comparable, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
-from pulsar_fleet.planning.changes.subscriptions import StartAt
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard
@@ -90,7 +89,7 @@ def plan_repair(
     snapshot, own = target.snapshot, target.snapshot.cluster
     listed = tuple(TopicState(name, 0, {}) for names in target.topics.values() for name in sorted(names))
     planned = _planned_snapshot(resources, snapshot, others)
-    planner = Planner(replace(planned, topics=listed), snapshot, StartAt.EARLIEST, exact=True)
+    planner = Planner(replace(planned, topics=listed), snapshot, exact=True)
     current, documents = _Current(snapshot), {state.name: state.policies for state in planned.namespaces}
     skipped: list[LeftAlone] = []
     for resource in resources:

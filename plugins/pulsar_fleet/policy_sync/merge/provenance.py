@@ -45,6 +45,10 @@ class Provenance:
         digests = (text for text in (*older, *self.replaced) if text != self.digest)
         return replace(self, replaced=tuple(dict.fromkeys(digests))[:_MOST_REPLACED])
 
+    def having_lost_to(self, newer: str) -> Self:
+        """The same where a later decision chose a value that this one had replaced."""
+        return replace(self, replaced=tuple(text for text in self.replaced if text != newer))
+
     def as_array(self) -> Json:
         """Its fields in order."""
         return self.digest, self.not_before, self.not_after, self.replaced
@@ -65,13 +69,16 @@ class Observation(Document):
 
     def awaiting(self, decided: Mapping[str, Provenance]) -> Self:
         """The same before a write: values that are already present get the decided provenance, others are expected."""
-        present = {
-            name: provenance
-            for name, provenance in decided.items()
-            if name in self.fields and self.fields[name].digest == provenance.digest
-        }
-        expected = {name: provenance for name, provenance in decided.items() if name not in present}
-        return replace(self, fields={**self.fields, **present}, expected=expected)
+        fields, expected = dict(self.fields), {}
+        for name, provenance in decided.items():
+            present = fields.get(name)
+            if present is not None and present.digest == provenance.digest:
+                fields[name] = provenance
+                continue
+            expected[name] = provenance
+            if present is not None:
+                fields[name] = present.having_lost_to(provenance.digest)
+        return replace(self, fields=fields, expected=expected)
 
     def document_of(self) -> JsonObject:
         """With arrays, because there are thousands; without the time of the scan, which is stored separately."""

@@ -95,17 +95,14 @@ class ClusterScan:
         return frozenset(note.resource for note in self.snapshot.notes if note.problem in failures) - set(Area)
 
 
-async def scan_cluster(
-    admin: AdminClient, selection: Selection, redactor: Redactor, *, topics: bool, earlier: ClusterScan | None = None
-) -> ClusterScan:
+async def scan_cluster(admin: AdminClient, selection: Selection, redactor: Redactor, *, topics: bool) -> ClusterScan:
     """Read the selected resources of one cluster.
 
     :param topics: also read topic policies: one pass over the events of each namespace, no call.
-    :param earlier: a recent scan; its brokers, clock and known clusters are reused.
     :raises Unavailable: the cluster does not answer.
     :raises PermissionDenied: the cluster denies the reads.
     """
-    scanner = await _Scanner.begin(admin, redactor, earlier)
+    scanner = await _Scanner.begin(admin, redactor, None)
     tenants, names = await _tenants(admin, selection, scanner.partial_reads)
     namespaces = await _namespaces(admin, names, redactor, scanner.partial_reads)
     async with TopicPolicyReader(admin, redactor) as reader:
@@ -126,6 +123,8 @@ async def scan_in_parts(
 
     Only the last part has no namespace. A resource that is in no part and not among the unread resources of the last
     part does not exist. Close the generator if you do not read it to the end.
+
+    :param earlier: a recent scan; its brokers, clock and known clusters are reused.
     """
     scanner = await _Scanner.begin(admin, redactor, earlier)
     tenants, names = await _tenants(admin, selection, scanner.partial_reads)

@@ -11,7 +11,7 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, localised, policy_of, whole_value
+from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, entry_of, localised, policy_of, whole_value
 from pulsar_fleet.policy_sync.merge.merge_field import Decision
 from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
 from pulsar_fleet.policy_sync.merge.view import Item
@@ -38,8 +38,11 @@ class Conclusion:
 
 
 def written(applied: PlanResult) -> dict[ChangeKey, Json]:
-    """The values of a plan that are in place."""
-    return {_key(result.change): result.change.after for result in applied.results if result.outcome.in_place}
+    """The values of a plan that are in place, and those of which a part may be: somebody edited the rest meanwhile."""
+    sent = (result for result in applied.results if result.outcome.in_place or result.read_back is not None)
+    return {
+        _key(result.change): result.change.after if result.outcome.in_place else result.read_back for result in sent
+    }
 
 
 def conflicts_of(compared: Iterable[ComparedResource]) -> Iterator[RecordedConflict]:
@@ -119,7 +122,11 @@ def _is_written(resource: ComparedResource, field: str, cluster: str, done: Writ
         return same(done.get((kind, name, "")), tenant)
     policy = policy_of(field) if kind is Resource.NAMESPACE else field
     key = (Resource.POLICY if kind is Resource.NAMESPACE else kind, name, policy)
-    return key in done and same(done[key], whole_value(policy, values, cluster))
+    if key not in done:
+        return False
+    if field != policy:
+        return same(entry_of(done[key], field), values.get(field))
+    return same(done[key], whole_value(policy, values, cluster))
 
 
 def _merge_base(resource: ComparedResource, holders: Mapping[str, Values]) -> MergeBase | None:

@@ -12,12 +12,12 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, StoredObservation, known_fleets
 from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.fleet import Fleet
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, observe
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
 from pulsar_fleet.policy_sync.reconcile.agreement import Written, conclude, conflicts_of, decided_values
-from pulsar_fleet.policy_sync.reconcile.fleet import Fleet
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class History:
         :raises Unavailable: a cluster does not answer, and no earlier run recorded its name.
         """
         names = _names(ledger, fleet, size)
-        store = ReconciliationStore.of(ledger, names)
+        store = ReconciliationStore(ledger, names)
         for conflict_id, cluster in (choose or {}).items():
             store.choose(conflict_id, cluster)
         choices: dict[Item, dict[str, Json]] = {}

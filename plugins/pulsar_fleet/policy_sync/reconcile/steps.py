@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable
@@ -18,17 +19,15 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import PlanResult
-from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.fleet import Fleet, apply_recorded, open_fleet
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, Drift, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.policy_sync.reconcile.agreement import written
-from pulsar_fleet.policy_sync.reconcile.fleet import Fleet, open_fleet
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Mode, Request
@@ -40,6 +39,7 @@ log = logging.getLogger(__name__)
 
 DRIFT = "drift.json"
 PROCEDURE = "reconcile_policies"
+PATIENCE_SECONDS = 10.0
 
 FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
 """Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
@@ -61,8 +61,8 @@ async def find_drift(
     :raises Unavailable: fewer than two clusters answer, or the authority does not.
     """
     began, redactor = time.monotonic(), open_redactor()
-    async with open_fleet(connections) as opened:
-        fleet, observed = await _scan(opened, request, redactor)
+    async with _open_fleet(connections) as fleet:
+        observed = await _scan(fleet, request, redactor)
         history = History.of(run.ledger, fleet, len(connections), request.choose)
         views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
         if namespaces := namespaces_to_list(views):
@@ -102,7 +102,7 @@ async def repair(connections: Sequence[ClusterConnection], drift: JsonObject, re
     redactor = open_redactor()
     compared = Drift.from_json(run.artefacts.read_json(Reference.from_json(drift["drift"]))).compared
     plans = read_plans(drift, run)
-    async with open_fleet(connections) as fleet:
+    async with _open_fleet(connections) as fleet:
         history = History.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
         applied = await asyncio.gather(*(_apply(fleet, plan, request, run, redactor) for plan in reached.values()))
@@ -114,7 +114,13 @@ async def repair(connections: Sequence[ClusterConnection], drift: JsonObject, re
     return summary
 
 
-async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> tuple[Fleet, dict[str, ClusterScan]]:
+def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContextManager[Fleet]:
+    if len(connections) < 2:
+        raise InvalidRequest("Reconciliation needs at least two clusters: name their connections.")
+    return open_fleet(connections, PATIENCE_SECONDS)
+
+
+async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> dict[str, ClusterScan]:
     """Scan all clusters in parallel; one that stops answering is removed from the fleet."""
 
     async def attempt(admin: AdminClient) -> ClusterScan | Unavailable:
@@ -126,12 +132,9 @@ async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> tuple[Fle
     names = sorted(fleet.clusters)
     results = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
     observed = {name: result for name, result in results.items() if isinstance(result, ClusterScan)}
-    lost = {
-        fleet.clusters[name].connection.name: str(result)
-        for name, result in results.items()
-        if isinstance(result, Unavailable)
-    }
-    return fleet.without(lost), observed
+    failed = {name: result for name, result in results.items() if isinstance(result, Unavailable)}
+    fleet.remove({fleet.clusters[name].connection.name: str(error) for name, error in failed.items()})
+    return observed
 
 
 async def _divergent(
@@ -158,21 +161,18 @@ async def _plans(
 ) -> dict[str, Plan]:
     drift = comparison.drift()
     scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
+    authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
     plans = {}
     for name, scan in sorted(scans.items()):
         deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
         plans[name] = plan_repair(
             drift,
             Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
-            [scans[other].snapshot for other in _authority_first(scans, request.authority.name) if other != name],
+            [scans[other].snapshot for other in authority_first if other != name],
             source=str(request.authority),
             delete=request.propagate_deletes,
         )
     return plans
-
-
-def _authority_first(names: Collection[str], authority: str) -> list[str]:
-    return sorted(names, key=lambda name: (name != authority, name))
 
 
 async def _deletable(
@@ -189,17 +189,10 @@ async def _deletable(
 
 
 async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor: Redactor) -> PlanResult:
-    run_id = f"{run.id}/{plan.target}"
-    target = fleet.clusters[plan.target]
-    run.ledger.start_run(run_id, PROCEDURE, {"target": target.connection.name, "plan": plan.id})
-    secrets: dict[str, str] = {}
-    for admin in fleet.clusters.values():
-        secrets |= await read_secrets(plan, admin, redactor)
-    applied = await apply_plan(
-        plan, target, run.ledger, run_id, redactor=redactor, allow=request.allow, secrets=secrets
+    run_id, target, sources = f"{run.id}/{plan.target}", fleet.clusters[plan.target], list(fleet.clusters.values())
+    return await apply_recorded(
+        plan, target, sources, run.ledger, run_id, PROCEDURE, redactor=redactor, allow=request.allow
     )
-    run.ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
-    return applied
 
 
 def read_plans(drift: JsonObject, run: Run) -> dict[str, Plan]:

@@ -47,8 +47,10 @@ def namespaces_fit(pair: Pair) -> Iterator[Finding]:
         return
     names = {namespace.name for namespace in pair.target.namespaces}
     for tenant in pair.translated.tenants:
-        new = [name for name in _namespaces_of(pair, tenant.name) if name not in names]
-        listed = sum(name.partition("/")[0] == tenant.name for name in names)
+        inside = f"{tenant.name}/"
+        planned = [state.name for state in pair.translated.namespaces if state.name.startswith(inside)]
+        new = [name for name in planned if name not in names]
+        listed = sum(name.startswith(inside) for name in names)
         existing = pair.probes.target.namespaces.get(tenant.name, listed)
         if new and existing + len(new) > most:
             yield _too_many(
@@ -210,10 +212,6 @@ def _too_many(
         f"set {key}={values[0]} or more in broker.conf of every broker of {pair.target.cluster} and restart them.",
         values=values,
     )
-
-
-def _namespaces_of(pair: Pair, tenant: str) -> list[str]:
-    return [namespace.name for namespace in pair.translated.namespaces if namespace.name.partition("/")[0] == tenant]
 
 
 def _within(topic: str, namespace: str) -> bool:

@@ -159,35 +159,26 @@ def _histories_differ(pair: Pair, topic: str, mine: Sequence[SchemaState], other
     body = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
     path = f"{schema_path(TopicName.parse(topic))}/compatibility"
     question = call_text(pair.target.cluster, with_body("POST", path, body))
-    if judgement is SchemaFit.INCOMPATIBLE:
-        return blocker(
+    id_, consequence, remedy = {
+        SchemaFit.INCOMPATIBLE: (
             "schema-incompatible",
-            topic,
-            evidence,
             "One cluster refuses the newest schema of the other: replication stops, and clients that move fail.",
             f"set ALWAYS_COMPATIBLE on {pair.target.cluster}, register the source's versions, unload the topic there.",
-            call=question,
-            values=(len(mine), len(other)),
-        )
-    if judgement is SchemaFit.UNDECIDED:
-        return warning(
+        ),
+        SchemaFit.UNDECIDED: (
             "schema-undecided",
-            topic,
-            evidence,
             "Only a broker can decide whether each cluster accepts the newest schema of the other.",
             "ask the broker: this call registers nothing.",
-            call=question,
-            values=(len(mine), len(other)),
-        )
-    return warning(
-        "schema-history-differs",
-        topic,
-        evidence,
-        "The newest schemas are compatible, but the history on the target differs and is not changed.",
-        "nothing, if no consumer reads messages by the version of their schema.",
-        call=question,
-        values=(len(mine), len(other)),
-    )
+        ),
+        SchemaFit.COMPATIBLE: (
+            "schema-history-differs",
+            "The newest schemas are compatible, but the history on the target differs and is not changed.",
+            "nothing, if no consumer reads messages by the version of their schema.",
+        ),
+    }[judgement]
+    report = blocker if judgement is SchemaFit.INCOMPATIBLE else warning
+    counts = (len(mine), len(other))
+    return report(id_, topic, evidence, consequence, remedy, call=question, values=counts)
 
 
 def _judged(pair: Pair, strategy: str, new: SchemaState, existing: Sequence[SchemaState]) -> SchemaFit:

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from upath import UPath
@@ -46,9 +45,7 @@ class SnapshotWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for table in self._tables.values():
             table.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
@@ -23,6 +23,7 @@ EarlierProofs = Callable[[NamespaceName, str, str], Mapping[str, JsonObject]]
 """Takes a namespace and the names of source and target; returns `Pair.earlier` by topic."""
 
 
+@dataclass(kw_only=True)
 class Freezer:
     """Freezes bounds between two clusters.
 
@@ -33,28 +34,17 @@ class Freezer:
     :param earlier: earlier proofs for mode `incremental`.
     """
 
-    def __init__(
-        self,
-        source: AdminClient,
-        target: AdminClient,
-        *,
-        mapping: EntryMapping,
-        coverage: Coverage | None = None,
-        earlier: EarlierProofs | None = None,
-        engine: EngineChoice = EngineChoice.AUTO,
-        keyed: bool = False,
-        read_from: ReadFrom = ReadFrom.SERVING,
-        catch_up_seconds: float = 30.0,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._mapping = mapping
-        self._coverage = coverage or Coverage()
-        self._earlier = earlier
-        self._engine = engine
-        self._keyed = keyed
-        self._read_from = read_from
-        self._catch_up_seconds = catch_up_seconds
+    source: AdminClient
+    target: AdminClient
+    mapping: EntryMapping
+    coverage: Coverage = field(default_factory=Coverage)
+    earlier: EarlierProofs | None = None
+    engine: EngineChoice = EngineChoice.AUTO
+    keyed: bool = False
+    read_from: ReadFrom = ReadFrom.SERVING
+    catch_up_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         self._names = ("", "")
         self._transactional: tuple[AdminClient, ...] = ()
@@ -63,38 +53,38 @@ class Freezer:
         """Bounds of every topic of the namespaces; a topic that cannot be compared is a problem, never left out."""
         if not namespaces:
             raise InvalidRequest("No namespace was given to verify; give at least one as tenant/namespace.")
-        self._names = (await _name(self._source), await _name(self._target))
-        sides = (self._source, self._target)
+        self._names = (await _name(self.source), await _name(self.target))
+        sides = (self.source, self.target)
         self._transactional = tuple([admin for admin in sides if await _has_transactions(admin)])
         outcomes = [outcome for name in dict.fromkeys(namespaces) for outcome in await self._namespace(name)]
         return VerifyRequest(
-            source=Address.of(self._source.connection, self._names[0]),
-            target=Address.of(self._target.connection, self._names[1]),
+            source=Address.of(self.source.connection, self._names[0]),
+            target=Address.of(self.target.connection, self._names[1]),
             namespaces=tuple(dict.fromkeys(str(name) for name in namespaces)),
             pairs=tuple(outcome for outcome in outcomes if isinstance(outcome, Pair)),
             problems=tuple(outcome for outcome in outcomes if isinstance(outcome, Problem)),
-            coverage=self._coverage,
+            coverage=self.coverage,
         )
 
     async def _namespace(self, name: NamespaceName) -> list[Pair | Problem]:
-        source, target = await asyncio.gather(self._source.namespace(name), self._target.namespace(name))
+        source, target = await asyncio.gather(self.source.namespace(name), self.target.namespace(name))
         for policies, cluster, different in ((source, self._names[0], False), (target, self._names[1], True)):
             if policies is None:
                 return [Problem(str(name), str(name), different, f"there is no such namespace on {cluster}")]
         replicates = self._names[1] in (source or {}).get("replication_clusters", ())
-        earlier = self._earlier(name, *self._names) if self._earlier else {}
-        continued = {topic: proof for topic, proof in earlier.items() if may_continue(proof, self._engine)}
+        earlier = self.earlier(name, *self._names) if self.earlier else {}
+        continued = {topic: proof for topic, proof in earlier.items() if may_continue(proof, self.engine)}
         scope = Scope(name, replicates, _keeps_all(target or {}), continued, self._unproven)
         bounder = Bounder(
-            self._source,
-            self._target,
+            source=self.source,
+            target=self.target,
             names=self._names,
-            mapping=self._mapping,
-            coverage=self._coverage,
-            catch_up_seconds=self._catch_up_seconds,
+            mapping=self.mapping,
+            coverage=self.coverage,
+            catch_up_seconds=self.catch_up_seconds,
         )
         source_topics, target_topics = await asyncio.gather(
-            self._topics(self._source, name), self._topics(self._target, name)
+            self._topics(self.source, name), self._topics(self.target, name)
         )
         if not source_topics:
             return [Problem(str(name), str(name), False, f"{self._names[0]} has no persistent topic in it")]
@@ -107,7 +97,7 @@ class Freezer:
 
     @property
     def _unproven(self) -> str:
-        by = "" if self._engine is EngineChoice.AUTO else f" with engine {self._engine.value!r}"
+        by = "" if self.engine is EngineChoice.AUTO else f" with engine {self.engine.value!r}"
         return f"no earlier run proved it equal{by}"
 
     async def _topics(self, admin: AdminClient, name: NamespaceName) -> set[TopicName]:
@@ -121,7 +111,7 @@ class Freezer:
             self._problem(topic, f"{target} has no such topic", different=True)
             for topic in sorted(source_topics - target_topics)
         ]
-        if scope.replicates or self._mapping is EntryMapping.REPLICATED:
+        if scope.replicates or self.mapping is EntryMapping.REPLICATED:
             return [*missing]
         # Without replication to the target, a topic that only the target has did not come from the copy.
         extra = [
@@ -134,9 +124,9 @@ class Freezer:
         async with self._slots:
             try:
                 await self._refuse_open_transactions(topic)
-                pair = replace(await bounder.pair(scope, topic), keyed=self._keyed)
-                chosen = await choose_engine(self._source, pair, self._engine, self._coverage.mode)
-                return await read_from_shadow(self._source, chosen) if self._read_from is ReadFrom.SHADOW else chosen
+                pair = replace(await bounder.pair(scope, topic), keyed=self.keyed)
+                chosen = await choose_engine(self.source, pair, self.engine, self.coverage.mode)
+                return await read_from_shadow(self.source, chosen) if self.read_from is ReadFrom.SHADOW else chosen
             except (FleetError, Unprovable) as error:
                 return self._problem(topic, str(error), different=False)
 

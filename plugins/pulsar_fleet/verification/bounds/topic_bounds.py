@@ -40,6 +40,7 @@ class Scope:
     unproven: str = ""
 
 
+@dataclass(kw_only=True)
 class Bounder:
     """Freezes the bounds of topics between two clusters.
 
@@ -47,41 +48,31 @@ class Bounder:
     :param catch_up_seconds: how long to wait for the replicator to pass the frozen end of a topic.
     """
 
-    def __init__(
-        self,
-        source: AdminClient,
-        target: AdminClient,
-        *,
-        names: tuple[str, str],
-        mapping: EntryMapping,
-        coverage: Coverage,
-        catch_up_seconds: float,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._names = names
-        self._mapping = mapping
-        self._coverage = coverage
-        self._catch_up_seconds = catch_up_seconds
+    source: AdminClient
+    target: AdminClient
+    names: tuple[str, str]
+    mapping: EntryMapping
+    coverage: Coverage
+    catch_up_seconds: float
 
     async def pair(self, scope: Scope, topic: TopicName) -> Pair:
         """Bounds on both clusters; `Unprovable`, or a broker's `FleetError`, if no bounds would prove anything."""
-        stats = await self._source.internal_stats(topic)
+        stats = await self.source.internal_stats(topic)
         # Read after the source's: what the replicator had confirmed then is on the target now.
-        target_stats = await self._target.internal_stats(topic)
+        target_stats = await self.target.internal_stats(topic)
         whole = TopicBounds.whole(str(topic), stats)
         if self._is_compacted(stats, target_stats):
             return await self._compacted(scope, topic, stats, whole, target_stats)
         source, notes = await self._narrowed(scope, topic, whole)
         target_stats = await self._caught_up(topic, stats, source, target_stats)
         pair = await self._mapped(scope, topic, source, target_stats)
-        if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not pair.publish_time:
+        if self.coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not pair.publish_time:
             raise Unprovable(
-                f"mode {self._coverage.mode.value!r} compares only what geo-replication copied: other copies have "
+                f"mode {self.coverage.mode.value!r} compares only what geo-replication copied: other copies have "
                 "publish times and entries of their own; verify it with mode 'full'"
             )
-        if self._coverage.sample:
-            pair = await sample_pair(self._target, topic, pair, self._coverage.sample)
+        if self.coverage.sample:
+            pair = await sample_pair(self.target, topic, pair, self.coverage.sample)
         earlier = scope.earlier.get(str(topic))
         if earlier and earlier["publish_time"] != pair.publish_time:
             raise Unprovable(f"run {earlier['run']} compared it with another mapping; verify it with mode 'full' again")
@@ -92,15 +83,15 @@ class Bounder:
     async def _narrowed(
         self, scope: Scope, topic: TopicName, whole: TopicBounds
     ) -> tuple[TopicBounds, tuple[str, ...]]:
-        if self._coverage.window:
-            begin, end = self._coverage.window
+        if self.coverage.window:
+            begin, end = self.coverage.window
             searches = [
-                count_before(self._source, topic, whole.ledgers, time)
+                count_before(self.source, topic, whole.ledgers, time)
                 for time in (begin - TIME_MARGIN_MS, end + TIME_MARGIN_MS)
             ]
             first, last = [await search for search in searches]
             return replace(whole, begin=first, end=last), ()
-        if self._coverage.mode is Mode.INCREMENTAL:
+        if self.coverage.mode is Mode.INCREMENTAL:
             return self._continued(scope, topic, whole)
         return whole, ()
 
@@ -111,7 +102,7 @@ class Bounder:
         end = Position.parse(earlier["ends"]["source"])
         if end.ledger not in dict(whole.ledgers.runs):
             raise Unprovable(
-                f"the proof of run {earlier['run']} ends at {end} of {self._names[0]}, whose ledger was removed since: "
+                f"the proof of run {earlier['run']} ends at {end} of {self.names[0]}, whose ledger was removed since: "
                 "later messages may be deleted that were never compared; verify it with mode 'full'"
             )
         proven = earlier["proof"]["source"]["messages"]
@@ -126,36 +117,36 @@ class Bounder:
         :param target_stats: the target's stats that were read after `stats`.
         """
         waited = False
-        deadline = time.monotonic() + self._catch_up_seconds
+        deadline = time.monotonic() + self.catch_up_seconds
         while source.last is not None:
-            passed = replicated_up_to(source.ledgers, stats, self._names[1])
+            passed = replicated_up_to(source.ledgers, stats, self.names[1])
             if passed is None or passed >= source.end:
                 break
             if time.monotonic() > deadline:
                 raise Unprovable(
-                    f"replication to {self._names[1]} is {source.end - passed:,} entries behind; wait for it and "
+                    f"replication to {self.names[1]} is {source.end - passed:,} entries behind; wait for it and "
                     "verify again"
                 )
             waited = True
             await asyncio.sleep(0.1)
-            stats = await self._source.internal_stats(topic)
-        return await self._target.internal_stats(topic) if waited else target_stats
+            stats = await self.source.internal_stats(topic)
+        return await self.target.internal_stats(topic) if waited else target_stats
 
     # The copies on the target.
 
     async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject) -> Pair:
         target = TopicBounds.whole(str(topic), target_stats)
         begins = await self._from(topic, target, 0)
-        sure = scope.replicates or begins is not None or self._mapping is EntryMapping.REPLICATED
-        if self._mapping is EntryMapping.WHOLE or not sure:
+        sure = scope.replicates or begins is not None or self.mapping is EntryMapping.REPLICATED
+        if self.mapping is EntryMapping.WHOLE or not sure:
             return Pair(str(topic), source, self._after_proof(scope, topic, target))
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
         if begins is None:
             if len(target):
                 raise Unprovable(
-                    f"its first entry on {self._names[1]} was published there directly, so the entries from "
-                    f"{self._names[0]} cannot be identified; stop the producers and verify with mapping 'whole'"
+                    f"its first entry on {self.names[1]} was published there directly, so the entries from "
+                    f"{self.names[0]} cannot be identified; stop the producers and verify with mapping 'whole'"
                 )
             return Pair(str(topic), source, target, publish_time=True)
         return await self._replicated(scope, topic, source, target, begins)
@@ -167,7 +158,7 @@ class Bounder:
         end = Position.parse(earlier["ends"]["target"])
         if end.ledger not in dict(target.ledgers.runs):
             raise Unprovable(
-                f"the proof of run {earlier['run']} ends at {end} of {self._names[1]}, whose ledger was removed since; "
+                f"the proof of run {earlier['run']} ends at {end} of {self.names[1]}, whose ledger was removed since; "
                 "verify it with mode 'full'"
             )
         return replace(target, begin=target.ledgers.index_after(end))
@@ -176,9 +167,7 @@ class Bounder:
         self, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position | None
     ) -> Pair:
         if begins is not None and not len(source.ledgers):
-            raise Unprovable(
-                f"{self._names[0]} has no messages of it any more, but {self._names[1]} has copies of them"
-            )
+            raise Unprovable(f"{self.names[0]} has no messages of it any more, but {self.names[1]} has copies of them")
         return Pair(str(topic), source, replace(target, begin=0, end=0), publish_time=True)
 
     async def _replicated(
@@ -189,14 +178,14 @@ class Bounder:
         assert source.last is not None
         newest = await self._from(topic, target, target.end - 1)
         if newest is None or newest > source.last:
-            end = await count_up_to(self._target, topic, target.ledgers, source.last)
+            end = await count_up_to(self.target, topic, target.ledgers, source.last)
             target = replace(target, begin=0, end=end)
         notes: tuple[str, ...] = ()
         if begins < source.first:
             before = Position(source.first.ledger, source.first.entry - 1)
-            target = replace(target, begin=await count_up_to(self._target, topic, target.ledgers, before))
+            target = replace(target, begin=await count_up_to(self.target, topic, target.ledgers, before))
             if source.begin == 0:
-                notes = (f"compared from {source.first} of {self._names[0]} on, the oldest that it still holds",)
+                notes = (f"compared from {source.first} of {self.names[0]} on, the oldest that it still holds",)
         elif begins > source.first and not scope.keeps_all:
             source, notes = self._from_oldest(scope, topic, source, begins)
         return Pair(str(topic), source, target, publish_time=True, notes=notes)
@@ -207,37 +196,37 @@ class Bounder:
         begin = source.ledgers.index_after(begins) - 1
         if str(topic) in scope.earlier:
             raise Unprovable(
-                f"{self._names[1]} has removed messages that are newer than the last proof; verify it with mode 'full'"
+                f"{self.names[1]} has removed messages that are newer than the last proof; verify it with mode 'full'"
             )
         note = (
-            f"compared from {begins} of {self._names[0]} on, the oldest that {self._names[1]} has; "
-            f"{begin - source.begin:,} older entries of {self._names[0]} were not compared"
+            f"compared from {begins} of {self.names[0]} on, the oldest that {self.names[1]} has; "
+            f"{begin - source.begin:,} older entries of {self.names[0]} were not compared"
         )
         return replace(source, begin=min(begin, source.end)), (note,)
 
     async def _from(self, topic: TopicName, target: TopicBounds, index: int) -> Position | None:
-        return await source_position(self._target, topic, target.ledgers.at(index)) if len(target) else None
+        return await source_position(self.target, topic, target.ledgers.at(index)) if len(target) else None
 
     # Compacted topics.
 
     def _is_compacted(self, stats: JsonObject, target_stats: JsonObject) -> bool:
-        if self._coverage.compaction is not Compaction.AUTO:
-            return self._coverage.compaction is Compaction.ALWAYS
+        if self.coverage.compaction is not Compaction.AUTO:
+            return self.coverage.compaction is Compaction.ALWAYS
         return is_compacted(stats) or is_compacted(target_stats)
 
     async def _compacted(
         self, scope: Scope, topic: TopicName, stats: JsonObject, log: TopicBounds, target_stats: JsonObject
     ) -> Pair:
-        if self._coverage.mode in (Mode.WINDOW, Mode.SAMPLE):
+        if self.coverage.mode in (Mode.WINDOW, Mode.SAMPLE):
             raise Unprovable(
                 f"it is compacted, and the latest value of a key may lie anywhere, which mode "
-                f"{self._coverage.mode.value!r} would miss; verify it with mode 'full'"
+                f"{self.coverage.mode.value!r} would miss; verify it with mode 'full'"
             )
         target_stats = await self._caught_up(topic, stats, log, target_stats)
         source = compacted_bounds(str(topic), last_readable(stats))
         last, replicated = await self._last_copied(scope, topic, log, target_stats)
         if last is not None and compacted_to(target_stats) > last:
-            raise Unprovable(f"{self._names[1]} compacted it beyond the entries from {self._names[0]}; verify again")
+            raise Unprovable(f"{self.names[1]} compacted it beyond the entries from {self.names[0]}; verify again")
         notes = ("compacted: the latest value of each key was compared",)
         return Pair(str(topic), source, compacted_bounds(str(topic), last), replicated, notes, compacted=True)
 
@@ -249,11 +238,11 @@ class Bounder:
         last = last_readable(target_stats)
         newest = await self._from(topic, target, target.end - 1)
         oldest = await self._from(topic, target, 0)
-        if self._mapping is EntryMapping.WHOLE or not (scope.replicates or newest or oldest):
+        if self.mapping is EntryMapping.WHOLE or not (scope.replicates or newest or oldest):
             return last, False
         if source.last is None or not len(target) or (newest is not None and newest <= source.last):
             return last, True
-        end = await count_up_to(self._target, topic, target.ledgers, source.last)
+        end = await count_up_to(self.target, topic, target.ledgers, source.last)
         if end:
             return target.ledgers.at(end - 1), True
         first = target.ledgers.at(0)

@@ -12,7 +12,7 @@ Headers = Mapping[str, str] | None
 
 
 class Cause(StrEnum):
-    """Why a message differs; the causes in `EXPECTED` are not faults of the copy."""
+    """Why a message differs; the causes in `_EXPECTED` are not faults of the copy."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -33,35 +33,22 @@ class Cause(StrEnum):
     @property
     def expected(self) -> bool:
         """Whether a correct copy may have this difference."""
-        return self in EXPECTED
+        return self in _EXPECTED
 
     @property
     def sentence(self) -> str:
         """The meaning, as text."""
-        return _SENTENCES[self]
+        return _EXPECTED.get(self) or _FAULTS[self]
 
 
-EXPECTED = frozenset(
-    {
-        Cause.TRIMMED,
-        Cause.EXPIRED,
-        Cause.MARKER,
-        Cause.ABORTED,
-        Cause.OPEN_TRANSACTION,
-        Cause.NOT_FOR_TARGET,
-        Cause.REPLICATED_IN,
-        Cause.FROM_TARGET,
-        Cause.PUBLISHED_THERE,
-        Cause.ENCRYPTED,
-    }
-)
-
-_SENTENCES = {
+_FAULTS = {
     Cause.LOST: "the source still holds it, and nothing explains why the target does not",
     Cause.DUPLICATED: "the target has more copies than the source",
     Cause.ALTERED: "the same message with different content",
     Cause.UNKNOWN_ORIGIN: "the source does not have it, and nothing explains where it came from",
     Cause.CHUNK_LOST: "it was sent in chunks, and the target does not have all of them",
+}
+_EXPECTED = {
     Cause.TRIMMED: "retention removed it on one cluster during the comparison",
     Cause.EXPIRED: "it is older than the namespace's TTL, so the replicator may have skipped it",
     Cause.MARKER: "it is a marker of the broker, not a message",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pulsar_fleet.messages.checkpoints import Checkpoints, sum_up_ranges
@@ -18,6 +19,7 @@ from pulsar_fleet.verification.messages.order import MOST_DISPLACED, PlacedMessa
 from pulsar_fleet.verification.request import Progress, VerifyRequest
 
 
+@dataclass
 class LocalBackend:
     """Reads with one engine for each cluster.
 
@@ -25,12 +27,9 @@ class LocalBackend:
     :param progress: takes, after each group of ranges, the number of entries that were read and their total.
     """
 
-    def __init__(
-        self, engines: Mapping[Side, Engine], checkpoints: Checkpoints | None = None, progress: Progress | None = None
-    ) -> None:
-        self._engines = engines
-        self._checkpoints = checkpoints
-        self._progress = progress
+    engines: Mapping[Side, Engine]
+    checkpoints: Checkpoints | None = None
+    progress: Progress | None = None
 
     def sum_up(self, request: VerifyRequest, pairs: Sequence[int]) -> Mapping[Side, Iterable[DigestRow]]:
         """The digest rows of these pairs, by side."""
@@ -39,14 +38,14 @@ class LocalBackend:
         done, entries = 0, sum(entry_range.entries for _, group in groups for entry_range in group)
         engines = {side: self._engine(request, side) for side in Side}
         for side, group in groups:
-            rows[side].extend(sum_up_ranges(engines[side], side, group, request.buckets, self._checkpoints))
+            rows[side].extend(sum_up_ranges(engines[side], side, group, request.buckets, self.checkpoints))
             done += sum(entry_range.entries for entry_range in group)
-            if self._progress:
-                self._progress(done, entries)
+            if self.progress:
+                self.progress(done, entries)
         return rows
 
     def _engine(self, request: VerifyRequest, side: Side) -> Engine:
-        return Limits(**request.limits(readers=1)).on(self._engines[side])
+        return Limits(**request.limits(readers=1)).on(self.engines[side])
 
     def mismatches(self, request: VerifyRequest, only: Only) -> Mapping[int, Mismatches]:
         """Topic by topic, so that memory holds only the messages in the differing buckets of one topic."""

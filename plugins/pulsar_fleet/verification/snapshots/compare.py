@@ -12,9 +12,8 @@ from upath import UPath
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.ledger.artefacts import Artefacts, Reference
+from pulsar_fleet.ledger.artefacts import Artefacts, Reference, read_job_result
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.comparison import Comparison, compare, comparison_text, merge
@@ -165,8 +164,4 @@ def store_request(run: Run, request: CompareRequest) -> tuple[str, str]:
 
 def read_result(result_uri: str) -> Comparison:
     """Read the result of a Spark job. `NotFound` without a result."""
-    try:
-        content = UPath(result_uri).read_bytes()
-    except OSError as error:
-        raise NotFound(f"The comparison job left no result at {result_uri}: {error}. See its log.") from error
-    return Comparison.from_json(json.loads(content))
+    return Comparison.from_json(json.loads(read_job_result(result_uri, "comparison job")))

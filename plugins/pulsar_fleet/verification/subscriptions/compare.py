@@ -14,9 +14,9 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
-from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.intervals import Intervals, unread_entries
 from pulsar_fleet.messages.positions import Ledgers
-from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors, unread_by
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.request import Pair, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.correspondence import Correspondence, OneToOne
@@ -41,7 +41,7 @@ async def read_subscriptions(
 async def read_unread(admin: AdminClient, topic: TopicName, ledgers: Ledgers, *, end: int) -> Mapping[str, Intervals]:
     """The unread entries of every cursor, by the subscription's name, including system cursors."""
     cursors = cursors_in_stats(await admin.internal_stats(topic))
-    return {name: unread_by(cursor, ledgers, end) for name, cursor in cursors.items()}
+    return {name: unread_entries(cursor, ledgers, end) for name, cursor in cursors.items()}
 
 
 TOPICS_AT_ONCE = 8

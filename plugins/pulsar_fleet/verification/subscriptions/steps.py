@@ -6,8 +6,7 @@ from upath import UPath
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import NotFound
-from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.artefacts import Reference, read_job_result
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.verification.request import FOLDER, Progress, VerifyRequest
 from pulsar_fleet.verification.subscriptions.compare import compare_pairs
@@ -65,11 +64,7 @@ def result_uri(run: Run, folder: str = FOLDER) -> str:
 
 def conclude(run: Run, uri: str, folder: str = FOLDER) -> SubscriptionVerification:
     """Read the result of a comparison and record it. `NotFound` without a result."""
-    try:
-        content = UPath(uri).read_bytes()
-    except OSError as error:
-        raise NotFound(f"The comparison of subscriptions left no result at {uri}: {error}. See its log.") from error
-    verification = SubscriptionVerification.from_bytes(content)
+    verification = SubscriptionVerification.from_bytes(read_job_result(uri, "comparison of subscriptions"))
     record(run, verification, folder)
     return verification
 

@@ -8,18 +8,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.policies.effective import EffectiveValue, Layer, effective_value
+from pulsar_fleet.cluster.policies.effective import effective_value
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
 from pulsar_fleet.preflight.broker_settings import effective_differences
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TopicPolicyState
 
 TTL = TOPIC_BY_FIELD["messageTTLInSeconds"]
-LAYERS = (Layer.TOPIC, Layer.TOPIC_GLOBAL, Layer.NAMESPACE, Layer.BROKER)
 UNLIMITED = {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1}
 LIMITED = {"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingRateInByte": -1}
 
 
-def ttl(*values: int | None) -> EffectiveValue:
+def ttl(*values: int | None) -> Any:
     local, shared, namespace, broker = values
     return effective_value(
         TTL,
@@ -30,7 +29,7 @@ def ttl(*values: int | None) -> EffectiveValue:
     )
 
 
-def of_topic(field: str, **layers: dict[str, Any]) -> EffectiveValue:
+def of_topic(field: str, **layers: dict[str, Any]) -> Any:
     documents: dict[str, dict[str, Any]] = {"local": {}, "shared": {}, "namespace": {}, "configuration": {}}
     return effective_value(TOPIC_BY_FIELD[field], **{**documents, **layers})
 
@@ -53,13 +52,12 @@ def told(source: Snapshot, target: Snapshot) -> list[tuple[str, Any, Any]]:
 
 @given(st.lists(st.none() | st.integers(min_value=0), min_size=4, max_size=4))
 def test_the_first_layer_that_says_something_counts(values: list[int | None]) -> None:
-    expected = [EffectiveValue(value, layer) for layer, value in zip(LAYERS, values, strict=True) if value is not None]
-    assert ttl(*values) == (expected or [EffectiveValue(None, Layer.UNSET)])[0]
+    assert ttl(*values) == next((value for value in values if value is not None), None)
 
 
 def test_a_rate_without_limits_lets_the_next_layer_speak() -> None:
     found = of_topic("dispatchRate", local={"dispatchRate": UNLIMITED}, namespace={"topicDispatchRate": LIMITED})
-    assert found == EffectiveValue(LIMITED, Layer.NAMESPACE)
+    assert found == LIMITED
 
 
 def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
@@ -69,20 +67,20 @@ def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
         local={"backLogQuotaMap": {"message_age": age}},
         namespace={"backlog_quota_map": {"destination_storage": size}},
     )
-    assert found == EffectiveValue({"destination_storage": size, "message_age": age}, Layer.TOPIC)
+    assert found == {"destination_storage": size, "message_age": age}
 
 
 def test_a_policy_with_parts_takes_its_parts_from_the_broker() -> None:
     broker = {"defaultRetentionTimeInMinutes": "5", "defaultRetentionSizeInMB": "-1"}
     retention = {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
-    assert of_topic("retentionPolicies", configuration=broker) == EffectiveValue(retention, Layer.BROKER)
+    assert of_topic("retentionPolicies", configuration=broker) == retention
 
 
 def test_a_default_quota_in_gigabytes_wins_over_the_one_in_bytes() -> None:
     broker = {"backlogQuotaDefaultLimitGB": "2", "backlogQuotaDefaultLimitBytes": "7"}
     limit = {"limitSize": 2 << 30}
     value = {"destination_storage": limit, "message_age": limit}
-    assert of_topic("backLogQuotaMap", configuration=broker) == EffectiveValue(value, Layer.BROKER)
+    assert of_topic("backLogQuotaMap", configuration=broker) == value
 
 
 def test_a_policy_that_neither_sets_is_told_when_the_brokers_defaults_differ() -> None:

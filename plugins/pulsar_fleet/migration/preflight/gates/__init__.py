@@ -19,7 +19,7 @@ from pulsar_fleet.migration.preflight.gates import (
     topics,
 )
 from pulsar_fleet.migration.preflight.view import View
-from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.findings import Finding, blockers_first
 
 GateCheck = Callable[[View], Iterator[Finding]]
 
@@ -57,9 +57,4 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
 
 def check(view: View) -> tuple[Finding, ...]:
     """Every finding of every gate, blockers first."""
-    findings = [finding for gate in GATE_CHECKS for finding in gate(view)]
-    return tuple(sorted(findings, key=_blockers_first))
-
-
-def _blockers_first(finding: Finding) -> tuple[bool, str, str]:
-    return finding.severity is not Severity.BLOCKER, finding.id, finding.resource
+    return blockers_first(finding for gate in GATE_CHECKS for finding in gate(view))

@@ -1,0 +1,320 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONNECT: _ClassVar[Kind]
+    CONNECTED: _ClassVar[Kind]
+    SUBSCRIBE: _ClassVar[Kind]
+    MESSAGE: _ClassVar[Kind]
+    FLOW: _ClassVar[Kind]
+    SUCCESS: _ClassVar[Kind]
+    ERROR: _ClassVar[Kind]
+    CLOSE_CONSUMER: _ClassVar[Kind]
+    PING: _ClassVar[Kind]
+    PONG: _ClassVar[Kind]
+    LOOKUP: _ClassVar[Kind]
+    LOOKUP_RESPONSE: _ClassVar[Kind]
+    CONSUMER_STATS: _ClassVar[Kind]
+    CONSUMER_STATS_RESPONSE: _ClassVar[Kind]
+    GET_LAST_MESSAGE_ID: _ClassVar[Kind]
+    GET_LAST_MESSAGE_ID_RESPONSE: _ClassVar[Kind]
+    AUTH_CHALLENGE: _ClassVar[Kind]
+    AUTH_RESPONSE: _ClassVar[Kind]
+    TOPIC_MIGRATED: _ClassVar[Kind]
+
+class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUTHENTICATION: _ClassVar[ServerError]
+    AUTHORIZATION: _ClassVar[ServerError]
+    TOPIC_NOT_FOUND: _ClassVar[ServerError]
+    TOPIC_TERMINATED: _ClassVar[ServerError]
+CONNECT: Kind
+CONNECTED: Kind
+SUBSCRIBE: Kind
+MESSAGE: Kind
+FLOW: Kind
+SUCCESS: Kind
+ERROR: Kind
+CLOSE_CONSUMER: Kind
+PING: Kind
+PONG: Kind
+LOOKUP: Kind
+LOOKUP_RESPONSE: Kind
+CONSUMER_STATS: Kind
+CONSUMER_STATS_RESPONSE: Kind
+GET_LAST_MESSAGE_ID: Kind
+GET_LAST_MESSAGE_ID_RESPONSE: Kind
+AUTH_CHALLENGE: Kind
+AUTH_RESPONSE: Kind
+TOPIC_MIGRATED: Kind
+AUTHENTICATION: ServerError
+AUTHORIZATION: ServerError
+TOPIC_NOT_FOUND: ServerError
+TOPIC_TERMINATED: ServerError
+
+class BaseCommand(_message.Message):
+    __slots__ = ("type", "connect", "subscribe", "message", "flow", "success", "error", "close_consumer", "pong", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "get_last_message_id", "get_last_message_id_response", "auth_response")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    PONG_FIELD_NUMBER: _ClassVar[int]
+    LOOKUP_FIELD_NUMBER: _ClassVar[int]
+    LOOKUP_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_STATS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_STATS_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    GET_LAST_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    GET_LAST_MESSAGE_ID_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    AUTH_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    type: int
+    connect: CommandConnect
+    subscribe: CommandSubscribe
+    message: CommandMessage
+    flow: CommandFlow
+    success: CommandSuccess
+    error: CommandError
+    close_consumer: CommandCloseConsumer
+    pong: CommandPong
+    lookup: CommandLookupTopic
+    lookup_response: CommandLookupTopicResponse
+    consumer_stats: CommandConsumerStats
+    consumer_stats_response: CommandConsumerStatsResponse
+    get_last_message_id: CommandGetLastMessageId
+    get_last_message_id_response: CommandGetLastMessageIdResponse
+    auth_response: CommandAuthResponse
+    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookupTopic, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupTopicResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., auth_response: _Optional[_Union[CommandAuthResponse, _Mapping]] = ...) -> None: ...
+
+class CommandConnect(_message.Message):
+    __slots__ = ("client_version", "auth_data", "protocol_version", "auth_method_name", "proxy_to_broker_url", "feature_flags")
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AUTH_DATA_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AUTH_METHOD_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROXY_TO_BROKER_URL_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_FLAGS_FIELD_NUMBER: _ClassVar[int]
+    client_version: str
+    auth_data: bytes
+    protocol_version: int
+    auth_method_name: str
+    proxy_to_broker_url: str
+    feature_flags: FeatureFlags
+    def __init__(self, client_version: _Optional[str] = ..., auth_data: _Optional[bytes] = ..., protocol_version: _Optional[int] = ..., auth_method_name: _Optional[str] = ..., proxy_to_broker_url: _Optional[str] = ..., feature_flags: _Optional[_Union[FeatureFlags, _Mapping]] = ...) -> None: ...
+
+class FeatureFlags(_message.Message):
+    __slots__ = ("supports_auth_refresh",)
+    SUPPORTS_AUTH_REFRESH_FIELD_NUMBER: _ClassVar[int]
+    supports_auth_refresh: bool
+    def __init__(self, supports_auth_refresh: bool = ...) -> None: ...
+
+class CommandAuthResponse(_message.Message):
+    __slots__ = ("client_version", "response", "protocol_version")
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    client_version: str
+    response: AuthData
+    protocol_version: int
+    def __init__(self, client_version: _Optional[str] = ..., response: _Optional[_Union[AuthData, _Mapping]] = ..., protocol_version: _Optional[int] = ...) -> None: ...
+
+class AuthData(_message.Message):
+    __slots__ = ("auth_method_name", "auth_data")
+    AUTH_METHOD_NAME_FIELD_NUMBER: _ClassVar[int]
+    AUTH_DATA_FIELD_NUMBER: _ClassVar[int]
+    auth_method_name: str
+    auth_data: bytes
+    def __init__(self, auth_method_name: _Optional[str] = ..., auth_data: _Optional[bytes] = ...) -> None: ...
+
+class CommandLookupTopic(_message.Message):
+    __slots__ = ("topic", "request_id", "authoritative")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITATIVE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    request_id: int
+    authoritative: bool
+    def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ..., authoritative: bool = ...) -> None: ...
+
+class CommandLookupTopicResponse(_message.Message):
+    __slots__ = ("broker_service_url", "broker_service_url_tls", "response", "request_id", "authoritative", "error", "message", "proxy_through_service_url")
+    class LookupType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REDIRECT: _ClassVar[CommandLookupTopicResponse.LookupType]
+        CONNECT: _ClassVar[CommandLookupTopicResponse.LookupType]
+        FAILED: _ClassVar[CommandLookupTopicResponse.LookupType]
+    REDIRECT: CommandLookupTopicResponse.LookupType
+    CONNECT: CommandLookupTopicResponse.LookupType
+    FAILED: CommandLookupTopicResponse.LookupType
+    BROKER_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    BROKER_SERVICE_URL_TLS_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    AUTHORITATIVE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PROXY_THROUGH_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    broker_service_url: bytes
+    broker_service_url_tls: bytes
+    response: int
+    request_id: int
+    authoritative: bool
+    error: int
+    message: bytes
+    proxy_through_service_url: bool
+    def __init__(self, broker_service_url: _Optional[bytes] = ..., broker_service_url_tls: _Optional[bytes] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: bool = ..., error: _Optional[int] = ..., message: _Optional[bytes] = ..., proxy_through_service_url: bool = ...) -> None: ...
+
+class CommandSubscribe(_message.Message):
+    __slots__ = ("topic", "subscription", "sub_type", "consumer_id", "request_id", "durable", "start_message_id", "initial_position")
+    class SubType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EXCLUSIVE: _ClassVar[CommandSubscribe.SubType]
+    EXCLUSIVE: CommandSubscribe.SubType
+    class InitialPosition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        LATEST: _ClassVar[CommandSubscribe.InitialPosition]
+    LATEST: CommandSubscribe.InitialPosition
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SUB_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    START_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    sub_type: CommandSubscribe.SubType
+    consumer_id: int
+    request_id: int
+    durable: bool
+    start_message_id: MessageIdData
+    initial_position: CommandSubscribe.InitialPosition
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., sub_type: _Optional[_Union[CommandSubscribe.SubType, str]] = ..., consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., durable: bool = ..., start_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., initial_position: _Optional[_Union[CommandSubscribe.InitialPosition, str]] = ...) -> None: ...
+
+class MessageIdData(_message.Message):
+    __slots__ = ("ledger_id", "entry_id", "batch_index", "batch_size")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    batch_size: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...
+
+class CommandFlow(_message.Message):
+    __slots__ = ("consumer_id", "message_permits")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_PERMITS_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    message_permits: int
+    def __init__(self, consumer_id: _Optional[int] = ..., message_permits: _Optional[int] = ...) -> None: ...
+
+class CommandMessage(_message.Message):
+    __slots__ = ("consumer_id", "message_id")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    message_id: MessageIdData
+    def __init__(self, consumer_id: _Optional[int] = ..., message_id: _Optional[_Union[MessageIdData, _Mapping]] = ...) -> None: ...
+
+class CommandCloseConsumer(_message.Message):
+    __slots__ = ("consumer_id", "request_id")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    request_id: int
+    def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class CommandSuccess(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    def __init__(self, request_id: _Optional[int] = ...) -> None: ...
+
+class CommandError(_message.Message):
+    __slots__ = ("request_id", "error", "message")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    error: int
+    message: bytes
+    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[bytes] = ...) -> None: ...
+
+class CommandPong(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandConsumerStats(_message.Message):
+    __slots__ = ("request_id", "consumer_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    consumer_id: int
+    def __init__(self, request_id: _Optional[int] = ..., consumer_id: _Optional[int] = ...) -> None: ...
+
+class CommandConsumerStatsResponse(_message.Message):
+    __slots__ = ("error_code", "message_backlog")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    message_backlog: int
+    def __init__(self, error_code: _Optional[int] = ..., message_backlog: _Optional[int] = ...) -> None: ...
+
+class CommandGetLastMessageId(_message.Message):
+    __slots__ = ("consumer_id", "request_id")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    request_id: int
+    def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class CommandGetLastMessageIdResponse(_message.Message):
+    __slots__ = ("last_message_id",)
+    LAST_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    last_message_id: MessageIdData
+    def __init__(self, last_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ...) -> None: ...
+
+class EntryMetadata(_message.Message):
+    __slots__ = ("publish_time", "properties", "num_messages_in_batch", "marker_type", "replicated_from", "replicate_to", "schema_version", "txnid_least_bits", "txnid_most_bits", "schema_id")
+    PUBLISH_TIME_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_IN_BATCH_FIELD_NUMBER: _ClassVar[int]
+    MARKER_TYPE_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FROM_FIELD_NUMBER: _ClassVar[int]
+    REPLICATE_TO_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TXNID_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    TXNID_MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    publish_time: int
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    num_messages_in_batch: int
+    marker_type: int
+    replicated_from: bytes
+    replicate_to: bytes
+    schema_version: bytes
+    txnid_least_bits: int
+    txnid_most_bits: int
+    schema_id: bytes
+    def __init__(self, publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., num_messages_in_batch: _Optional[int] = ..., marker_type: _Optional[int] = ..., replicated_from: _Optional[bytes] = ..., replicate_to: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., schema_id: _Optional[bytes] = ...) -> None: ...
+
+class KeyValue(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...

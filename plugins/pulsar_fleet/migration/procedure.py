@@ -1,0 +1,275 @@
+"""A migration or a failback in one run: the steps that depend on its settings, for the DAGs and for the terminal.
+
+Steps that need no setting are called directly, with the `sides` of the procedure.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.failback import steps as failback_steps
+from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.preflight.waivers import Waiver
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
+from pulsar_fleet.migration.scope import parse_scope, resolve
+from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
+from pulsar_fleet.migration.waves.change_windows import Calendar
+from pulsar_fleet.migration.waves.planner import Limits
+from pulsar_fleet.migration.waves.steps import (
+    SelectedWave,
+    already_moved,
+    read_plan,
+    select_wave,
+    wave_moves,
+    wave_of,
+)
+from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.tenants import require_namespaces
+
+log = logging.getLogger(__name__)
+
+Findings = tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """What migration and failback have in common.
+
+    :param clusters: blue and green, as the request names them.
+    """
+
+    request: Request
+    clusters: Sides
+    run: Run
+
+    @property
+    def sides(self) -> Sides:
+        """The clusters in the order of the steps: the cluster that the namespaces leave comes first."""
+        return self.clusters
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """The strategy for all namespaces; None chooses for each."""
+        return None if self.request.strategy == "auto" else Strategy(self.request.strategy)
+
+    @property
+    def waivers(self) -> list[Waiver]:
+        """The accepted risks."""
+        return parse_waivers(self.request)
+
+    @property
+    def expected(self) -> Expectations:
+        """The settings that the gates depend on."""
+        return Expectations(drain_minutes=self.request.drain_timeout_minutes)
+
+    async def recheck_gates(self, moves: Moves) -> Findings:
+        """Evaluate every gate again, now that the new cluster is prepared; a new blocker stops the run."""
+        return await steps.recheck_gates(self.sides, self.run, moves, expected=self.expected, waivers=self.waivers)
+
+    async def cut_over(self, moves: Moves, original: OriginalSettings) -> Reference:
+        """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""
+        return await steps.cut_over(
+            self.sides,
+            self.run,
+            moves,
+            original,
+            quiesce_seconds=float(self.request.quiesce_seconds),
+            individually_acknowledged=self._individually_acknowledged,
+            proof_max_age_minutes=float(self.request.proof_max_age_minutes),
+        )
+
+    @property
+    def _individually_acknowledged(self) -> IndividuallyAcknowledged:
+        return IndividuallyAcknowledged.CARRY
+
+    async def clean_up(self, moves: Moves, original: OriginalSettings) -> JsonObject:
+        """End replication, and remove from the old cluster what continues on the new one."""
+        return await steps.clean_up_blue(self.sides, self.run, moves, original)
+
+    async def restore(self) -> tuple[str, ...] | None:
+        """Restore every setting that the run changed on the old cluster; None if it changed none."""
+        return await self._restore_settings(delete_topics=False)
+
+    async def _restore_settings(self, *, delete_topics: bool) -> tuple[str, ...] | None:
+        original = find_original_settings(self.run)
+        if original is None:
+            return None
+        return await steps.restore_blue(self.sides, self.run, original, delete_topics=delete_topics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration(Procedure):
+    """A migration from blue to green: one wave of its plan."""
+
+    NAME: ClassVar[str] = "migrate_namespaces"
+    request: MigrationRequest
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
+        """The migration of a run's configuration."""
+        return cls(request=MigrationRequest.of(conf), clusters=clusters, run=run)
+
+    @classmethod
+    def validate(cls, conf: Mapping[str, Any]) -> None:
+        """Refuse an invalid setting with `InvalidRequest`, before any call."""
+        request = MigrationRequest.of(conf)
+        Calendar.parse(request.change_windows, request.freeze_windows)
+        parse_waivers(request)
+        if not request.continues:
+            parse_scope(request.namespaces)
+
+    @property
+    def calendar(self) -> Calendar:
+        """When the cut-over is allowed."""
+        return Calendar.parse(self.request.change_windows, self.request.freeze_windows)
+
+    @property
+    def _individually_acknowledged(self) -> IndividuallyAcknowledged:
+        return IndividuallyAcknowledged(self.request.individually_acknowledged)
+
+    @property
+    def _planned_by(self) -> Run:
+        return replace(self.run, id=self.request.continues) if self.request.continues else self.run
+
+    async def select_namespaces(self) -> Sequence[NamespaceName]:
+        """The namespaces of the continued wave, or of the selection without those that earlier runs moved."""
+        request = self.request
+        if request.continues:
+            return wave_of(read_plan(self._planned_by), request.wave).namespaces
+        if request.wave != 1:
+            raise InvalidRequest(
+                f"Wave {request.wave!r} has no plan: set 'continues' to the run that planned it, or 'wave' to 1."
+            )
+        async with self.sides.open() as (blue, _green):
+            names = await resolve(blue, request.namespaces)
+            moved = await already_moved(blue, names, self.run.ledger)
+        if len(moved) == len(names):
+            raise InvalidRequest(
+                f"Earlier runs have moved all {len(names)} namespaces of the selection: there is nothing to do."
+            )
+        for name in moved:
+            log.info("%s was moved by an earlier run and is left out", name)
+        return [name for name in names if name not in moved]
+
+    async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
+        """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing."""
+        limits = Limits(namespaces=self.request.wave_namespaces, topics=self.request.wave_topics)
+        checked, findings = await steps.check_gates(
+            self.sides, self.run, names, self.strategy, expected=self.expected, waivers=self.waivers, limits=limits
+        )
+        planned_by, number = self._planned_by, self.request.wave
+        moves = wave_moves(self.run, checked, planned_by=planned_by, number=number)
+        async with self.sides.open() as (blue, _green):
+            plan = await plan_transfers(blue, self.run, moves, self._individually_acknowledged)
+        transfers = str(self.run.artefacts.read_json(plan)["text"])
+        wave = select_wave(self.run, moves, findings, planned_by=planned_by, number=number, transfers=transfers)
+        return wave, findings
+
+    async def clean_up(self, moves: Moves, original: OriginalSettings) -> JsonObject:
+        """As for every procedure; the terminated topics are removed on request."""
+        removing = bool(self.request.remove_topics_on_blue)
+        return await steps.clean_up_blue(self.sides, self.run, moves, original, remove_topics=removing)
+
+    async def restore(self) -> tuple[str, ...] | None:
+        """As for every procedure; deletion of inactive topics is restored on request."""
+        return await self._restore_settings(delete_topics=self.request.delete_inactive_topics_on_blue)
+
+    def next_wave(self) -> int | None:
+        """The number of the next wave in the plan; None after the last."""
+        following = self.request.wave + 1
+        return following if following <= len(read_plan(self._planned_by).waves) else None
+
+    def next_run(self, number: int) -> tuple[str, JsonObject]:
+        """The id of the run for wave `number`, and the settings that differ from those of this run."""
+        first = self.request.continues or self.run.id
+        return f"{first}__wave-{number}", {"continues": first, "wave": number}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failback(Procedure):
+    """A failback: blue is reopened, then the namespaces migrate from green to blue."""
+
+    NAME: ClassVar[str] = "fail_back_namespaces"
+    request: FailbackRequest
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
+        """The failback of a run's configuration."""
+        return cls(request=FailbackRequest.of(conf), clusters=clusters, run=run)
+
+    @property
+    def sides(self) -> Sides:
+        """Green comes first."""
+        return self.clusters.reversed()
+
+    @classmethod
+    def validate(cls, conf: Mapping[str, Any]) -> None:
+        """Refuse an invalid setting with `InvalidRequest`, before any call."""
+        request = FailbackRequest.of(conf)
+        parse_waivers(request)
+        parse_namespaces(request.namespaces)
+
+    @property
+    def namespaces(self) -> tuple[NamespaceName, ...]:
+        """The namespaces of the request; an invalid name raises `InvalidRequest`."""
+        return parse_namespaces(self.request.namespaces)
+
+    @property
+    def expected(self) -> Expectations:
+        """The settings that the gates depend on."""
+        return Expectations(drain_minutes=self.request.drain_timeout_minutes, is_failback=True)
+
+    async def require_namespaces(self) -> None:
+        """Refuse a namespace that green does not have."""
+        async with self.sides.open() as (green, _blue):
+            await require_namespaces(green, self.namespaces)
+
+    async def check_failback(self) -> Findings:
+        """Evaluate every check of the failback and every gate; a blocker stops the run. Changes nothing."""
+        return await failback_steps.check_failback(
+            self.clusters,
+            self.run,
+            self.namespaces,
+            self.strategy,
+            allow_removal=self.request.allow_removal,
+            expected=self.expected,
+            waivers=self.waivers,
+        )
+
+    async def reopen_blue(self) -> dict[str, JsonObject]:
+        """Clear blue's flags and recreate its terminated topics; applications that restart now stay on blue."""
+        return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
+
+    async def check_gates(self) -> tuple[Reference, Findings]:
+        """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""
+        return await steps.check_gates(
+            self.sides, self.run, self.namespaces, self.strategy, expected=self.expected, waivers=self.waivers
+        )
+
+    async def restore(self) -> tuple[str, ...] | None:
+        """Close blue again for the namespaces that were reopened and not cut over, and restore green's settings."""
+        entered = dict.fromkeys(NamespaceName.parse(entry.namespace) for entry in self.run.ledger.phases(self.run.id))
+        closed = await failback_steps.abort_failback(self.clusters, self.run, list(entered))
+        return (*closed, *(await self._restore_settings(delete_topics=False) or ()))
+
+
+def parse_waivers(request: Request) -> list[Waiver]:
+    """The accepted risks; an invalid document raises `InvalidRequest`."""
+    return [Waiver.parse(waiver) for waiver in request.waivers]
+
+
+PROCEDURES: Mapping[str, type[Migration] | type[Failback]] = {kind.NAME: kind for kind in (Migration, Failback)}
+"""Name of a procedure in the ledger, which is the id of its DAG → its class."""

@@ -1,0 +1,132 @@
+"""A migration and a failback on the terminal: approved, killed and resumed, interrupted and aborted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.ledger import Ledger
+
+NewNamespace = Callable[[], NamespaceName]
+DONE, ERROR, USAGE, _, REFUSED, PARTLY = range(6)
+KEPT = {"brokerDeleteInactiveTopicsEnabled": "false"}
+"""A migration leaves it off, since consumers by pattern would lose their topics."""
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+@pytest.fixture
+def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
+    """A shell in a folder of its own, with a ledger of its own."""
+    return Shell(records, blue, green)
+
+
+@pytest.fixture
+async def moving(
+    new_namespace: NewNamespace, on_blue: AdminClient, on_green: AdminClient
+) -> AsyncIterator[NamespaceName]:
+    """A namespace on blue with one topic; what a migration leaves on the clusters is cleared at the end."""
+    name, overrides = new_namespace(), [await admin.dynamic_overrides() for admin in (on_blue, on_green)]
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
+    await on_blue.create_topic(TopicName(name, "events"))
+    yield name
+    for admin, before in zip((on_blue, on_green), overrides, strict=True):
+        for key in (await admin.dynamic_overrides()).keys() - before.keys():
+            await admin.unset_dynamic(key)
+        if await admin.namespace(name):
+            await admin.post(f"/namespaces/{name.path}/migration", False)
+
+
+async def settings(admin: AdminClient, name: NamespaceName) -> tuple[Any, ...]:
+    """What a migration overrides on blue."""
+    policies = [await admin.get(f"/namespaces/{name.path}/{policy}") for policy in ("publishRate", "replication")]
+    return await admin.dynamic_overrides(), policies, await admin.get(f"/namespaces/{name.path}/inactiveTopicPolicies")
+
+
+def result(said: Said) -> Any:
+    (run,) = said.document["runs"]
+    return run
+
+
+def test_a_migration_is_refused_before_the_first_call_when_it_is_not_valid(shell: Shell, moving: NamespaceName) -> None:
+    blue, green = shell.sides
+    unapproved, unknown, twice, absent = shell.at_once(
+        ("migrate", *shell.sides, "--namespaces", moving),
+        ("migrate", blue, "pulsar_nowhere", "--namespaces", moving, "--yes"),
+        ("fail-back", green, green, "--namespaces", moving, "--yes"),
+        ("migrate", *shell.sides, "--namespaces", "no/where", "--yes"),
+    )
+    assert (unapproved.state, unknown.state, twice.state, absent.state) == (REFUSED, USAGE, USAGE, ERROR)
+    assert "no terminal to ask on: add --yes" in unapproved.err
+    assert "'pulsar_nowhere'" in unknown.err
+    assert "both lead to cluster 'green'" in twice.err
+    assert "has no 'no/where'" in absent.err
+
+
+async def test_a_migration_is_approved_on_the_terminal_and_its_namespace_comes_back(
+    shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    dry = shell.run("migrate", *shell.sides, "--namespaces", moving, "--dry-run")
+    assert (dry.state, await on_green.namespace(moving)) == (DONE, None)
+    state, rejected = shell.typed("n", "migrate", *shell.sides, "--namespaces", moving)
+    assert (state, "wave 1 was not approved. Nothing has been changed." in rejected) == (REFUSED, True)
+    state, shown = shell.typed("y", "migrate", *shell.sides, "--namespaces", moving)
+    assert (state, "Approve wave 1 of 1?" in shown) == (DONE, True), shown
+    assert "Migrated 1 namespaces, 1 topics, from blue to green" in shown
+    assert "Wave 1: Approve by" in shown.replace("wave 1", "Wave 1")
+    assert (await on_blue.namespace(moving) or {})["migrated"]
+
+    before = await settings(on_green, moving)
+    refused = shell.run("fail-back", *shell.sides, "--namespaces", moving, "--yes")
+    assert (refused.state, "removal-not-allowed" in refused.err) == (REFUSED, True)
+    back = shell.run("fail-back", *shell.sides, "--namespaces", moving, "--allow-removal", "--yes", "--json")
+    assert (back.state, result(back)["failed"]) == (DONE, []), back.err
+    assert not (await on_blue.namespace(moving) or {})["migrated"]
+    dynamic, policies, _inactive = await settings(on_green, moving)
+    assert (dynamic, policies) == ({**before[0], **KEPT}, before[1])
+
+
+async def test_a_killed_migration_is_resumed_to_its_end(
+    shell: Shell, moving: NamespaceName, on_blue: AdminClient
+) -> None:
+    before = await settings(on_blue, moving)
+    options = ("--namespaces", moving, "--yes", "--json", "--delete-inactive-topics-on-blue")
+    shell.killed("migrate", *shell.sides, *options, after="start_replication")
+    (running,) = Ledger.open().migrations()
+    resumed = shell.run("migrate", "--resume", running.run_id, "--yes", "--json")
+    assert resumed.state == DONE, resumed.err
+    names = [step["step"] for step in result(resumed)["steps"]]
+    assert (names[0], names[-1], "prepare_green" in names) == ("freeze_blue", "restore_blue", False)
+    assert await settings(on_blue, moving) == before
+    again, other = shell.at_once(
+        ("migrate", "--resume", running.run_id, "--yes"), ("fail-back", "--resume", running.run_id, "--yes")
+    )
+    assert (again.state, "has ended (succeeded)" in again.err) == (REFUSED, True)
+    assert (other.state, "not a run of fail_back_namespaces" in other.err) == (USAGE, True)
+
+
+async def test_an_interrupted_migration_restores_blue_and_can_be_aborted(
+    shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    await on_blue.post(f"/namespaces/{moving.path}/retention", FOREVER)
+    before, now = await settings(on_blue, moving), datetime.now(UTC)
+    closed = "/".join(f"{now + timedelta(hours=hours):%Y-%m-%dT%H:%M}" for hours in (-1, 1))
+    options = ("--namespaces", moving, "--yes", "--json", "--freeze-windows", closed)
+    stopped = shell.interrupted("migrate", *shell.sides, *options, after="wait_for_window")
+    assert (stopped.state, result(stopped)["failed"]) == (PARTLY, ["wait_for_window"]), stopped.err
+    run = result(stopped)["run"]
+    assert f"pulsar-fleet migrate --resume {run}" in stopped.err
+    assert f"pulsar-fleet abort {run}" in stopped.err
+    dynamic, policies, inactive = await settings(on_blue, moving)
+    assert (dynamic, policies[0], inactive) == (before[0], before[1][0], before[2])
+    aborted = shell.run("abort", run, "--yes", "--json")
+    assert (aborted.state, await settings(on_blue, moving)) == (DONE, before)
+    assert await on_green.namespace(moving) is None

@@ -1,0 +1,122 @@
+"""Commands as a shell starts them: on and off a terminal, interrupted and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pulsar_fleet.cluster.connection import ClusterConnection
+
+CANARY = "canary-2f7d01c9"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said, and the state with which it exited."""
+
+    state: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Runs commands between blue, by its URL, and green, by an Airflow connection."""
+
+    def __init__(self, folder: Path, blue: ClusterConnection, green: ClusterConnection) -> None:
+        self.folder = folder
+        self.sides = (blue.admin_url, "pulsar_green")
+        named = {"conn_type": "pulsar", "host": green.admin_url, "extra": {"token": CANARY}}
+        self.environment = {
+            **os.environ,
+            "PULSAR_FLEET_SOURCE_TOKEN_SECRET": CANARY,
+            "AIRFLOW_CONN_PULSAR_GREEN": json.dumps(named),
+        }
+
+    def command(self, *words: object) -> list[str]:
+        return [sys.executable, "-m", "pulsar_fleet.cli", *map(str, words)]
+
+    def run(self, *words: object) -> Said:
+        done = subprocess.run(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        assert "Traceback" not in done.stderr
+        assert CANARY not in done.stdout + done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def at_once(self, *commands: tuple[object, ...]) -> list[Said]:
+        """Commands that do not depend on each other."""
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(lambda words: self.run(*words), commands))
+
+    def interrupted(self, *words: object, after: str) -> Said:
+        """Ctrl-C as soon as the command says `after` on stderr."""
+        process = subprocess.Popen(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert process.stderr is not None
+            assert any(after in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+        return Said(process.returncode, out, err)
+
+    def killed(self, *words: object, after: str) -> None:
+        """Killed as soon as the command says `after` on stderr."""
+        with subprocess.Popen(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            assert any(after in line for line in process.stderr)
+            process.kill()
+
+    def typed(self, answer: str, *words: object) -> tuple[int, str]:
+        """On a terminal, with an answer typed in advance; returns the exit state and what was shown."""
+        shown, terminal = pty.openpty()
+        with subprocess.Popen(
+            self.command(*words),
+            env=self.environment,
+            cwd=self.folder,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        ) as process:
+            os.close(terminal)
+            os.write(shown, f"{answer}\n".encode())
+            text = b""
+            try:
+                while chunk := os.read(shown, 4096):
+                    text += chunk
+            except OSError:
+                # Linux says so when the last process has left the terminal.
+                pass
+        os.close(shown)
+        return process.returncode, text.decode()

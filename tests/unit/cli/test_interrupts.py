@@ -1,0 +1,46 @@
+"""A signal during a step stops it, or lets it finish first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from pulsar_fleet.cli.interrupts import Interrupted, Interrupts
+
+
+@pytest.fixture
+def notes() -> Iterator[list[str]]:
+    """What was printed; SIGTERM is handled as before at the end."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield []
+    signal.signal(signal.SIGTERM, before)
+
+
+async def interrupted(*numbers: signal.Signals) -> str:
+    for number in numbers:
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(0.02)
+    return "complete"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_step(notes: list[str], number: signal.Signals) -> None:
+    interrupts = Interrupts(notes.append)
+    with pytest.raises(Interrupted):
+        interrupts.run(interrupted(number))
+    assert (interrupts.requested, notes) == (True, [])
+
+
+def test_a_step_that_must_not_stop_half_way_is_finished_first(notes: list[str]) -> None:
+    interrupts = Interrupts(notes.append)
+    assert interrupts.run(interrupted(signal.SIGINT), finish="It is finished first.") == "complete"
+    assert (interrupts.requested, notes) == (True, ["It is finished first. Press Ctrl-C again to stop at once."])
+
+
+def test_a_second_signal_stops_it_at_once(notes: list[str]) -> None:
+    with pytest.raises(Interrupted):
+        Interrupts(notes.append).run(interrupted(signal.SIGINT, signal.SIGINT), finish="It is finished first.")
