@@ -221,7 +221,7 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
     await exchange.settle()
     drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
-    assert (drift["drifting"], drift["fields"]) == (0, 0)
+    assert (drift.drifting, drift.fields) == (0, 0)
     corrected = (await exchange.run(write_provenance=True))["clusters"]
     assert [(one["published"], one["provenance_written"]) for one in corrected.values()] == [(0, 0), (0, 1)]
     assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]

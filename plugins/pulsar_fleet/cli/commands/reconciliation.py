@@ -23,6 +23,7 @@ from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import export_cluster
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
 from pulsar_fleet.report.reconciliation import headline, remaining
 
@@ -101,23 +102,24 @@ def _run(
         connections = asyncio.run(reach_all(sides))
         drift = asyncio.run(find_drift(connections, request, run))
     plans = read_plans(drift, run)
-    (terminal.show if ask else terminal.say)("\n\n".join([drift["headline"], *map(plan_text, plans.values())]))
-    repaired: JsonObject | None = None
-    if request.mode is Mode.REPAIR and drift["drift"]:
+    (terminal.show if ask else terminal.say)("\n\n".join([drift.headline, *map(plan_text, plans.values())]))
+    repaired: RepairSummary | None = None
+    if request.mode is Mode.REPAIR and drift.drift:
         if ask and not terminal.confirm("Write these changes?"):
             raise PreconditionFailed("The repair was not approved. Nothing has been changed.")
         with terminal.status(f"Changing {', '.join(plans) or 'nothing'}"):
             repaired = asyncio.run(repair(connections, drift, request, run))
-        terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired["problems"])]))
-        for cluster in repaired["changed"]:
+        terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired.problems)]))
+        for cluster in repaired.changed:
             terminal.say(f"Undo it on {cluster} with: pulsar-fleet undo {run.id}/{cluster}")
-    return {"run": run.id, **drift, "repaired": repaired}, _state(drift, repaired)
+    document = {"run": run.id, **drift.to_json(), "repaired": repaired.to_json() if repaired else None}
+    return document, _state(drift, repaired)
 
 
-def _state(drift: JsonObject, repaired: JsonObject | None) -> ExitState:
+def _state(drift: DriftSummary, repaired: RepairSummary | None) -> ExitState:
     if repaired is None:
-        return ExitState.DIFFERENT if drift["drifting"] else ExitState.DONE
-    if repaired["failed"] or repaired["unreached"]:
+        return ExitState.DIFFERENT if drift.drifting else ExitState.DONE
+    if repaired.failed or repaired.unreached:
         return ExitState.PARTLY
     return ExitState.DIFFERENT if remaining(drift, repaired) else ExitState.DONE
 
