@@ -35,6 +35,7 @@ from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
@@ -210,6 +211,31 @@ REPAIRED = RepairSummary(
     unreached=("red",),
     calls={"blue": 3, "green": 4},
 )
+SYNCHRONISED = SyncSummary(
+    fleet=("blue", "green", "red"),
+    clusters={
+        "blue": Tally(
+            published=3,
+            applied=2,
+            dropped=1,
+            refused=2,
+            written=2,
+            lost=2,
+            scans=1,
+            scan_calls=9,
+            reasons=["no", "no"],
+            active=True,
+            backlog=4,
+            unsent={"green": 2, "red": 0},
+        ),
+        "red": Tally(behind_since="2026-11-21T08:00:00+00:00"),
+    },
+    behind={"pulsar_red": "no answer"},
+    since={"red": "2026-11-21T08:00:00+00:00"},
+    behind_seconds={"red": 12.5},
+    changed=("blue",),
+    seconds=1.25,
+)
 BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, True, ((0, 2), (4, 7)))
 REQUEST = VerifyRequest(
     source=Address("blue", "http://b:8080", "pulsar://b:6650"),
@@ -322,6 +348,7 @@ WRITTEN = {
     "abort": AbortResult(flags=("acme/orders",), replication=(), overrides=(), removed=("x",), kept=()).to_json(),
     "drift": DRIFT.to_json(),
     "repaired": REPAIRED.to_json(),
+    "synchronised": SYNCHRONISED.to_json(),
 }
 
 DOCUMENTS: dict[str, Any] = json.loads((Path(__file__).parent / "stored_documents.json").read_text())
@@ -344,6 +371,7 @@ READ: dict[str, Any] = {
     "comparison": COMPARISON,
     "drift": DRIFT,
     "repaired": REPAIRED,
+    "synchronised": SYNCHRONISED,
 }
 READ_FROM_BYTES: dict[str, Any] = {
     "request": REQUEST,

@@ -21,7 +21,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
-from pulsar_fleet.policy_sync.reconcile.desired_state_files import export_cluster
+from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
@@ -41,15 +41,15 @@ def export(
         connection, selection = named_cluster(cluster, Side.SOURCE), parse_selection(select or ())
         with terminal.status(f"Reading {connection.name}"):
 
-            async def read() -> JsonObject:
+            async def read() -> Exported:
                 reached = await reach(connection)
                 return await export_cluster(reached.connection, selection, folder, topics=topics)
 
-            export_result = asyncio.run(read())
-    terminal.say(f"{len(export_result['written'])} files written, {export_result['unchanged']} unchanged, in {folder}")
-    for name in export_result["stale"]:
+            exported = asyncio.run(read())
+    terminal.say(f"{len(exported.written)} files written, {exported.unchanged} unchanged, in {folder}")
+    for name in exported.stale:
         terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
-    terminal.finish(export_result, ExitState.DONE)
+    terminal.finish(exported.to_json(), ExitState.DONE)
 
 
 def reconcile(
