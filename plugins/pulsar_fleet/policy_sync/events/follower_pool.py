@@ -12,9 +12,9 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
 from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, follow, pause, run_all
-from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
+from pulsar_fleet.policy_sync.events.outages import Outages, behind_text, outages_of
+from pulsar_fleet.policy_sync.events.participant import open_participant
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.events.setup import prepare

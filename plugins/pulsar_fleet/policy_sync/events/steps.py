@@ -13,9 +13,9 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
 from pulsar_fleet.policy_sync.events.follower import drain, publish_once
-from pulsar_fleet.policy_sync.events.participant import Participant
+from pulsar_fleet.policy_sync.events.outages import outages_of
+from pulsar_fleet.policy_sync.events.participant import Participant, open_participant
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.setup import prepare
