@@ -17,12 +17,12 @@ import pulsar
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
+from pulsar_fleet.policy_sync.events.results import SyncSummary
 from pulsar_fleet.policy_sync.events.steps import synchronise
 
 
@@ -41,7 +41,7 @@ class Exchange:
         request = Request(selection=selection, event_topic=topic, idle_seconds=1.0, **settings)
         return cls(connections, request)
 
-    async def run(self, **settings: Any) -> JsonObject:
+    async def run(self, **settings: Any) -> SyncSummary:
         """One scheduled run."""
         self.runs += 1
         run = Run.open(f"sync/{self.runs}")
@@ -51,7 +51,7 @@ class Exchange:
         """Run until nobody has anything to say."""
         for _ in range(5):
             found = await self.run(**settings)
-            if not any(one["published"] or one["applied"] for one in found["clusters"].values()):
+            if not any(one.published or one.applied for one in found.clusters.values()):
                 return
         raise AssertionError(f"still something to say: {found}")
 

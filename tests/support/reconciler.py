@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, repair
 
 MAX_PRODUCERS = ("maxProducersPerTopic", "max_producers_per_topic")
@@ -36,16 +37,16 @@ class Reconciler:
         request = Request(selection=Selection(tenants=frozenset({tenant})), mode=Mode.REPAIR, **settings)
         return cls(connections, request)
 
-    async def find(self, **settings: Any) -> JsonObject:
+    async def find(self, **settings: Any) -> DriftSummary:
         """Only look."""
         self.runs += 1
         return await find_drift(self.connections, replace(self.request, **settings), self.run)
 
-    async def cycle(self, **settings: Any) -> tuple[JsonObject, JsonObject | None]:
+    async def cycle(self, **settings: Any) -> tuple[DriftSummary, RepairSummary | None]:
         """One scheduled run: look, and repair what there is."""
         found = await self.find(**settings)
-        if not found["plans"]:
-            if found["drift"]:
+        if not found.plans:
+            if found.drift:
                 await repair(self.connections, found, replace(self.request, **settings), self.run)
             return found, None
         return found, await repair(self.connections, found, replace(self.request, **settings), self.run)

@@ -35,9 +35,11 @@ from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairPlan, RepairSummary
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
@@ -169,6 +171,71 @@ COMPARISON = Comparison(
     first=(UnequalField("policy", "acme/orders", "retention", {"size": 1}, None, "differs"),),
     first_left_alone=(ALONE,),
 )
+DRIFT = DriftSummary(
+    headline="DRIFT between blue, green: 2 fields of 3 resources differ, 1 to be created, 1 tombstone, 1 conflict "
+    "(4 resources in 16 calls). red could not be reached, last seen 2027-01-15 07:43:20 UTC.",
+    fleet=("blue", "green", "red"),
+    clusters=("blue", "green"),
+    behind={"red": LastScan(last_seen=1799999000.25, since="2027-01-15 07:43:20 UTC", seconds=999.8)},
+    unreachable={"pulsar_red": "no answer"},
+    resources=4,
+    namespaces=3,
+    calls={"green": 7, "blue": 9},
+    fields=2,
+    drifting=3,
+    missing=1,
+    tombstones=("namespace acme/old",),
+    conflicts=1,
+    first_conflicts=("acme/orders max_producers_per_topic",),
+    lost=0,
+    oldest_drift_seconds=5.0,
+    pairs={"blue/green": 4},
+    unread=("namespace acme/audit",),
+    held=("acme/a", "acme/b"),
+    left_alone=1,
+    seconds=1.25,
+    divergent=None,
+    plans={"green": RepairPlan(plan=REFERENCE, changes=3, needs_permission=1)},
+    drift=REFERENCE,
+)
+REPAIRED = RepairSummary(
+    complete=False,
+    repaired=1,
+    counts={"applied": 1, "refused": 1, "failed": 1},
+    problems=(
+        "green: policy acme/orders message_ttl_in_seconds: failed: why",
+        "green: policy acme/orders max_producers_per_topic: refused: why",
+    ),
+    changed=("green",),
+    failed=1,
+    unreached=("red",),
+    calls={"blue": 3, "green": 4},
+)
+SYNCHRONISED = SyncSummary(
+    fleet=("blue", "green", "red"),
+    clusters={
+        "blue": Tally(
+            published=3,
+            applied=2,
+            dropped=1,
+            refused=2,
+            written=2,
+            lost=2,
+            scans=1,
+            scan_calls=9,
+            reasons=["no", "no"],
+            active=True,
+            backlog=4,
+            unsent={"green": 2, "red": 0},
+        ),
+        "red": Tally(behind_since="2026-11-21T08:00:00+00:00"),
+    },
+    behind={"pulsar_red": "no answer"},
+    since={"red": "2026-11-21T08:00:00+00:00"},
+    behind_seconds={"red": 12.5},
+    changed=("blue",),
+    seconds=1.25,
+)
 BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, True, ((0, 2), (4, 7)))
 REQUEST = VerifyRequest(
     source=Address("blue", "http://b:8080", "pulsar://b:6650"),
@@ -279,6 +346,9 @@ WRITTEN = {
     ).to_json(),
     "clean-up": NamespaceCleanUp(1, 2, Leftovers(("s",), (), ("t",))).to_json(),
     "abort": AbortResult(flags=("acme/orders",), replication=(), overrides=(), removed=("x",), kept=()).to_json(),
+    "drift": DRIFT.to_json(),
+    "repaired": REPAIRED.to_json(),
+    "synchronised": SYNCHRONISED.to_json(),
 }
 
 DOCUMENTS: dict[str, Any] = json.loads((Path(__file__).parent / "stored_documents.json").read_text())
@@ -299,6 +369,9 @@ READ: dict[str, Any] = {
     "versions": VERSIONS,
     "finding": FINDING,
     "comparison": COMPARISON,
+    "drift": DRIFT,
+    "repaired": REPAIRED,
+    "synchronised": SYNCHRONISED,
 }
 READ_FROM_BYTES: dict[str, Any] = {
     "request": REQUEST,

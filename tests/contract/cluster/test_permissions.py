@@ -42,7 +42,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 from pulsar_fleet.verification.messages.compare import judge
 from pulsar_fleet.verification.messages.local_backend import LocalBackend
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict
-from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.request import ChosenEngine, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds
 from pulsar_sandbox import Cluster, Sandbox
 
@@ -294,7 +294,7 @@ async def _orders(secure: Sandbox) -> VerifyRequest:
 def judged(
     request: VerifyRequest, engine: EngineName, source: ClusterConnection, target: ClusterConnection
 ) -> TopicVerdict:
-    request = replace(request, pairs=tuple(replace(pair, engine=engine) for pair in request.pairs))
+    request = replace(request, pairs=tuple(replace(pair, engine=ChosenEngine(engine)) for pair in request.pairs))
 
     class Both(Engines):
         """With little patience."""

@@ -23,7 +23,6 @@ from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, h
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger import tables
 from pulsar_fleet.ledger.ledger import Ledger
@@ -31,6 +30,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
 from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import metrics
 from pulsar_sandbox import Sandbox
@@ -75,7 +75,7 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_any
     await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
     await on_green.post(f"/namespaces/{shared.path}/permissions/reader", ["consume"])
     found = await exchange.run()
-    assert [one["reasons"] for one in found["clusters"].values()] == [[], []]
+    assert [one.reasons for one in found.clusters.values()] == [[], []]
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     for admin, own in ((on_blue, "blue"), (on_green, "green")):
         assert await held(admin, shared, wanted) == wanted
@@ -100,12 +100,12 @@ async def test_what_is_made_on_one_side_is_made_on_the_other_and_what_is_deleted
     await on_green.delete(f"/namespaces/{new.path}")
     found = await exchange.run()
     assert await held(on_blue, new, wanted) == wanted
-    assert [one["refused"] for one in found["clusters"].values()] == [1, 0]
+    assert [one.refused for one in found.clusters.values()] == [1, 0]
     (letter,) = exchange.dead_letters(exchange.connections[0])
     assert letter["reason"].startswith(f"namespace {new} was deleted on green")
     await set_policy(on_blue, new, MAX_CONSUMERS[0], 4)
     found = await exchange.run()
-    assert "was deleted here" in found["clusters"]["green"]["reasons"][0]
+    assert "was deleted here" in found.clusters["green"].reasons[0]
     assert await on_green.namespace(new) is None
 
 
@@ -119,7 +119,7 @@ async def test_policies_of_topics_arrive_where_the_topic_is(
         await on_blue.post(f"/{topic.path}/maxProducers", 9)
     found = await exchange.run()
     assert await on_green.get(f"/{both.path}/maxProducers") == 9
-    (reason,) = found["clusters"]["green"]["reasons"]
+    (reason,) = found.clusters["green"].reasons
     assert "green does not have the topic" in reason
 
 
@@ -135,8 +135,8 @@ async def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
     for admin in (on_blue, on_green):
         await exchange.read_again(admin)
     found = await exchange.run()
-    assert [(one["applied"], one["published"], one["refused"]) for one in found["clusters"].values()] == [(0, 0, 0)] * 2
-    assert all(one["dropped"] >= 6 for one in found["clusters"].values()), found
+    assert [(one.applied, one.published, one.refused) for one in found.clusters.values()] == [(0, 0, 0)] * 2
+    assert all(one.dropped >= 6 for one in found.clusters.values()), found
     assert [await admin.namespace(shared) for admin in (on_blue, on_green)] == before
 
 
@@ -150,13 +150,13 @@ async def test_what_cannot_be_applied_is_put_away_with_its_reason_and_the_rest_i
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     found = await exchange.run()
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
-    assert found["clusters"]["green"]["refused"] == 4, found
+    assert found.clusters["green"].refused == 4, found
     reasons = [letter["reason"] for letter in exchange.dead_letters(green)]
     for words in ("not a MetadataChangeEvent", "leaves green out", "cannot-be", "no fields with times"):
         assert any(words in reason for reason in reasons), (words, reasons)
     document = await on_green.namespace(shared) or {}
     assert document["replication_clusters"] == ["green"]
-    assert (await exchange.run())["clusters"]["green"]["refused"] == 0
+    assert (await exchange.run()).clusters["green"].refused == 0
 
 
 def impossible(shared: NamespaceName) -> list[MetadataChangeEvent]:
@@ -195,7 +195,7 @@ async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_not
     await exchange.run()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 6)
     found = await exchange.run(snapshot=True)
-    assert all(one["published"] >= 2 for one in found["clusters"].values()), found
+    assert all(one.published >= 2 for one in found.clusters.values()), found
     await exchange.run(snapshot=True)
     wanted = {MAX_PRODUCERS[1]: 6}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
@@ -206,7 +206,7 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
 ) -> None:
     await on_green.put(f"/namespaces/{shared.path}/properties", {"owner": "us"})
     await exchange.run()
-    idle = [one["scan_calls"] for one in (await exchange.run())["clusters"].values()]
+    idle = [one.scan_calls for one in (await exchange.run()).clusters.values()]
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     began = int(time.time() * 1000)
     await exchange.run(write_provenance=True)
@@ -215,15 +215,15 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     assert (stamps[0]["lastUpdatedBy"], stamps[0]["owner"]) == ("blue", "us")
     assert began <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000)
     for stamp in (True, False):
-        quiet = (await exchange.run(write_provenance=stamp))["clusters"].values()
-        assert [(one["published"], one["applied"], one["provenance_written"]) for one in quiet] == [(0, 0, 0)] * 2
-        assert [one["scan_calls"] for one in quiet] == idle
+        quiet = (await exchange.run(write_provenance=stamp)).clusters.values()
+        assert [(one.published, one.applied, one.provenance_written) for one in quiet] == [(0, 0, 0)] * 2
+        assert [one.scan_calls for one in quiet] == idle
     await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
     await exchange.settle()
     drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
-    assert (drift["drifting"], drift["fields"]) == (0, 0)
-    corrected = (await exchange.run(write_provenance=True))["clusters"]
-    assert [(one["published"], one["provenance_written"]) for one in corrected.values()] == [(0, 0), (0, 1)]
+    assert (drift.drifting, drift.fields) == (0, 0)
+    corrected = (await exchange.run(write_provenance=True)).clusters
+    assert [(one.published, one.provenance_written) for one in corrected.values()] == [(0, 0), (0, 1)]
     assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
 
 
@@ -239,7 +239,7 @@ async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
     sides = [await held(admin, shared, fields) for admin in (on_blue, on_green)]
     assert sides[0] == sides[1]
     assert sorted(value for value in sides[0].values() if value is not None) in ([5], [7])
-    assert sum(one["lost"] for one in found["clusters"].values()) == metrics(found)["lost"] == 1
+    assert sum(one.lost for one in found.clusters.values()) == metrics(found)["lost"] == 1
 
 
 @pytest.mark.full
@@ -317,8 +317,8 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     second.start()
     await second.says("green is behind since")
     beside = await exchange.run()
-    assert (list(beside["clusters"]), list(beside["behind"]), list(beside["since"])) == (["blue"], ["green"], ["green"])
-    assert went <= datetime.fromisoformat(beside["since"]["green"])
+    assert (list(beside.clusters), list(beside.behind), list(beside.since)) == (["blue"], ["green"], ["green"])
+    assert went <= datetime.fromisoformat(beside.since["green"])
     told = metrics(beside)
     assert (told["clusters_behind"], told["behind_seconds.blue"], told["unsent.green"] >= 1) == (1, 0, True)
     assert told["behind_seconds.green"] >= OUTAGE_SECONDS
@@ -333,7 +333,7 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     await first.end()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 4)
     await arrives(on_blue, shared, MAX_PRODUCERS[1], 4, 180)
-    assert [one["behind_since"] for one in (await second.end()).values()] == ["", ""]
+    assert [one.behind_since for one in (await second.end()).values()] == ["", ""]
     assert metrics(await exchange.run())["behind_seconds.green"] == 0
 
 
@@ -358,7 +358,7 @@ class Following:
             assert not self.task.done(), self.task.result()
             await asyncio.sleep(0.05)
 
-    async def end(self) -> JsonObject:
+    async def end(self) -> dict[str, Tally]:
         """Stop; what it has counted."""
         self.stopped.set()
         return await self.task

@@ -25,7 +25,6 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 
@@ -48,7 +47,7 @@ async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterC
     """Reconciliation of its tenant, after a first run in which both hold the same."""
     found = Reconciler.of(shared.tenant, blue, green)
     first, repaired = await found.cycle()
-    assert (first["drifting"], repaired) == (0, None), first
+    assert (first.drifting, repaired) == (0, None), first
     return found
 
 
@@ -61,7 +60,7 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nothing_is_lef
     await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
     await on_green.post(f"/namespaces/{shared.path}/permissions/reader", ["consume"])
     found, repaired = await keeper.cycle()
-    assert (found["conflicts"], (repaired or {})["problems"]) == (0, [])
+    assert (found.conflicts, repaired and repaired.problems) == (0, ())
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     for admin, own in ((on_blue, "blue"), (on_green, "green")):
         assert await held(admin, shared, wanted) == wanted
@@ -70,7 +69,7 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nothing_is_lef
         assert document["publishMaxMessageRate"][own]["publishThrottlingRateInMsg"] == 50
         assert document["replication_clusters"] == [own]
     again, _ = await keeper.cycle()
-    assert again["drifting"] == 0
+    assert again.drifting == 0
 
 
 async def test_what_is_taken_away_on_one_side_is_taken_away_on_the_other(
@@ -84,7 +83,8 @@ async def test_what_is_taken_away_on_one_side_is_taken_away_on_the_other(
     await on_green.delete(f"/namespaces/{shared.path}/permissions/writer")
     await on_green.delete(f"/namespaces/{shared.path}/property/tier")
     _, repaired = await keeper.cycle()
-    assert (repaired or {})["problems"] == []
+    assert repaired
+    assert repaired.problems == ()
     document = await on_blue.namespace(shared) or {}
     assert document.get(MAX_PRODUCERS[1]) is None
     assert document["auth_policies"]["namespace_auth"] == {}
@@ -105,9 +105,9 @@ async def test_a_run_that_finds_nothing_changes_nothing_and_costs_two_calls_for_
     keeper = Reconciler.of(tenant, blue, green)
     await keeper.cycle()
     found, repaired = await keeper.cycle()
-    assert (found["drifting"], found["namespaces"], repaired) == (0, NAMESPACES, None)
+    assert (found.drifting, found.namespaces, repaired) == (0, NAMESPACES, None)
     fixed = 12
-    assert all(calls <= 2 * NAMESPACES + fixed for calls in found["calls"].values()), found["calls"]
+    assert all(calls <= 2 * NAMESPACES + fixed for calls in found.calls.values()), found.calls
 
 
 async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_repaired(
@@ -127,12 +127,12 @@ async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_r
     for number, (name, path, _) in enumerate(changed):
         await set_policy(chance.choice((on_blue, on_green)), name, path, number + 1)
     found, repaired = await keeper.cycle()
-    assert (found["fields"], (repaired or {})["repaired"]) == (len(changed), len(changed))
+    assert (found.fields, repaired and repaired.repaired) == (len(changed), len(changed))
     for number, (name, _, field) in enumerate(changed):
         for admin in (on_blue, on_green):
             assert (await held(admin, name, (field,)))[field] == number + 1
     again, _ = await keeper.cycle()
-    assert again["drifting"] == 0
+    assert again.drifting == 0
 
 
 async def edit(admins: tuple[AdminClient, ...], names: list[NamespaceName], chance: random.Random) -> JsonObject:
@@ -164,7 +164,7 @@ async def test_where_nobody_can_tell_the_larger_name_wins_if_that_is_wished_for(
     edits = await edit((on_blue, on_green), names, chance)
     found, repaired = await keeper.cycle()
     apart = [sides for sides in edits.values() if len(sides) == 2]
-    assert (found["conflicts"], (repaired or {})["problems"]) == (len(apart), [])
+    assert (found.conflicts, repaired and repaired.problems) == (len(apart), ())
     for key, sides in edits.items():
         name, _, field = key.partition(" ")
         for admin in (on_blue, on_green):
@@ -185,7 +185,7 @@ async def test_a_loser_can_be_chosen_afterwards(
     await keeper.cycle()
     wanted = {MAX_PRODUCERS[1]: 9}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
-    assert (await keeper.find())["drifting"] == 0
+    assert (await keeper.find()).drifting == 0
     assert keeper.store.choices() == {}
 
 
@@ -195,10 +195,11 @@ async def test_a_run_that_only_looks_changes_no_cluster(
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     found = await keeper.find(mode=mode)
-    assert (found["fields"], found["pairs"], found["plans"]["green"]["changes"]) == (1, {"blue/green": 1}, 1)
+    assert (found.fields, found.pairs, found.plans["green"].changes) == (1, {"blue/green": 1}, 1)
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: None}
     _, repaired = await keeper.cycle()
-    assert (repaired or {})["repaired"] == 1
+    assert repaired
+    assert repaired.repaired == 1
 
 
 async def test_where_one_cluster_is_the_truth_only_the_other_is_repaired(
@@ -208,7 +209,7 @@ async def test_where_one_cluster_is_the_truth_only_the_other_is_repaired(
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 9)
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 9)
     found, repaired = await keeper.cycle(authority=Authority.parse("cluster:blue"))
-    assert (list(found["plans"]), (repaired or {})["changed"]) == (["green"], ["green"])
+    assert (list(found.plans), repaired and repaired.changed) == (["green"], ("green",))
     wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: None}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
 
@@ -219,7 +220,8 @@ async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_r
     new = NamespaceName(shared.tenant, "new")
     await on_green.put(f"/namespaces/{new.path}", {"replication_clusters": ["green"], MAX_PRODUCERS[1]: 3})
     _, repaired = await keeper.cycle()
-    assert (repaired or {})["problems"] == []
+    assert repaired
+    assert repaired.problems == ()
     assert await held(on_blue, new, ("replication_clusters", MAX_PRODUCERS[1])) == {
         "replication_clusters": ["blue"],
         MAX_PRODUCERS[1]: 3,
@@ -227,15 +229,15 @@ async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_r
     await on_blue.delete(f"/namespaces/{new.path}")
     for _ in range(2):
         found, _ = await keeper.cycle()
-        assert found["tombstones"] == [f"namespace {new}"]
+        assert found.tombstones == (f"namespace {new}",)
         assert await on_green.namespace(new) is not None
         assert await on_blue.namespace(new) is None
     refused, _ = await keeper.cycle(propagate_deletes=True)
     assert await on_green.namespace(new) is not None
-    (change,) = keeper.run.artefacts.read_json(Reference.from_json(refused["plans"]["green"]["plan"]))["changes"]
+    (change,) = keeper.run.artefacts.read_json(refused.plans["green"].plan)["changes"]
     await keeper.cycle(propagate_deletes=True, allow=frozenset({change["id"]}))
     assert await on_green.namespace(new) is None
-    assert (await keeper.find())["drifting"] == 0
+    assert (await keeper.find()).drifting == 0
 
 
 async def test_a_dangerous_change_waits_for_permission_and_stays_drift(
@@ -243,9 +245,10 @@ async def test_a_dangerous_change_waits_for_permission_and_stays_drift(
 ) -> None:
     await set_policy(on_blue, shared, "messageTTL", 60)
     found, repaired = await keeper.cycle()
-    assert "allow it by its id" in (repaired or {})["problems"][0]
+    assert repaired
+    assert "allow it by its id" in repaired.problems[0]
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": None}
-    (change,) = keeper.run.artefacts.read_json(Reference.from_json(found["plans"]["green"]["plan"]))["changes"]
+    (change,) = keeper.run.artefacts.read_json(found.plans["green"].plan)["changes"]
     await keeper.cycle(allow=frozenset({change["id"]}))
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": 60}
 
@@ -264,13 +267,14 @@ async def test_policies_of_topics_are_kept_equal_and_the_later_of_two_wins_by_th
     await on_blue.post(f"/{topic.path}/maxProducers", 3)
     await on_green.post(f"/{topic.path}/maxConsumers", 4)
     _, repaired = await keeper.cycle()
-    assert (repaired or {})["problems"] == []
+    assert repaired
+    assert repaired.problems == ()
     for admin in (on_blue, on_green):
         assert await admin.get(f"/{topic.path}/maxProducers") == 3
         assert await admin.get(f"/{topic.path}/maxConsumers") == 4
     await on_green.delete(f"/{topic.path}")
     found, _ = await keeper.cycle()
-    assert (found["conflicts"], await on_blue.get(f"/{topic.path}/maxProducers")) == (0, 3)
+    assert (found.conflicts, await on_blue.get(f"/{topic.path}/maxProducers")) == (0, 3)
 
 
 async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_when_it_returns(
@@ -285,11 +289,12 @@ async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_w
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     keeper.connections = (blue, replace(green, admin_url="http://127.0.0.1:9"))
     found, repaired = await keeper.cycle()
-    assert (list(found["behind"]), repaired) == (["green"], None)
-    assert found["behind"]["green"]["last_seen"] is not None
+    assert (list(found.behind), repaired) == (["green"], None)
+    assert found.behind["green"].last_seen is not None
     keeper.connections = (blue, green)
     _, repaired = await keeper.cycle()
-    assert (repaired or {})["changed"] == ["green"]
+    assert repaired
+    assert repaired.changed == ("green",)
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 
 
@@ -309,11 +314,12 @@ async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_ca
             proxy.faults.extend([NONE] * answered)
             proxy.otherwise = answer(503)
             found, repaired = await keeper.cycle()
-            assert (found["drifting"], repaired) == (0, None), answered
-            assert found["behind"] or found["unread"]
+            assert (found.drifting, repaired) == (0, None), answered
+            assert found.behind or found.unread
         proxy.otherwise = NONE
         _, repaired = await keeper.cycle()
-    assert (repaired or {})["changed"] == ["green"]
+    assert repaired
+    assert repaired.changed == ("green",)
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 
 
@@ -327,6 +333,6 @@ async def test_a_run_that_was_cut_before_it_kept_anything_is_finished_by_the_nex
     # As a repair that was killed after its first write.
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 5)
     found, repaired = await keeper.cycle()
-    assert (found["conflicts"], (repaired or {})["problems"]) == (0, [])
+    assert (found.conflicts, repaired and repaired.problems) == (0, ())
     wanted = {MAX_PRODUCERS[1]: 5, MAX_SUBSCRIPTIONS[1]: 6, MAX_CONSUMERS[1]: 7}
     assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]

@@ -31,11 +31,12 @@ from tests.support.shifted_clock import shifted_clock
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
 from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.clusters import Cluster
@@ -69,7 +70,7 @@ class Arena:
     chance: random.Random
     tally: Counter[str] = field(default_factory=Counter)
 
-    async def play(self, *, in_flight: bool) -> tuple[Edits, list[JsonObject], Held]:
+    async def play(self, *, in_flight: bool) -> tuple[Edits, list[DriftSummary], Held]:
         """One round: edit, and reconcile until nothing differs; returns what was edited, found, and is held then.
 
         :param in_flight: clusters are reconciled while people edit, otherwise afterwards.
@@ -79,24 +80,24 @@ class Arena:
         # The order in which the clusters are looked at makes no difference.
         self.keeper.connections = tuple(self.chance.sample(self.keeper.connections, len(self.clocks)))
         editing = asyncio.create_task(edit(self.admins, self.fields, self.chance, paused=in_flight))
-        found: list[JsonObject] = []
+        found: list[DriftSummary] = []
         while in_flight and not editing.done():
             found.append((await self.keeper.cycle())[0])
         edits = await editing
         found += await self._settle()
         held = await held_on(self.admins, self.fields)
         self.tally["runs"] += len(found)
-        self.tally["conflicts"] += sum(one["conflicts"] for one in found)
+        self.tally["conflicts"] += sum(one.conflicts for one in found)
         return edits, found, held
 
-    async def _settle(self) -> list[JsonObject]:
-        found: list[JsonObject] = []
+    async def _settle(self) -> list[DriftSummary]:
+        found: list[DriftSummary] = []
         for _ in range(5):
             looked, repaired = await self.keeper.cycle()
             found.append(looked)
-            if not looked["drifting"]:
+            if not looked.drifting:
                 return found
-        raise AssertionError(f"still not equal: {looked['headline']} {repaired}")
+        raise AssertionError(f"still not equal: {looked.headline} {repaired}")
 
 
 @asynccontextmanager
@@ -159,7 +160,7 @@ async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoin
                 counted = sides if in_flight else changes(sides, before[one]["blue"])
                 played.tally["disjoint edits" if len(counted) == 1 else "edits in conflict"] += bool(counted)
                 assert_one_of_the_edits_is_held(one, counted, held[one], told=not in_flight)
-            assert sum(one["lost"] for one in found) == 0
+            assert sum(one.lost for one in found) == 0
     log.info("%d clusters, %d rounds by field: %s", len(fleet), ROUNDS, dict(played.tally))
 
 
@@ -175,7 +176,7 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lo
             assert all(value == values["blue"] for values in held.values() for value in values.values()), held
             changed = {one: changes(sides, before[one]["blue"]) for one, sides in edits.items()}
             gone = [len(sides) for one, sides in changed.items() if held[one] == before[one]]
-            assert sum(one["lost"] for one in found) == sum(gone)
+            assert sum(one.lost for one in found) == sum(gone)
             played.tally["disjoint edits"] += sum(len(sides) == 1 for sides in changed.values())
             played.tally["disjoint edits lost"] += gone.count(1)
     log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
@@ -201,7 +202,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         await asyncio.sleep(TELLING_SECONDS)
         await on_blue.post(f"/{topic.path}/maxProducers", 5)
         found, _ = await keeper.cycle()
-        assert found["conflicts"] == 1
+        assert found.conflicts == 1
         assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
         ((_, conflict),) = ReconciliationStore(keeper.run.ledger, ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
@@ -233,10 +234,10 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
             await set_policy(on_blue, name, MAX_PRODUCERS[0], value)
             await set_policy(on_green, name, MAX_CONSUMERS[0], value)
             found, repaired = await keeper.cycle()
-            assert found["conflicts"] == 0
+            assert found.conflicts == 0
             wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
             assert [await held(admin, name, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
-            since.add(found["behind"]["red"]["last_seen"])
+            since.add(found.behind["red"].last_seen)
             assert_red_is_said_to_be_behind(found, repaired, time.time() - last_run)
         (seen,) = since
         assert seen == pytest.approx(last_run, abs=15)
@@ -244,16 +245,16 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
         third.restart()
         returned = time.time()
         found, repaired = await keeper.cycle()
-        assert (found["behind"], found["conflicts"], (repaired or {})["problems"]) == ({}, 0, [])
+        assert (found.behind, found.conflicts, repaired and repaired.problems) == ({}, 0, ())
         wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value, MAX_UNACKED[1]: 1}
         assert [await held(admin, name, wanted) for admin in admins] == [wanted] * 3
         caught_up = time.time() - returned
-        assert (await keeper.find())["drifting"] == 0
+        assert (await keeper.find()).drifting == 0
     log.info("down for %.0f s, %d runs; equal %.1f s after it was healthy again", down, value - 1, caught_up)
 
 
-def assert_red_is_said_to_be_behind(found: JsonObject, repaired: JsonObject | None, seconds: float) -> None:
-    at = datetime.fromtimestamp(found["behind"]["red"]["last_seen"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def assert_red_is_said_to_be_behind(found: DriftSummary, repaired: RepairSummary | None, seconds: float) -> None:
+    at = datetime.fromtimestamp(found.behind["red"].last_seen, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     assert f"red could not be reached, last seen {at}." in failure(found, repaired, fail_on_drift=False)
     assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(found, {}, repaired, [])
     told = metrics(found, repaired)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.follower import Tally
 from pulsar_fleet.policy_sync.events.outages import Outages
 from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import Version
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
@@ -65,18 +65,16 @@ def test_no_event_stops_the_others() -> None:
     assert ("not a MetadataChangeEvent" in batch.refused[stray], len(batch.events)) == (True, 1)
 
 
-def found(**changes: Any) -> JsonObject:
-    tally = Tally(active=True)
-    for name, value in changes.items():
-        setattr(tally, name, value)
-    return {
-        "fleet": ["blue", "green"],
-        "clusters": {"blue": tally.to_json()},
-        "behind": {},
-        "since": {},
-        "behind_seconds": {},
-        "seconds": 1.0,
-    }
+def found(**changes: Any) -> SyncSummary:
+    return SyncSummary(
+        fleet=("blue", "green"),
+        clusters={"blue": Tally(**{"active": True, **changes})},
+        behind={},
+        since={},
+        behind_seconds={},
+        changed=(),
+        seconds=1.0,
+    )
 
 
 def test_a_run_in_which_all_went_well_has_nothing_for_a_person() -> None:
@@ -86,12 +84,12 @@ def test_a_run_in_which_all_went_well_has_nothing_for_a_person() -> None:
 
 
 def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
-    bad = {
-        **found(refused=1, reasons=["too much"]),
-        "behind": {"pulsar_green": "it does not answer"},
-        "since": {"green": "2026-11-22T05:00:00+00:00"},
-        "behind_seconds": {"green": 61.0},
-    }
+    bad = replace(
+        found(refused=1, reasons=["too much"]),
+        behind={"pulsar_green": "it does not answer"},
+        since={"green": "2026-11-22T05:00:00+00:00"},
+        behind_seconds={"green": 61.0},
+    )
     assert "1 NOT APPLIED, BEHIND: pulsar_green" in headline(bad)
     assert failure(bad) == (
         "1 event dead-lettered, first: too much; pulsar_green is behind: it does not answer; "

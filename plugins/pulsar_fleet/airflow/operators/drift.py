@@ -45,4 +45,4 @@ class FindDriftOperator(CompareSnapshotsOperator):
             super(FindDriftOperator, self).execute(context)
             return divergence.read_result(run, self.result)
 
-        return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run, find_divergent))
+        return asyncio.run(steps.find_drift(clusters_of(params), Request.of(params), run, find_divergent)).to_json()

@@ -41,30 +41,32 @@ def sync_changes(params: dict[str, Any]) -> JsonObject:
 
     run = current_run(get_current_context())
     result = asyncio.run(steps.synchronise(clusters_of(params), Request.of(params), run))
-    emit_policies_changed(result["changed"], run.id)
-    return result
+    emit_policies_changed(result.changed, run.id)
+    return result.to_json()
 
 
 @task(trigger_rule="all_done")
 def write_report() -> str:
     """Report applied and dead-lettered events; fail if an event could not be applied or a cluster is behind."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.policy_sync.events.results import SyncSummary
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
     from pulsar_fleet.report.page import store_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
-    result = context["ti"].xcom_pull(task_ids="sync_changes")
-    if result is None:
+    document = context["ti"].xcom_pull(task_ids="sync_changes")
+    if document is None:
         report = f"# Failed in {', '.join(failed)}: the next run synchronises the other changes\n"
         store_report(run, report)
         finish_run(context, failed)
         return report
+    result = SyncSummary.from_json(document)
     for name, value in metrics(result).items():
         stats.gauge(f"{METRICS}.{name}", value)
     report = metadata_report(result)
     reason = failure(result)
-    if reason or any(cluster["published"] or cluster["applied"] for cluster in result["clusters"].values()):
+    if reason or any(tally.published or tally.applied for tally in result.clusters.values()):
         # A run without events needs no page.
         store_report(run, report)
     if reason and not failed:

@@ -42,16 +42,17 @@ def repair(params: dict[str, Any], drift: JsonObject) -> JsonObject:
     """Write only the different fields, and read them back; skipped without drift or if the mode is not `repair`."""
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
+    from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
 
-    request = Request.of(params)
-    if request.mode is not Mode.REPAIR or not drift["drift"]:
+    request, summary = Request.of(params), DriftSummary.from_json(drift)
+    if request.mode is not Mode.REPAIR or not summary.drift:
         raise AirflowSkipException("There is nothing to write.")
     run = current_run(get_current_context())
-    repaired = asyncio.run(steps.repair(clusters_of(params), drift, request, run))
-    emit_policies_changed(repaired["changed"], run.id)
-    for problem in repaired["problems"]:
+    repaired = asyncio.run(steps.repair(clusters_of(params), summary, request, run))
+    emit_policies_changed(repaired.changed, run.id)
+    for problem in repaired.problems:
         log.warning("%s", problem)
-    return repaired
+    return repaired.to_json()
 
 
 @task(trigger_rule="all_done")
@@ -60,22 +61,25 @@ def write_report(params: dict[str, Any]) -> str:
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
     from pulsar_fleet.policy_sync.reconcile import steps
+    from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
     context = get_current_context()
     failed, run = failed_tasks(context), current_run(context)
-    drift, repaired = (context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair"))
-    if drift is None:
+    results = {name: context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair")}
+    if results["find_drift"] is None:
         report = f"# Failed in {', '.join(failed)}: nothing was compared, nothing has been changed\n"
         store_report(run, report)
         finish_run(context, failed)
         return report
+    drift = DriftSummary.from_json(results["find_drift"])
+    repaired = RepairSummary.from_json(results["repair"]) if results["repair"] else None
     for name, value in metrics(drift, repaired).items():
         stats.gauge(f"{METRICS}.{name}", value)
-    conflicts = ReconciliationStore(run.ledger, drift["fleet"]).conflicts(run_id=run.id)
+    conflicts = ReconciliationStore(run.ledger, drift.fleet).conflicts(run_id=run.id)
     report = reconciliation_report(drift, steps.read_plans(drift, run), repaired, conflicts)
-    if drift["drift"] or drift["behind"] or failed:
+    if drift.drift or drift.behind or failed:
         # A run without drift needs no page.
         store_report(run, report)
     if not failed and (reason := failure(drift, repaired, fail_on_drift=params["fail_on_drift"])):

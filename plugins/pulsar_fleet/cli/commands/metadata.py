@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -22,6 +22,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
 from pulsar_fleet.policy_sync.events.request import EVENT_TOPIC, Request
+from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.events.steps import synchronise
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
@@ -73,31 +74,34 @@ def sync_metadata(
         if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
             raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
         with recorded_run(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
-            result = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
-        terminal.finish({"run": run.id, **result}, _state(result))
+            document, state = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
+        terminal.finish({"run": run.id, **document}, state)
 
 
-async def _once(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
+async def _once(
+    terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run
+) -> tuple[JsonObject, ExitState]:
     with terminal.status(f"Synchronising {', '.join(side.name for side in sides)}"):
         result = await synchronise(await reach_all(sides), request, run)
     terminal.say("\n".join([headline(result), *lines(result)]))
-    return result
+    return result.to_json(), _state(result.clusters, result.behind)
 
 
-async def _follow(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
+async def _follow(
+    terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run
+) -> tuple[JsonObject, ExitState]:
     # A service logs line by line.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("pulsar_fleet").setLevel(logging.INFO)
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    clusters = await follow_all(await reach_all(sides), request, run, stopped=stopped, say=terminal.note)
-    return {
-        "clusters": clusters,
-        "behind": {name: cluster["behind_since"] for name, cluster in clusters.items() if cluster["behind_since"]},
-    }
+    tallies = await follow_all(await reach_all(sides), request, run, stopped=stopped, say=terminal.note)
+    behind = {name: tally.behind_since for name, tally in tallies.items() if tally.behind_since}
+    document = {"clusters": {name: tally.to_json() for name, tally in tallies.items()}, "behind": behind}
+    return document, _state(tallies, behind)
 
 
-def _state(result: JsonObject) -> ExitState:
-    refused = any(cluster["refused"] for cluster in result["clusters"].values())
-    return ExitState.PARTLY if refused or result["behind"] else ExitState.DONE
+def _state(tallies: Mapping[str, Tally], behind: Mapping[str, str]) -> ExitState:
+    refused = any(tally.refused for tally in tallies.values())
+    return ExitState.PARTLY if refused or behind else ExitState.DONE

@@ -21,8 +21,9 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
-from pulsar_fleet.policy_sync.reconcile.desired_state_files import export_cluster
+from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
 from pulsar_fleet.report.reconciliation import headline, remaining
 
@@ -40,15 +41,15 @@ def export(
         connection, selection = named_cluster(cluster, Side.SOURCE), parse_selection(select or ())
         with terminal.status(f"Reading {connection.name}"):
 
-            async def read() -> JsonObject:
+            async def read() -> Exported:
                 reached = await reach(connection)
                 return await export_cluster(reached.connection, selection, folder, topics=topics)
 
-            export_result = asyncio.run(read())
-    terminal.say(f"{len(export_result['written'])} files written, {export_result['unchanged']} unchanged, in {folder}")
-    for name in export_result["stale"]:
+            exported = asyncio.run(read())
+    terminal.say(f"{len(exported.written)} files written, {exported.unchanged} unchanged, in {folder}")
+    for name in exported.stale:
         terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
-    terminal.finish(export_result, ExitState.DONE)
+    terminal.finish(exported.to_json(), ExitState.DONE)
 
 
 def reconcile(
@@ -101,23 +102,24 @@ def _run(
         connections = asyncio.run(reach_all(sides))
         drift = asyncio.run(find_drift(connections, request, run))
     plans = read_plans(drift, run)
-    (terminal.show if ask else terminal.say)("\n\n".join([drift["headline"], *map(plan_text, plans.values())]))
-    repaired: JsonObject | None = None
-    if request.mode is Mode.REPAIR and drift["drift"]:
+    (terminal.show if ask else terminal.say)("\n\n".join([drift.headline, *map(plan_text, plans.values())]))
+    repaired: RepairSummary | None = None
+    if request.mode is Mode.REPAIR and drift.drift:
         if ask and not terminal.confirm("Write these changes?"):
             raise PreconditionFailed("The repair was not approved. Nothing has been changed.")
         with terminal.status(f"Changing {', '.join(plans) or 'nothing'}"):
             repaired = asyncio.run(repair(connections, drift, request, run))
-        terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired["problems"])]))
-        for cluster in repaired["changed"]:
+        terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired.problems)]))
+        for cluster in repaired.changed:
             terminal.say(f"Undo it on {cluster} with: pulsar-fleet undo {run.id}/{cluster}")
-    return {"run": run.id, **drift, "repaired": repaired}, _state(drift, repaired)
+    document = {"run": run.id, **drift.to_json(), "repaired": repaired.to_json() if repaired else None}
+    return document, _state(drift, repaired)
 
 
-def _state(drift: JsonObject, repaired: JsonObject | None) -> ExitState:
+def _state(drift: DriftSummary, repaired: RepairSummary | None) -> ExitState:
     if repaired is None:
-        return ExitState.DIFFERENT if drift["drifting"] else ExitState.DONE
-    if repaired["failed"] or repaired["unreached"]:
+        return ExitState.DIFFERENT if drift.drifting else ExitState.DONE
+    if repaired.failed or repaired.unreached:
         return ExitState.PARTLY
     return ExitState.DIFFERENT if remaining(drift, repaired) else ExitState.DONE
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.policy_sync.events.apply import apply_received
-from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import publish_changes
+from pulsar_fleet.policy_sync.events.results import Tally
 
 log = logging.getLogger(__name__)
 
@@ -22,47 +21,6 @@ _MOST = 500
 PAUSE_SECONDS = 5.0
 """Between two calls to a cluster that does not answer."""
 _WAIT_SECONDS = 1.0
-_MOST_REASONS = 20
-
-
-@dataclass(kw_only=True)
-class Tally(Document):
-    """The counts of one cluster; `dropped` events were stale, repeated or not included.
-
-    :param written: changes on the cluster; an event for a value that is already in place causes none.
-    :param lost: edits that a whole document reverted although no later edit of their field exists.
-    :param provenance_written: namespaces whose provenance properties were written.
-    :param scans: full scans of the cluster, and `scan_calls` their calls.
-    :param unsent: cluster → events that wait here for its replication.
-    :param behind_since: since when the cluster does not answer, empty if it does.
-    """
-
-    published: int = 0
-    applied: int = 0
-    dropped: int = 0
-    postponed: int = 0
-    refused: int = 0
-    written: int = 0
-    lost: int = 0
-    provenance_written: int = 0
-    scans: int = 0
-    scan_calls: int = 0
-    reasons: list[str] = field(default_factory=list)
-    active: bool = False
-    backlog: int = 0
-    unsent: Mapping[str, int] = field(default_factory=dict)
-    behind_since: str = ""
-
-    def count(self, batch: Batch) -> None:
-        """Add the outcomes of a batch."""
-        self.applied += len(batch.applied)
-        self.dropped += len(batch.dropped)
-        self.postponed += len(batch.postponed)
-        self.refused += len(batch.refused)
-        self.written += batch.written
-        self.lost += batch.lost
-        self.provenance_written += batch.provenance_written
-        self.reasons = [*self.reasons, *batch.refused.values()][-_MOST_REASONS:]
 
 
 async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool) -> None:

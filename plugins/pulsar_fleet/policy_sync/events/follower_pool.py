@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
-from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, Tally, follow, pause, run_all
-from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
+from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, follow, pause, run_all
+from pulsar_fleet.policy_sync.events.outages import Outages, behind_text, outages_of
+from pulsar_fleet.policy_sync.events.participant import open_participant
 from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.events.setup import prepare
 from pulsar_fleet.policy_sync.fleet import Fleet, open_fleet
 
@@ -31,11 +31,11 @@ async def follow_all(
     *,
     stopped: asyncio.Event,
     say: Callable[[str], None],
-) -> JsonObject:
+) -> dict[str, Tally]:
     """Create the event topic, then publish and apply on each cluster until stopped.
 
     :param say: receives a line at the start, and when a cluster stops answering or answers again.
-    :returns: cluster → `Tally.to_json`.
+    :returns: the counts by cluster.
     :raises Unavailable: no cluster answers.
     :raises InvalidRequest: the event topic does not exist, and a cluster that is needed to create it does not answer.
     """
@@ -55,7 +55,7 @@ async def follow_all(
         say(f"Following {', '.join(reached.clusters)} of {', '.join(fleet)}")
         unreachable = [connection for connection in connections if connection.name in reached.behind]
         await run_all(*map(pool.follow, list(reached.clusters)), *map(pool.join, unreachable))
-    return {name: tally.to_json() for name, tally in pool.tallies.items()}
+    return pool.tallies
 
 
 @dataclass(kw_only=True)

@@ -8,6 +8,9 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.fleet import Fleet
 
 _FLEET = "*"
 _CONNECTION, _OUTAGE = "connection", "outage"
@@ -47,6 +50,15 @@ class Outages:
         if before.document != {name: value}:
             # If another process was faster, its record stays.
             self._store.save({key: StoredDocument(before.version, {name: value})})
+
+
+def outages_of(reached: Fleet, run: Run, request: Request) -> Outages:
+    """The outages of the fleet, after those of the clusters that answer were ended."""
+    outages = Outages(run.ledger, request.event_topic)
+    for name, admin in reached.clusters.items():
+        if admin.connection.name not in reached.behind:
+            outages.end(admin.connection.name, name)
+    return outages
 
 
 def behind_text(cluster: str, since: datetime, why: object) -> str:

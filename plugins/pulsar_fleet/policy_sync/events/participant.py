@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -14,10 +14,12 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
+from pulsar_fleet.policy_sync.fleet import Fleet
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster, scan_in_parts, scan_items
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
@@ -203,3 +205,30 @@ def write_times(observed: ClusterScan, item: Item) -> dict[str, int]:
 
 def _plain(item: Item) -> Key:
     return item[0].value, item[1]
+
+
+@asynccontextmanager
+async def open_participant(
+    name: str, reached: Fleet, fleet: tuple[str, ...], request: Request, run: Run, redactor: Redactor
+) -> AsyncIterator[Participant]:
+    """One cluster with its event topic, which must exist.
+
+    :raises Unavailable: the topic cannot be used now.
+    """
+    admin = reached.clusters[name]
+    # Scans have a client of their own: the rate limit must not delay the events of other clusters.
+    scan_admin = AdminClient(
+        admin.connection, retry_seconds=admin.http.retry_seconds, calls_per_second=request.calls_per_second
+    )
+    async with scan_admin, EventTopic(admin.connection, request) as topic:
+        yield Participant(
+            own=name,
+            admin=admin,
+            scan_admin=scan_admin,
+            topic=topic,
+            request=request,
+            ledger=run.ledger,
+            redactor=redactor,
+            fleet=fleet,
+            clusters=reached.clusters,
+        )

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.policy_sync.events.connect import open_participant, outages_of
-from pulsar_fleet.policy_sync.events.follower import Tally, drain, publish_once
-from pulsar_fleet.policy_sync.events.participant import Participant
+from pulsar_fleet.policy_sync.events.follower import drain, publish_once
+from pulsar_fleet.policy_sync.events.outages import outages_of
+from pulsar_fleet.policy_sync.events.participant import Participant, open_participant
 from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.setup import prepare
 from pulsar_fleet.policy_sync.fleet import open_fleet
 
@@ -26,13 +26,11 @@ log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 
 
-async def synchronise(connections: Sequence[ClusterConnection], request: Request, run: Run) -> JsonObject:
+async def synchronise(connections: Sequence[ClusterConnection], request: Request, run: Run) -> SyncSummary:
     """Create the event topic, publish the changes of each cluster, apply those of the others, end when idle.
 
     Safe to run again at any point, also while followers run: the cluster gives its events to one of them.
 
-    :returns: `{"fleet", "clusters": {name: as of `Tally`}, "behind": {connection: why}, "since": {name: time},
-        "behind_seconds": {name: how long}, "changed": [names of clusters with a write], "seconds"}`.
     :raises PermissionDenied: a cluster denies access.
     :raises Unavailable: no cluster answers.
     """
@@ -52,15 +50,15 @@ async def synchronise(connections: Sequence[ClusterConnection], request: Request
     since = dict(outages.begin(connection) for connection in behind)
     for name in since.keys() & tallies.keys():
         tallies[name].behind_since = since[name].isoformat()
-    return {
-        "fleet": list(fleet),
-        "clusters": {name: tally.to_json() for name, tally in tallies.items()},
-        "behind": behind,
-        "since": {name: at.isoformat() for name, at in since.items()},
-        "behind_seconds": {name: round((datetime.now(UTC) - at).total_seconds(), 1) for name, at in since.items()},
-        "changed": sorted(name for name, tally in tallies.items() if tally.written),
-        "seconds": round(time.monotonic() - began, 2),
-    }
+    return SyncSummary(
+        fleet=fleet,
+        clusters=tallies,
+        behind=behind,
+        since={name: at.isoformat() for name, at in since.items()},
+        behind_seconds={name: round((datetime.now(UTC) - at).total_seconds(), 1) for name, at in since.items()},
+        changed=tuple(sorted(name for name, tally in tallies.items() if tally.written)),
+        seconds=round(time.monotonic() - began, 2),
+    )
 
 
 async def _publish(participant: Participant, tally: Tally, request: Request) -> None:

@@ -6,7 +6,7 @@ import difflib
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -37,13 +38,18 @@ from pulsar_fleet.policy_sync.merge.view import Item, items_of, tenant_and_names
 _WIDTH = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """The result of an export: new and changed files, the number of unchanged ones, files without a resource."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported(Document):
+    """The result of an export: new and changed files, the number of unchanged ones, files without a resource.
 
+    :param calls: admin calls.
+    """
+
+    cluster: str = ""
     written: tuple[str, ...]
     unchanged: int
     stale: tuple[str, ...]
+    calls: int = 0
 
 
 def export(items: Mapping[Item, Values], folder: Path) -> Exported:
@@ -62,7 +68,7 @@ def export(items: Mapping[Item, Values], folder: Path) -> Exported:
             path.write_text(after)
             written.append(name)
     stale = sorted({str(path.relative_to(folder)) for path in _files(folder)} - set(documents))
-    return Exported(tuple(written), len(documents) - len(written), tuple(stale))
+    return Exported(written=tuple(written), unchanged=len(documents) - len(written), stale=tuple(stale))
 
 
 def load(folder: Path) -> dict[Item, Values]:
@@ -216,12 +222,11 @@ def _equal(old: Json, value: Json) -> bool:
 
 async def export_cluster(
     connection: ClusterConnection, selection: Selection, folder: Path, *, topics: bool = True
-) -> JsonObject:
+) -> Exported:
     """Write or update the files of the selected resources; a second export of the same state changes no byte.
 
     Secrets are written as fingerprints that only this installation can compare; a repair never writes a fingerprint.
 
-    :returns: `{"cluster", "written", "unchanged", "stale", "calls"}`.
     :raises PreconditionFailed: a resource could not be read, so its file would be wrong.
     """
     async with AdminClient(connection) as admin:
@@ -232,10 +237,4 @@ async def export_cluster(
             f"{own} did not let everything be read, first {min(observed.unread)}: no file was written."
         )
     exported = export(items_of(observed.snapshot, observed.snapshot.known_clusters), folder)
-    return {
-        "cluster": own,
-        "written": list(exported.written),
-        "unchanged": exported.unchanged,
-        "stale": list(exported.stale),
-        "calls": observed.calls,
-    }
+    return replace(exported, cluster=own, calls=observed.calls)

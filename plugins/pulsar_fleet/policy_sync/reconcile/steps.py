@@ -31,6 +31,7 @@ from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
 from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Mode, Request
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairPlan, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary, summarise
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.resources import read_namespace
@@ -47,7 +48,7 @@ FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[It
 
 async def find_drift(
     connections: Sequence[ClusterConnection], request: Request, run: Run, find_divergent: FindDivergent | None = None
-) -> JsonObject:
+) -> DriftSummary:
     """Scan all clusters, merge, and plan the writes for each cluster; no cluster is changed.
 
     Observations, merge bases and conflicts are saved, except by a dry run, so that a later crash loses nothing. A
@@ -55,8 +56,6 @@ async def find_drift(
 
     :param find_divergent: compares the clusters in a job, so that only divergent resources are merged here; it may
         take long.
-    :returns: the result of `summarise`, with `"plans"`: cluster → reference and numbers, `"drift"` as a reference, and
-        `"divergent"`: the number of resources that `find_divergent` returned, None if everything was compared here.
     :raises PermissionDenied: a cluster denies access; nothing was saved.
     :raises Unavailable: fewer than two clusters answer, or the authority does not.
     """
@@ -79,39 +78,40 @@ async def find_drift(
         every = request.mode is Mode.REPORT
         final = [resource for resource in comparison.compared if every or not resource.has_drift]
         history.conclude(final, {})
-    summary = summarise(comparison, observed, history, fleet.behind, plans)
-    summary["seconds"] = round(time.monotonic() - began, 2)
-    log.info("%s It took %s s.", summary["headline"], summary["seconds"])
-    return {
-        **summary,
-        "divergent": None if divergent is None else len(divergent),
-        "plans": {cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
-        "drift": _store_drift(run, comparison),
-    }
+    summary = replace(
+        summarise(comparison, observed, history, fleet.behind, plans),
+        seconds=round(time.monotonic() - began, 2),
+        divergent=None if divergent is None else len(divergent),
+        plans={cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
+        drift=_store_drift(run, comparison),
+    )
+    log.info("%s It took %s s.", summary.headline, summary.seconds)
+    return summary
 
 
-async def repair(connections: Sequence[ClusterConnection], drift: JsonObject, request: Request, run: Run) -> JsonObject:
+async def repair(
+    connections: Sequence[ClusterConnection], summary: DriftSummary, request: Request, run: Run
+) -> RepairSummary:
     """Apply the plans of `find_drift`, all clusters in parallel; within a namespace one setter after the other.
 
     A value that changed in the meantime is left to the next run. A second call writes only values that are not in
     place. The changes on a cluster can be undone by the run id `<run>/<cluster>`.
 
-    :param drift: the result of `find_drift`.
-    :returns: the result of `repaired_summary`.
+    :param summary: the result of `find_drift`; without drift nothing is written.
     """
     redactor = open_redactor()
-    compared = Drift.from_json(run.artefacts.read_json(Reference.from_json(drift["drift"]))).compared
-    plans = read_plans(drift, run)
+    compared = Drift.from_json(run.artefacts.read_json(summary.drift)).compared if summary.drift else ()
+    plans = read_plans(summary, run)
     async with _open_fleet(connections) as fleet:
         history = History.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
         applied = await asyncio.gather(*(_apply(fleet, plan, request, run, redactor) for plan in reached.values()))
         calls = {name: admin.calls for name, admin in fleet.clusters.items()}
     history.conclude(compared, {result.target: written(result) for result in applied})
-    summary = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
+    repaired = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
     changes = [result.to_json() for result in applied]
-    run.artefacts.write_json(run.id, "repaired.json", {**summary, "changes": changes})
-    return summary
+    run.artefacts.write_json(run.id, "repaired.json", {**repaired.to_json(), "changes": changes})
+    return repaired
 
 
 def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContextManager[Fleet]:
@@ -195,22 +195,19 @@ async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor:
     )
 
 
-def read_plans(drift: JsonObject, run: Run) -> dict[str, Plan]:
+def read_plans(summary: DriftSummary, run: Run) -> dict[str, Plan]:
     """The plans that `find_drift` stored, by cluster."""
-    return {
-        cluster: Plan.from_json(run.artefacts.read_json(Reference.from_json(stored["plan"])))
-        for cluster, stored in drift["plans"].items()
-    }
+    return {cluster: Plan.from_json(run.artefacts.read_json(stored.plan)) for cluster, stored in summary.plans.items()}
 
 
-def _store_plan(run: Run, plan: Plan) -> JsonObject:
-    return {
-        "plan": run.artefacts.write_json(run.id, f"plan-{plan.target}.json", plan.to_json()).to_json(),
-        "changes": len(plan.changes),
-        "needs_permission": len(plan.needing_permission()),
-    }
+def _store_plan(run: Run, plan: Plan) -> RepairPlan:
+    return RepairPlan(
+        plan=run.artefacts.write_json(run.id, f"plan-{plan.target}.json", plan.to_json()),
+        changes=len(plan.changes),
+        needs_permission=len(plan.needing_permission()),
+    )
 
 
-def _store_drift(run: Run, comparison: Comparison) -> JsonObject | None:
+def _store_drift(run: Run, comparison: Comparison) -> Reference | None:
     drift = comparison.drift()
-    return run.artefacts.write_json(run.id, DRIFT, Drift(tuple(drift)).to_json()).to_json() if drift else None
+    return run.artefacts.write_json(run.id, DRIFT, Drift(drift).to_json()) if drift else None

@@ -1,14 +1,14 @@
-"""A run in numbers: drift, conflicts and repairs, by pair of clusters, small enough for an XCom (pure)."""
+"""A run in numbers: drift, conflicts and repairs, by pair of clusters (pure)."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, islice
 
-from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
@@ -16,6 +16,7 @@ from pulsar_fleet.planning.render import counted
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.reconcile.history import History
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairSummary
 
 _MOST_SHOWN = 20
 
@@ -26,48 +27,44 @@ def summarise(
     history: History,
     behind: Mapping[str, str],
     plans: Mapping[str, Plan],
-) -> JsonObject:
-    """The result of a scan of the fleet.
+) -> DriftSummary:
+    """The result of a scan of the fleet, without the documents that `find_drift` stores.
 
     :param behind: connection → why its cluster does not answer.
-    :returns: `{"headline", "clusters", "resources", "namespaces", "drift", …}` as values, with the first examples.
     """
     drift = comparison.drift()
     absent = sorted(set(history.fleet) - set(observed))
     last_observed, now = history.last_observed(), time.time()
     conflicts = [f"{resource.item[1]} {name}" for resource in comparison.compared for name in resource.conflicts]
-    summary: JsonObject = {
-        "fleet": list(history.fleet),
-        "clusters": sorted(observed),
-        "behind": {name: _since(last_observed[name], now) for name in absent},
-        "unreachable": dict(behind),
-        "resources": len(comparison.compared),
-        "namespaces": sum(resource.item[0] is Resource.NAMESPACE for resource in comparison.compared),
-        "calls": {name: scan.calls for name, scan in observed.items()},
-        "fields": sum(len(resource.drifting) for resource in drift),
-        "drifting": len(drift),
-        "missing": sum(bool(resource.missing) for resource in drift),
-        "tombstones": [f"{resource.item[0].value} {resource.item[1]}" for resource in drift if resource.gone][
-            :_MOST_SHOWN
-        ],
-        "conflicts": len(conflicts),
-        "first_conflicts": conflicts[:_MOST_SHOWN],
-        "lost": sum(resource.merged.lost for resource in comparison.compared),
-        "oldest_drift_seconds": _age(drift, now),
-        "pairs": _pairs(drift, sorted(observed)),
-        "unread": [f"{kind.value} {name}" for kind, name in comparison.unread][:_MOST_SHOWN],
-        "held": sorted(history.in_migration)[:_MOST_SHOWN],
-        "left_alone": sum(len(plan.left_alone) for plan in plans.values()),
-    }
-    return {"headline": _headline(summary), **summary}
+    summary = DriftSummary(
+        headline="",
+        fleet=history.fleet,
+        clusters=tuple(sorted(observed)),
+        behind={name: _since(last_observed[name], now) for name in absent},
+        unreachable=dict(behind),
+        resources=len(comparison.compared),
+        namespaces=sum(resource.item[0] is Resource.NAMESPACE for resource in comparison.compared),
+        calls={name: scan.calls for name, scan in observed.items()},
+        fields=sum(len(resource.drifting) for resource in drift),
+        drifting=len(drift),
+        missing=sum(bool(resource.missing) for resource in drift),
+        tombstones=_first(f"{resource.item[0].value} {resource.item[1]}" for resource in drift if resource.gone),
+        conflicts=len(conflicts),
+        first_conflicts=_first(conflicts),
+        lost=sum(resource.merged.lost for resource in comparison.compared),
+        oldest_drift_seconds=_age(drift, now),
+        pairs=_pairs(drift, sorted(observed)),
+        unread=_first(f"{kind.value} {name}" for kind, name in comparison.unread),
+        held=_first(sorted(history.in_migration)),
+        left_alone=sum(len(plan.left_alone) for plan in plans.values()),
+    )
+    return replace(summary, headline=_headline(summary))
 
 
-def repaired_summary(applied: Sequence[PlanResult], unreached: Sequence[str], calls: Mapping[str, int]) -> JsonObject:
-    """The outcome of the plans.
-
-    :returns: `{"complete", "repaired", "counts", "problems", "changed", "unreached", "calls"}`; `changed` are the
-        clusters with at least one applied change.
-    """
+def repaired_summary(
+    applied: Sequence[PlanResult], unreached: Sequence[str], calls: Mapping[str, int]
+) -> RepairSummary:
+    """The outcome of the plans."""
     counts: Counter[str] = Counter()
     for outcome in applied:
         counts.update(outcome.counts())
@@ -76,42 +73,41 @@ def repaired_summary(applied: Sequence[PlanResult], unreached: Sequence[str], ca
         for outcome in applied
         for result in outcome.not_in_place()
     ]
-    return {
-        "complete": not problems and not unreached,
-        "repaired": counts["applied"],
-        "counts": {name: number for name, number in counts.items() if number},
-        "problems": problems[:_MOST_SHOWN],
-        "changed": sorted(outcome.target for outcome in applied if outcome.counts()["applied"]),
-        "failed": counts["failed"],
-        "unreached": list(unreached),
-        "calls": dict(calls),
-    }
-
-
-def _since(last_observed: float | None, now: float) -> JsonObject:
-    """When an unreachable cluster was last read: in seconds since 1970, as a text, and how many seconds ago."""
-    if last_observed is None:
-        return {"last_seen": None, "since": "never", "seconds": None}
-    text = datetime.fromtimestamp(last_observed, UTC).isoformat(sep=" ", timespec="seconds")
-    return {
-        "last_seen": last_observed,
-        "since": text.replace("+00:00", " UTC"),
-        "seconds": round(now - last_observed, 1),
-    }
-
-
-def _headline(summary: JsonObject) -> str:
-    names = ", ".join(summary["clusters"])
-    compared = f"{counted(summary['resources'], 'resource')} in {counted(sum(summary['calls'].values()), 'call')}"
-    behind = "".join(
-        f" {name} could not be reached, last seen {contact['since']}." for name, contact in summary["behind"].items()
+    return RepairSummary(
+        complete=not problems and not unreached,
+        repaired=counts["applied"],
+        counts={name: number for name, number in counts.items() if number},
+        problems=_first(problems),
+        changed=tuple(sorted(outcome.target for outcome in applied if outcome.counts()["applied"])),
+        failed=counts["failed"],
+        unreached=tuple(unreached),
+        calls=calls,
     )
-    if not summary["drifting"]:
+
+
+def _first(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(islice(names, _MOST_SHOWN))
+
+
+def _since(last_observed: float | None, now: float) -> LastScan:
+    if last_observed is None:
+        return LastScan(last_seen=None, since="never", seconds=None)
+    text = datetime.fromtimestamp(last_observed, UTC).isoformat(sep=" ", timespec="seconds")
+    return LastScan(
+        last_seen=last_observed, since=text.replace("+00:00", " UTC"), seconds=round(now - last_observed, 1)
+    )
+
+
+def _headline(summary: DriftSummary) -> str:
+    names = ", ".join(summary.clusters)
+    compared = f"{counted(summary.resources, 'resource')} in {counted(sum(summary.calls.values()), 'call')}"
+    behind = "".join(f" {name} could not be reached, last seen {scan.since}." for name, scan in summary.behind.items())
+    if not summary.drifting:
         return f"Equal: {names} hold the same ({compared}).{behind}"
-    parts = [f"{counted(summary['fields'], 'field')} of {counted(summary['drifting'], 'resource')} differ"]
-    parts += [f"{summary['missing']} to be created"] if summary["missing"] else []
-    parts += [f"{counted(len(summary['tombstones']), 'tombstone')}"] if summary["tombstones"] else []
-    parts += [counted(summary["conflicts"], "conflict")] if summary["conflicts"] else []
+    parts = [f"{counted(summary.fields, 'field')} of {counted(summary.drifting, 'resource')} differ"]
+    parts += [f"{summary.missing} to be created"] if summary.missing else []
+    parts += [f"{counted(len(summary.tombstones), 'tombstone')}"] if summary.tombstones else []
+    parts += [counted(summary.conflicts, "conflict")] if summary.conflicts else []
     return f"DRIFT between {names}: {', '.join(parts)} ({compared}).{behind}"
 
 
