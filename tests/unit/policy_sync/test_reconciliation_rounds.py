@@ -33,10 +33,10 @@ class Fleet:
     now: float = 100.0
     serial: int = 0
 
-    def edit(self, cluster: str, name: str) -> None:
-        """A person sets a value that nobody had before."""
+    def edit(self, cluster: str, name: str, value: int | None = None) -> None:
+        """A person sets this value, or one that nobody had before."""
         self.serial += 1
-        self.held[cluster][name] = self.edits[name][cluster] = self.serial
+        self.held[cluster][name] = self.edits[name][cluster] = value or self.serial
 
     def run(self, away: str = "", refused: frozenset[Write] = frozenset(), *, killed: bool = False) -> Comparison:
         """One run; a killed one has written, and remembers nothing of that."""
@@ -55,8 +55,10 @@ class Fleet:
             self.looks[cluster] = self.looks[cluster].awaiting(decided[ITEM])
         done = {cluster: self._write(found, cluster, refused) for cluster in reached}
         if not killed:
-            kept = conclude(found.compared, done, all_reachable=not away).merge_bases
-            self.agreed |= {item: one for item, one in kept.items() if one}
+            conclusion = conclude(found.compared, done, all_reachable=not away)
+            self.agreed |= {item: one for item, one in conclusion.merge_bases.items() if one}
+            for cluster, confirmed in conclusion.confirmed.items():
+                self.looks[cluster] = self.looks[cluster].confirming(confirmed[ITEM])
         return found
 
     def _write(self, found: Comparison, cluster: str, refused: frozenset[Write]) -> dict[ChangeKey, Json]:
@@ -98,6 +100,53 @@ def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(r
     for name, edits in fleet.edits.items():
         # The last edit of a cluster may lose to that of another cluster, never to an older value.
         assert fleet.held["blue"].get(name) in (edits.values() or [None]), name
+
+
+REVERTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "edits": st.lists(st.tuples(st.sampled_from(CLUSTERS), st.integers(1, 2)), max_size=3),
+            "away": st.sampled_from(("", *CLUSTERS)),
+            "refused": st.frozensets(st.tuples(st.sampled_from(CLUSTERS), st.just(FIELDS[0])), max_size=2),
+            "killed": st.booleans(),
+        }
+    ),
+    max_size=6,
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(REVERTS)
+def test_a_value_that_somebody_gave_back_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
+    fleet = Fleet()
+    for cluster in CLUSTERS:
+        fleet.held[cluster][FIELDS[0]] = 1
+    fleet.run()
+    for one in rounds:
+        for cluster, value in one["edits"]:  # type: ignore[attr-defined]
+            if fleet.held[cluster][FIELDS[0]] != value:
+                fleet.edit(cluster, FIELDS[0], value)
+        fleet.run(one["away"], one["refused"], killed=one["killed"])  # type: ignore[arg-type]
+    fleet.run()
+    assert fleet.run().drift() == ()
+    assert fleet.held["blue"][FIELDS[0]] in (fleet.edits[FIELDS[0]].values() or [1])
+
+
+def test_a_value_that_was_given_back_wins_over_its_own_copy_on_another_cluster() -> None:
+    name = FIELDS[0]
+    fleet = Fleet()
+    for cluster in CLUSTERS:
+        fleet.held[cluster][name] = 1
+    fleet.run()
+    fleet.edit("red", name, 2)
+    # Only blue takes the copy.
+    fleet.run(refused=frozenset({("green", name)}))
+    fleet.edit("red", name, 1)
+    fleet.run()
+    assert [values[name] for values in fleet.held.values()] == [1, 1, 1]
+    fleet.edit("blue", name, 2)
+    fleet.run()
+    assert [values[name] for values in fleet.held.values()] == [2, 2, 2]
 
 
 def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that_follows() -> None:

@@ -46,6 +46,7 @@ class FieldState:
     :param not_before: the earliest time of the write, in seconds since 1970 by our clock; `not_after` the latest.
     :param joined: whether the merge base of the resource includes the cluster.
     :param replaced: digests of the values that this value replaced.
+    :param decided_at: when the value last won a conflict, in seconds since 1970; 0 if it never did.
     """
 
     cluster: str
@@ -54,6 +55,7 @@ class FieldState:
     not_after: float
     joined: bool = True
     replaced: tuple[str, ...] = ()
+    decided_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,15 @@ def merge_field(base: Json, sides: Iterable[FieldState], tie_break: TieBreak) ->
     :param base: the last agreed value; None means not set, or no agreement yet.
     """
     states = sorted(sides, key=_key)
-    changes = [state for state in states if _is_change(state, base)]
+    edited = [state for state in states if _is_change(state, base)]
+    givers = [state for state in states if any(_gave_back(state, change, base) for change in edited)]
+    changes = [change for change in edited if not any(_gave_back(giver, change, base) for giver in givers)]
     contenders = latest(changes)
-    contenders = _unreplaced(contenders, digest(base)) or contenders
+    contenders = _unreplaced(contenders, digest(base)) or _last_decided(contenders)
     first = winner(contenders, tie_break) if contenders else None
     value = first.value if first else base
     losers = tuple(change for change in changes if not same(change.value, value))
-    rule = Rule.CARRIED if first else Rule.AGREED
+    rule = Rule.CARRIED if first or givers else Rule.AGREED
     if losers:
         decided_by_time = all(same(contender.value, value) for contender in contenders)
         rule = Rule.TIME if decided_by_time else Rule.NAME
@@ -91,7 +95,7 @@ def merge_field(base: Json, sides: Iterable[FieldState], tie_break: TieBreak) ->
     return Decision(
         value=value,
         rule=Rule.JOINED if overruled and not losers else rule,
-        winner=first.cluster if first else "",
+        winner=first.cluster if first else givers[-1].cluster if givers else "",
         losers=(*losers, *overruled),
     )
 
@@ -131,6 +135,12 @@ def _unreplaced(contenders: Sequence[FieldState], base: str) -> tuple[FieldState
     return tuple(contender for contender in contenders if digest(contender.value) not in replaced)
 
 
+def _last_decided(contenders: Sequence[FieldState]) -> tuple[FieldState, ...]:
+    """The contenders that won last: two decisions, while another cluster was away, may have chosen the opposite."""
+    newest = max((contender.decided_at for contender in contenders), default=0.0)
+    return tuple(contender for contender in contenders if contender.decided_at == newest)
+
+
 def _replaced(state: FieldState, base: str) -> tuple[str, ...]:
     """Digests of the values that were replaced since the merge base."""
     return state.replaced[: state.replaced.index(base)] if base in state.replaced else state.replaced
@@ -140,6 +150,12 @@ def _is_change(state: FieldState, base: Json) -> bool:
     if state.joined:
         return not same(state.value, base)
     return base is None and state.value is not None
+
+
+def _gave_back(state: FieldState, change: FieldState, base: Json) -> bool:
+    """Whether a cluster had the changed value and certainly set the agreed one again later: the change is a copy."""
+    is_later = state.not_before >= change.not_after and digest(change.value) in state.replaced
+    return state.joined and is_later and same(state.value, base)
 
 
 def _key(state: FieldState) -> tuple[str, float, float, str, tuple[str, ...]]:

@@ -44,6 +44,7 @@ class ClusterValues:
             not_after=provenance.not_after if provenance else UNBOUNDED,
             joined=self.joined,
             replaced=provenance.replaced if provenance else (),
+            decided_at=provenance.decided_at if provenance else 0.0,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
@@ -33,12 +33,14 @@ class Provenance:
 
     :param replaced: digests of the values that this value replaced, on its cluster or as the winner of a conflict,
         newest first: a cluster that still holds one of them is behind, even if the times do not show it.
+    :param decided_at: when the value last won a conflict, in seconds since 1970; 0 if it never did.
     """
 
     digest: str
     not_before: float
     not_after: float
     replaced: tuple[str, ...] = ()
+    decided_at: float = 0.0
 
     def having_replaced(self, *older: str) -> Self:
         """The same with more replaced values."""
@@ -50,8 +52,9 @@ class Provenance:
         return replace(self, replaced=tuple(text for text in self.replaced if text != newer))
 
     def as_array(self) -> Json:
-        """Its fields in order."""
-        return self.digest, self.not_before, self.not_after, self.replaced
+        """Its fields in order; without the last one in most cases."""
+        decided = (self.decided_at,) if self.decided_at else ()
+        return self.digest, self.not_before, self.not_after, self.replaced, *decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,12 @@ class Observation(Document):
                 fields[name] = present.having_lost_to(provenance.digest)
         return replace(self, fields=fields, expected=expected)
 
+    def confirming(self, names: Collection[str]) -> Self:
+        """The same after a write: these fields have their expected values, so that another value is a new edit."""
+        present = {name: self.expected[name] for name in names if name in self.expected}
+        rest = {name: provenance for name, provenance in self.expected.items() if name not in present}
+        return replace(self, fields={**self.fields, **present}, expected=rest)
+
     def document_of(self) -> JsonObject:
         """With arrays, because there are thousands; without the time of the scan, which is stored separately."""
         return {part: {name: entry.as_array() for name, entry in getattr(self, part).items()} for part in _PARTS}
@@ -89,7 +98,7 @@ class Observation(Document):
         """From the arrays."""
         names = Provenance.__match_args__
         return document | {
-            part: {name: dict(zip(names, entry, strict=True)) for name, entry in document[part].items()}
+            part: {name: dict(zip(names, entry, strict=False)) for name, entry in document[part].items()}
             for part in _PARTS
         }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, RecordedConflict
@@ -22,7 +22,7 @@ ChangeKey = tuple[Resource, str, str]
 Written = Mapping[ChangeKey, Json]
 """The values that the run wrote on a cluster, or that were already in place."""
 
-_NOT_RECORDED = ("cluster", "joined", "replaced")
+_NOT_RECORDED = ("cluster", "joined", "replaced", "decided_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,12 @@ class Conclusion:
 
     :param merge_bases: only new and changed ones; None for a resource that no cluster has any more.
     :param in_force: resources and fields with the decided value on all clusters.
+    :param confirmed: cluster → resource → its fields that were written there and read back.
     """
 
     merge_bases: Mapping[Item, MergeBase | None]
     in_force: frozenset[tuple[Item, str]]
+    confirmed: Mapping[str, Mapping[Item, frozenset[str]]]
 
 
 def written(applied: PlanResult) -> dict[ChangeKey, Json]:
@@ -87,6 +89,7 @@ def conclude(compared: Iterable[ComparedResource], done: Mapping[str, Written], 
     """
     merge_bases: dict[Item, MergeBase | None] = {}
     in_force: set[tuple[Item, str]] = set()
+    confirmed: dict[str, dict[Item, frozenset[str]]] = {}
     for resource in compared:
         clusters = [*(side.cluster for side in resource.sides), *resource.missing]
         after = {cluster: _values_after(resource, cluster, done.get(cluster, {})) for cluster in clusters}
@@ -94,10 +97,13 @@ def conclude(compared: Iterable[ComparedResource], done: Mapping[str, Written], 
             base = _merge_base(resource, {name: values for name, values in after.items() if values is not None})
             if base != resource.base:
                 merge_bases[resource.item] = base
+        for side in resource.sides:
+            if fields := _written_fields(resource, side.cluster, done.get(side.cluster, {})):
+                confirmed.setdefault(side.cluster, {})[resource.item] = fields
         for name, decision in resource.merged.decisions.items():
             if all(values is None or same(values.get(name), decision.value) for values in after.values()):
                 in_force.add((resource.item, name))
-    return Conclusion(merge_bases=merge_bases, in_force=frozenset(in_force))
+    return Conclusion(merge_bases=merge_bases, in_force=frozenset(in_force), confirmed=confirmed)
 
 
 def _values_after(resource: ComparedResource, cluster: str, done: Written) -> Values | None:
@@ -108,10 +114,13 @@ def _values_after(resource: ComparedResource, cluster: str, done: Written) -> Va
     values = dict(next(side.values for side in resource.sides if side.cluster == cluster))
     if resource.gone and whole in done and done[whole] is None:
         return None
-    for field in (field for field, clusters in resource.drifting.items() if cluster in clusters):
-        if _is_written(resource, field, cluster, done):
-            values[field] = resource.merged.values.get(field)
+    values |= {field: resource.merged.values.get(field) for field in _written_fields(resource, cluster, done)}
     return {field: value for field, value in values.items() if value is not None}
+
+
+def _written_fields(resource: ComparedResource, cluster: str, done: Written) -> frozenset[str]:
+    drifting = (field for field, clusters in resource.drifting.items() if cluster in clusters)
+    return frozenset(field for field in drifting if _is_written(resource, field, cluster, done))
 
 
 def _is_written(resource: ComparedResource, field: str, cluster: str, done: Written) -> bool:
@@ -153,7 +162,7 @@ def _decided_provenance(resource: ComparedResource, field: str, decision: Decisi
     sources.sort(key=lambda side: side.cluster != decision.winner)
     provenance = sources[0].provenance[field] if sources else Provenance(digest(decision.value), now, now)
     beaten = [older for loser in decision.losers for older in (digest(loser.value), *loser.replaced)]
-    return provenance.having_replaced(*beaten)
+    return replace(provenance.having_replaced(*beaten), decided_at=now) if beaten else provenance
 
 
 def _key(change: Change) -> ChangeKey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -73,7 +73,7 @@ class History:
             times = observed.events.get(tenant_and_namespace(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
             spans = times.spans(item[1], observed.clock, skew) if times else None
             row = stored.get(item)
-            before = Observation.from_json({**row.document, "observed_at": row.observed_at}) if row else None
+            before = _observation(row) if row else None
             values = items.get(item, {})
             observation = observe(before, values, began=observed.began, ended=observed.ended, spans=spans)
             provenance[item] = observation.fields
@@ -103,6 +103,8 @@ class History:
         """Save the new merge bases and the choices that are now in force."""
         conclusion = conclude(compared, done, all_reachable=self.all_reachable)
         self.store.save_merge_bases({_plain(item): base for item, base in conclusion.merge_bases.items()})
+        for cluster, confirmed in conclusion.confirmed.items():
+            self._confirm(cluster, confirmed)
         items = {resource.item for resource in compared}
         decided = {(resource.item, name) for resource in compared for name in resource.merged.decisions}
         open_fields, open_items = decided - conclusion.in_force, set(self.choices) - items
@@ -112,9 +114,23 @@ class History:
             if (Resource(kind), name) not in open_items and ((Resource(kind), name), field) not in open_fields
         )
 
+    def _confirm(self, cluster: str, confirmed: Mapping[Item, Collection[str]]) -> None:
+        """Save that the values that were expected on a cluster are there."""
+        stored = self.store.observations(cluster)
+        rows = {}
+        for item, names in confirmed.items():
+            if row := stored.get(_plain(item)):
+                observation = _observation(row).confirming(names)
+                rows[_plain(item)] = StoredObservation(row.observed_at, observation.to_json())
+        self.store.save_observations(cluster, rows)
+
     def last_observed(self) -> dict[str, float | None]:
         """Cluster → when it was last read, for each of the fleet."""
         return {name: self.store.last_observed(name) for name in self.fleet}
+
+
+def _observation(row: StoredObservation) -> Observation:
+    return Observation.from_json({**row.document, "observed_at": row.observed_at})
 
 
 def _has_events(item: Item, observed: ClusterScan) -> bool:
