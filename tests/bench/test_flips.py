@@ -127,8 +127,8 @@ def busy(count: int) -> Iterator[None]:
 
 def terminated_under_way(folder: Path) -> int:
     """The publishes that a broker could not store because their topic had been terminated meanwhile."""
-    lines = (line for log in folder.rglob("*.log") for line in log.open(errors="replace"))
-    return sum(_TERMINATED in line and "Failed to persist" in line for line in lines)
+    logs = [log.read_text(errors="replace") for log in folder.rglob("broker*.log")]
+    return sum(_TERMINATED in line and "Failed to persist" in line for log in logs for line in log.splitlines())
 
 
 async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None) -> Sum:
