@@ -127,7 +127,7 @@ def busy(count: int) -> Iterator[None]:
 
 def terminated_under_way(folder: Path) -> int:
     """The publishes that a broker could not store because their topic had been terminated meanwhile."""
-    logs = [log.read_text(errors="replace") for log in folder.rglob("broker*.log")]
+    logs = [log.read_text(errors="replace") for log in folder.rglob("pulsar.log")]
     return sum(_TERMINATED in line and "Failed to persist" in line for log in logs for line in log.splitlines())
 
 
