@@ -59,6 +59,7 @@ class Throttle:
     def __init__(self, blue: AdminClient, namespace: NamespaceName, original: OriginalSettings) -> None:
         self._blue, self._namespace, self._original = blue, namespace, original
         self._lifting: asyncio.Task[None] | None = None
+        self._is_lifted = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,7 +71,7 @@ class Throttle:
 
     def require_held(self) -> None:
         """Refuse to go on without the throttle."""
-        if self._lifting and self._lifting.done():
+        if self._is_lifted:
             raise PreconditionFailed(
                 f"The producers of {self._namespace} were throttled for {MOST_THROTTLED_SECONDS:.0f} s, which is as "
                 "long as their connections bear, and publish again. Nothing was flagged. Check the write latency of "
@@ -86,6 +87,7 @@ class Throttle:
 
     async def _lift(self) -> None:
         await asyncio.sleep(MOST_THROTTLED_SECONDS)
+        self._is_lifted = True
         log.warning("%s: the throttle is lifted after %.0f s", self._namespace, MOST_THROTTLED_SECONDS)
         await restore_publish_rates(self._blue, self._namespace, self._original)
 
