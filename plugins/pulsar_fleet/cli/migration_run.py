@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from pulsar_fleet.cli.interrupts import Interrupted, Interrupts
-from pulsar_fleet.cli.procedure_run import POLL_SECONDS, ProcedureRun, counted
+from pulsar_fleet.cli.procedure_run import POLL_SECONDS, ProcedureRun
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
@@ -17,6 +17,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.resumption import Reached
+from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import count_line, findings_markdown
 from pulsar_fleet.report.migration import store_migration_report
 
@@ -35,7 +36,9 @@ class MigrationRun(ProcedureRun):
         """Evaluate the gates, ask for the approval of the wave, prepare green and evaluate the gates again."""
         migration = self._migration
         if not self.reached.any(Phase.PREPARED):
-            names = self.step("read_request", migration.select_namespaces(), lambda names: counted(names, "namespace"))
+            names = self.step(
+                "read_request", migration.select_namespaces(), lambda names: counted(len(names), "namespace")
+            )
             wave, _ = self.step("check_gates", migration.check_gates(names), lambda checked: count_line(checked[1]))
             text = f"{wave.headline}\n\n{self.records.artefacts.read(wave.text).decode()}"
             if migration.request.dry_run:
@@ -83,7 +86,7 @@ class FailbackRun(ProcedureRun):
             "an application that restarts stays on blue."
         )
         self.ask(f"failback of {names}", text, "Move these namespaces back from green to blue?")
-        self.step("reopen_blue", failback.reopen_blue(), lambda reopened: counted(reopened, "namespace"))
+        self.step("reopen_blue", failback.reopen_blue(), lambda reopened: counted(len(reopened), "namespace"))
         self.step("check_gates", failback.check_gates(), lambda checked: count_line(checked[1]))
         self.prepare_new(self.moves())
         return True

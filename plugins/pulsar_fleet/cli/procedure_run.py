@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
 from getpass import getuser
@@ -23,6 +23,7 @@ from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Procedure
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.waves.steps import find_moves
+from pulsar_fleet.planning.render import counted
 
 Result = TypeVar("Result")
 POLL_SECONDS = 5.0
@@ -73,7 +74,9 @@ class ProcedureRun(ABC):
     def restore(self) -> None:
         """Restore the settings of the old cluster, whatever happened before."""
         finish = "The original settings are restored first."
-        self.step(f"restore_{self.OLD}", self._procedure.restore(), lambda done: counted(done or (), "change"), finish)
+        self.step(
+            f"restore_{self.OLD}", self._procedure.restore(), lambda done: counted(len(done or ()), "change"), finish
+        )
 
     def step(
         self,
@@ -189,11 +192,6 @@ class ProcedureRun(ABC):
     @property
     def _seconds(self) -> float:
         return self._procedure.request.drain_timeout_minutes * 60
-
-
-def counted(items: Sequence[object] | Mapping[str, object], noun: str) -> str:
-    """`1 namespace`, `2 namespaces`."""
-    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _counts(document: JsonObject) -> str:

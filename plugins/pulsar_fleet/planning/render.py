@@ -127,10 +127,10 @@ def short(value: Json, longest: int = _LONGEST_VALUE) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 change`, `1,200 policies`."""
+    """`1 change`, `1,200 policies`, `2 entries`."""
     if number == 1:
         return f"1 {noun}"
-    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith('cy') else noun + 's'}"
+    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith(('cy', 'ry')) else noun + 's'}"
 
 
 def _escaped(text: str) -> str:

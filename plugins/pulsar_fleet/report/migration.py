@@ -24,6 +24,7 @@ from pulsar_fleet.migration.artefacts import (
 )
 from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.waves.steps import find_moves
+from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import Finding, findings_markdown
 from pulsar_fleet.report.migration_timeline import migration_picture
 from pulsar_fleet.report.page import approval_text, store_report
@@ -160,10 +161,9 @@ def _switches(switched: JsonObject) -> str:
 def _late(result: JsonObject) -> str:
     late = result.get("late") or {}
     if not late:
-        return "Nothing was published between the moment when nothing was in flight and the termination."
-    number = sum(late.values())
+        return "No entry was counted between the moment when nothing was in flight and the termination."
     return (
-        f"{number:,} {'entry' if number == 1 else 'entries'} of producers that had been idle entered just before the "
+        f"{counted(sum(late.values()), 'entry')} of producers that had been idle entered just before the "
         f"termination, on {', '.join(sorted(late))}: check that the producers of these topics are on green."
     )
 
