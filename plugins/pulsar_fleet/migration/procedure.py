@@ -51,9 +51,15 @@ class Procedure:
     :param clusters: blue and green, as the request names them.
     """
 
+    REQUEST: ClassVar[type[Request]]
     request: Request
     clusters: Sides
     run: Run
+
+    @classmethod
+    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
+        """The procedure of a run's configuration."""
+        return cls(request=cls.REQUEST.of(conf), clusters=clusters, run=run)
 
     @property
     def sides(self) -> Sides:
@@ -115,12 +121,8 @@ class Migration(Procedure):
     """A migration from blue to green: one wave of its plan."""
 
     NAME: ClassVar[str] = "migrate_namespaces"
+    REQUEST: ClassVar[type[Request]] = MigrationRequest
     request: MigrationRequest
-
-    @classmethod
-    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
-        """The migration of a run's configuration."""
-        return cls(request=MigrationRequest.of(conf), clusters=clusters, run=run)
 
     @classmethod
     def validate(cls, conf: Mapping[str, Any]) -> None:
@@ -203,12 +205,8 @@ class Failback(Procedure):
     """A failback: blue is reopened, then the namespaces migrate from green to blue."""
 
     NAME: ClassVar[str] = "fail_back_namespaces"
+    REQUEST: ClassVar[type[Request]] = FailbackRequest
     request: FailbackRequest
-
-    @classmethod
-    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
-        """The failback of a run's configuration."""
-        return cls(request=FailbackRequest.of(conf), clusters=clusters, run=run)
 
     @property
     def sides(self) -> Sides:
