@@ -19,7 +19,7 @@ from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.failback import steps as failback_steps
 from pulsar_fleet.migration.model import Moves, Strategy
-from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.preflight.view import DagParsing, Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
@@ -49,17 +49,19 @@ class Procedure:
     """What migration and failback have in common.
 
     :param clusters: blue and green, as the request names them.
+    :param dag_parsing: None outside Airflow.
     """
 
     REQUEST: ClassVar[type[Request]]
     request: Request
     clusters: Sides
     run: Run
+    dag_parsing: DagParsing | None = None
 
     @classmethod
-    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run) -> Self:
+    def of(cls, conf: Mapping[str, Any], clusters: Sides, run: Run, dag_parsing: DagParsing | None = None) -> Self:
         """The procedure of a run's configuration."""
-        return cls(request=cls.REQUEST.of(conf), clusters=clusters, run=run)
+        return cls(request=cls.REQUEST.of(conf), clusters=clusters, run=run, dag_parsing=dag_parsing)
 
     @property
     def sides(self) -> Sides:
@@ -79,7 +81,7 @@ class Procedure:
     @property
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
-        return Expectations(drain_minutes=self.request.drain_timeout_minutes)
+        return Expectations(drain_minutes=self.request.drain_timeout_minutes, dag_parsing=self.dag_parsing)
 
     async def recheck_gates(self, moves: Moves) -> Findings:
         """Evaluate every gate again, now that the new cluster is prepared; a new blocker stops the run."""
@@ -228,7 +230,8 @@ class Failback(Procedure):
     @property
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
-        return Expectations(drain_minutes=self.request.drain_timeout_minutes, is_failback=True)
+        minutes = self.request.drain_timeout_minutes
+        return Expectations(drain_minutes=minutes, is_failback=True, dag_parsing=self.dag_parsing)
 
     async def require_namespaces(self) -> None:
         """Refuse a namespace that green does not have."""

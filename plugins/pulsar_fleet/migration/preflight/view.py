@@ -165,17 +165,38 @@ def _described(cluster: ClusterFacts) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DagParsing:
+    """Airflow's settings for the parsing of DAG files, in seconds.
+
+    :param timeout: a parse that takes longer is killed.
+    :param interval: from the end of a parse to the next one.
+    :param stale_after: a DAG is deactivated if its last complete parse is so much older than its last attempt.
+    """
+
+    timeout: int
+    interval: int
+    stale_after: int
+
+    @property
+    def needed(self) -> int:
+        """The largest `stale_after` with which two killed attempts in a row deactivate the DAG."""
+        return 2 * (self.interval + self.timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
     """What a run is going to do, as far as the gates depend on it.
 
     :param prepares_green: the run itself creates what is missing on green; else it must exist already.
     :param drain_minutes: how long replication and drain may take.
     :param is_failback: the run reverts a migration: green is the cluster that clients left, and was reopened.
+    :param dag_parsing: None outside Airflow.
     """
 
     prepares_green: bool = True
     drain_minutes: int = 60
     is_failback: bool = False
+    dag_parsing: DagParsing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ class Owner(StrEnum):
     APPLICATION = "application's team"
     TENANT = "tenant's administrators"
     RUN = "operator of the run"
+    AIRFLOW = "operators of Airflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
