@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
