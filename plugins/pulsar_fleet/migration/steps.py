@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
@@ -134,7 +135,7 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
         progress = await read_replication_progress(blue, moves.green, ordered)
     unread = ordered[len(ordered) - progress.unread_partitions :]
     entries = progress.lag.entries + sum(unsent.get(topic, 0) for topic in unread)
-    return progress.is_near, f"{entries:,} entries still to replicate{progress.text()}"
+    return progress.is_near, f"{counted(entries, 'entry')} still to replicate{progress.text()}"
 
 
 async def wait_replicated(
@@ -155,7 +156,7 @@ async def wait_replicated(
         if near:
             return line
         if time.monotonic() > end:
-            raise PreconditionFailed(f"After {seconds / 60:.0f} minutes the namespaces are not replicated: {line}")
+            raise PreconditionFailed(f"After {duration(seconds)} the namespaces are not replicated: {line}")
         progress(line)
         await asyncio.sleep(poll_seconds)
 

@@ -14,7 +14,6 @@ from pulsar_fleet.migration.drain.forecast import MAX_SAMPLES, Forecast, Sample,
 from pulsar_fleet.migration.drain.progress import (
     DrainProgress,
     drain_progress,
-    duration,
     has_arrived,
     is_drained,
     summary,
@@ -129,11 +128,6 @@ def test_samples_are_bounded_and_the_first_and_the_newest_are_kept(count: int) -
     assert len(kept) <= MAX_SAMPLES
     assert (kept[0].at, kept[-1].at) == (0, count - 1)
     assert [sample.at for sample in kept] == sorted(sample.at for sample in kept)
-
-
-@pytest.mark.parametrize(("seconds", "words"), [(20, "20 s"), (140, "2 min 20 s"), (2280, "38 min"), (9000, "2.5 h")])
-def test_a_duration_is_rounded_for_operators(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
 
 
 def test_a_long_drain_costs_no_more_than_the_scheduled_reads_of_each_partition() -> None:

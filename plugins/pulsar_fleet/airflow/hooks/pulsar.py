@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
+from pulsar_fleet.cluster.text import counted, listed
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -56,9 +57,9 @@ def _missing(conn_id: str) -> str:
 
     # A task can read connections by name only, so the message cannot list those in Airflow's database.
     defined = defined_connections()
-    listed = f" Defined by environment: {', '.join(defined)}." if defined else ""
+    known = f" Defined by environment: {listed(defined, 10)}." if defined else ""
     return (
-        f"Connection {conn_id!r} does not exist.{listed} "
+        f"Connection {conn_id!r} does not exist.{known} "
         "Create it under Admin → Connections (type Apache Pulsar cluster), or correct the run's configuration."
     )
 
@@ -109,4 +110,4 @@ class PulsarHook(BaseHook):
         async with AdminClient(self.cluster, retry_seconds=5) as admin:
             version = await admin.version()
             brokers = await admin.brokers()
-            return f"Cluster {await admin.cluster_name()!r}, Pulsar {version}, {len(brokers)} broker(s)."
+            return f"Cluster {await admin.cluster_name()!r}, Pulsar {version}, {counted(len(brokers), 'broker')}."

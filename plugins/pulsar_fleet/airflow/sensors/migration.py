@@ -16,6 +16,7 @@ from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import duration
 
 POLL_SECONDS = 5.0
 """The shortest time between two polls: Airflow can mark a task that resumes sooner as failed."""
@@ -63,7 +64,7 @@ class MigrationSensor(BaseSensorOperator):
         status = Status(event["status"])
         if status is Status.TIMEOUT:
             raise PreconditionFailed(
-                f"After {self.timeout_minutes} minutes the namespaces are not {self.milestone.value}: "
+                f"After {duration(float(self.timeout_minutes) * 60)} the namespaces are not {self.milestone.value}: "
                 f"{event['message']}. Clear this task to wait again, or check the namespaces."
             )
         if status is Status.ERROR:

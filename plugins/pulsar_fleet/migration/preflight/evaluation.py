@@ -26,6 +26,7 @@ from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import without_overrides
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,9 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     async with sides.open() as (blue, green):
         surveyed = await survey(blue, green, names, redactor=open_redactor())
     log.info("%s", surveyed.headline())
+    for facts in surveyed.namespaces:
+        connected = {partition.topic: tuple(partition.clients) for partition in facts.partitions}
+        store_gate_clients(run, str(facts.namespace), connected)
     # The task may have been cleared after blue was frozen.
     return View(survey=_with_original_settings(surveyed, run), strategies={}, expected=expected)
 

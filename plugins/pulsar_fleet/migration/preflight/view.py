@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.planning.translation import translate_snapshot
@@ -128,8 +129,8 @@ class Survey:
         """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`."""
         topics = sum(len(facts.topics) for facts in self.namespaces)
         return (
-            f"{_described(self.blue)} → {_described(self.green)}: {len(self.namespaces):,} namespaces, "
-            f"{topics:,} topics compared in {self.seconds:.0f} s, {self.calls:,} calls"
+            f"{_described(self.blue)} → {_described(self.green)}: {counted(len(self.namespaces), 'namespace')}, "
+            f"{counted(topics, 'topic')} compared in {duration(self.seconds)}, {counted(self.calls, 'call')}"
         )
 
 
@@ -160,8 +161,7 @@ def without_leftovers(survey: Survey) -> Survey:
 
 
 def _described(cluster: ClusterFacts) -> str:
-    brokers = len(cluster.snapshot.brokers)
-    return f"{cluster.name} ({cluster.snapshot.oldest_version()}, {brokers} broker{'' if brokers == 1 else 's'})"
+    return f"{cluster.name} ({cluster.snapshot.oldest_version()}, {counted(len(cluster.snapshot.brokers), 'broker')})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Annotated
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.migration.model import Strategy
 
 
@@ -157,7 +158,8 @@ def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
 
 def _too_large(piece: Sequence[Member], limits: Limits) -> Iterator[str]:
     if not limits.hold(piece):
-        yield f"{piece[0].namespace} has {piece[0].topics} topics, more than the limit of {limits.topics}: it is alone."
+        topics = counted(piece[0].topics, "topic")
+        yield f"{piece[0].namespace} has {topics}, more than the limit of {limits.topics}: it is alone."
 
 
 def _packed(units: Iterable[_Unit], limits: Limits) -> Iterator[list[_Unit]]:

@@ -5,7 +5,6 @@ The table in docs/migrate_namespaces.md is generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,14 +54,6 @@ class Gate:
             owner=self.owner.value,
         )
 
-
-def first_of(names: Sequence[str]) -> str:
-    """The first three names, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
-_NAMED = 3
 
 GATES: dict[str, Gate] = {}
 
