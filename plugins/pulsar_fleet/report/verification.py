@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.report.failure import failure_details, failure_line
@@ -27,10 +28,11 @@ def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[J
     if not compared:
         return f"## Inconclusive: nothing was compared\n\n{failure_line(failed)}.{failure_details(failed)}\n"
     verification = _joined(run, batches)
+    clusters = f"{verification.source} and {verification.target}"
     headline = {
-        Verdict.EQUAL: f"Equal: {verification.messages:,} messages on {verification.source} and {verification.target}",
-        Verdict.DIFFERENT: f"Different: {verification.source} and {verification.target} do not hold the same messages",
-        Verdict.INCONCLUSIVE: f"Inconclusive: {verification.source} and {verification.target} could not be compared",
+        Verdict.EQUAL: f"Equal: {counted(verification.messages, 'message')} on {clusters}",
+        Verdict.DIFFERENT: f"Different: {clusters} do not hold the same messages",
+        Verdict.INCONCLUSIVE: f"Inconclusive: {clusters} could not be compared",
     }[verification.verdict]
     subscriptions = _read_subscriptions(run, batches)
     if verification.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:

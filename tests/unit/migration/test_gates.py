@@ -418,5 +418,5 @@ def test_the_settings_that_we_ship_and_advise_keep_the_dag(file: str) -> None:
 def test_the_headline_says_what_was_compared() -> None:
     reported = replace(view().survey, calls=61, seconds=4.2)
     assert reported.headline() == (
-        "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespaces, 2 topics compared in 4 s, 61 calls"
+        "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespace, 2 topics compared in 4 s, 61 calls"
     )

@@ -148,7 +148,8 @@ def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
             pieces.append([])
         pieces[-1].append(member)
     split = (
-        f"{len(group)} namespaces share clients, more than fit into one wave, and were split into {len(pieces)} parts: "
+        f"{counted(len(group), 'namespace')} share clients, more than fit into one wave: they are split into "
+        f"{counted(len(pieces), 'part')}, and "
         f"applications that use {group[0].namespace} and {group[-1].namespace} use both clusters until the last part "
         "is cut over."
     )
