@@ -12,11 +12,38 @@ from pulsar_fleet.cluster.text import counted, duration, listed
 
 PACKAGE = Path(__file__).parents[3] / "plugins" / "pulsar_fleet"
 CHECKED = ("cli", "report", "airflow", "planning/render.py", "migration/drain/progress.py", "migration/waves")
-NOUNS = (
-    "batches", "blockers", "brokers", "calls", "changes", "clients", "clusters", "conflicts", "consumers",
-    "differences",     "entries", "events", "files", "findings", "messages", "namespaces", "partitions", "policies", "polls", "producers",
-    "resources", "roles", "runs", "subscriptions", "tenants", "topics", "warnings", "waves",
-)  # fmt: skip
+NOUNS = frozenset(
+    [
+        "batches",
+        "blockers",
+        "brokers",
+        "calls",
+        "changes",
+        "clients",
+        "clusters",
+        "conflicts",
+        "consumers",
+        "differences",
+        "entries",
+        "events",
+        "files",
+        "findings",
+        "messages",
+        "namespaces",
+        "partitions",
+        "policies",
+        "polls",
+        "producers",
+        "resources",
+        "roles",
+        "runs",
+        "subscriptions",
+        "tenants",
+        "topics",
+        "warnings",
+        "waves",
+    ]
+)
 
 
 @pytest.mark.parametrize(
