@@ -61,14 +61,11 @@ class Leftovers:
     def text(self, cluster: str) -> str:
         """A sentence for the report."""
         if not self.is_unused:
-            first = next(iter((*self.subscriptions, *self.clients)))
-            return (
-                f"{cluster} is still in use: {counted(len(self.subscriptions), 'subscription')} and "
-                f"{counted(len(self.clients), 'client')} are left there, first {first}."
-            )
-        terminated = (
-            f"; {counted(len(self.topics), 'terminated topic')} left there to redirect clients" if self.topics else ""
-        )
+            subscriptions = counted(len(self.subscriptions), "subscription")
+            left = f"{subscriptions} and {counted(len(self.clients), 'client')}"
+            return f"{cluster} is still in use: {left} are left there, first {(*self.subscriptions, *self.clients)[0]}."
+        topics = counted(len(self.topics), "terminated topic")
+        terminated = f"; {topics} left there to redirect clients" if self.topics else ""
         return (
             f"No subscription and no client is left on {cluster}{terminated}. Applications connect through {cluster} "
             "until their configuration names the other cluster: keep it running until then."
