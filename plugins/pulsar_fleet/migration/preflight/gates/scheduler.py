@@ -17,8 +17,9 @@ _DAG_MAY_BECOME_STALE = warns(
 
 
 def airflow_keeps_the_dag(view: View) -> Iterator[Finding]:
-    """Airflow deactivates a DAG that was parsed long before the last attempt to parse its file ended (observed).
+    """Airflow deactivates a DAG whose last complete parse is much older than the last attempt to parse its file.
 
+    Source: `deactivate_stale_dags` of `airflow.dag_processing.manager` 3.3.2; a killed attempt counts as an attempt.
     After a parse the next one starts `interval` later, and is killed after `timeout`: a threshold above the sum, twice,
     survives two such attempts in a row.
     """
