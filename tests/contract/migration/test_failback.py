@@ -72,7 +72,7 @@ class Way:
         sides, run, moves = self.sides, self.run, self.moves
         await freeze_blue(sides, run, moves)
         await start_replication(sides, run, moves)
-        while not (await replication_progress(sides, moves))[0]:
+        while not (await replication_progress(sides, run, moves))[0]:
             await asyncio.sleep(0.2)
         await verify_copy(sides, run, moves)
         await cut_over(sides, run, moves, self.before, quiesce_seconds=0.5, proof_max_age_minutes=5)
@@ -204,7 +204,7 @@ async def test_a_stop_before_the_switch_takes_everything_back(
     await start_replication(sides, run, way.moves)
     again = await prepare(sides, run, way.moves)
     assert again["changes"] == 0, way.document("plan-green.json")["changes"]
-    while not (await replication_progress(sides, way.moves))[0]:
+    while not (await replication_progress(sides, run, way.moves))[0]:
         await asyncio.sleep(0.2)
     with pytest.raises(PreconditionFailed, match="no-proof"):
         await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)
