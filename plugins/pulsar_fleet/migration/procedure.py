@@ -21,6 +21,7 @@ from pulsar_fleet.migration.failback import steps as failback_steps
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
+from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import held, release, renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
@@ -117,10 +118,16 @@ class Procedure:
         return await self._restore_settings(delete_topics=False)
 
     async def _restore_settings(self, *, delete_topics: bool) -> tuple[str, ...] | None:
-        """Then other runs may change the namespaces; a restoration that fails keeps the lease until it expires."""
+        """Restore the old cluster, and on the new one what an earlier move in the other direction kept there.
+
+        Then other runs may change the namespaces; a restoration that fails keeps the lease until it expires.
+        """
         restored, original = None, find_original_settings(self.run)
         if original is not None:
             restored = await steps.restore_blue(self.sides, self.run, original, delete_topics=delete_topics)
+            async with self.sides.open() as (_old, new):
+                names = [str(name) for name in original.namespaces]
+                restored += await restore_kept_policies(new, names)
         await release(self.sides, self.run)
         return restored
 

@@ -47,7 +47,7 @@ def restore(
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         connection = asyncio.run(reach(named_cluster(cluster, Side.SOURCE))).connection
-        names = [str(name) for name in parse_namespaces(namespaces)] if namespaces else []
+        names = list(map(str, parse_namespaces(namespaces))) if namespaces else []
         left = asyncio.run(_find(connection, ended, names))
         terminal.say(left.text())
         if dry_run or not left.needs_restoration:

@@ -162,10 +162,7 @@ async def restore_overrides(
     :raises PreconditionFailed: a value could not be restored; all were tried, and the lease stays.
     """
     left = await find_overrides(admin, ended=ended, namespaces=namespaces)
-    records: dict[str, NamespaceOverrides] = {}
-    for namespace in left.dead:
-        if record := overrides_in(await admin.namespace(NamespaceName.parse(namespace.name)) or {}):
-            records[namespace.name] = record
+    records = await _records(admin, [namespace.name for namespace in left.dead])
     original = OriginalSettings.recorded(records)
     flagged = await flagged_namespaces(admin, original.namespaces)
     if stop_replication:
@@ -183,6 +180,19 @@ async def restore_overrides(
         replicating=after,
         draining=tuple(sorted(kept)),
     )
+
+
+async def restore_kept_policies(admin: AdminClient, namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Restore what an earlier move away from this cluster kept overridden in namespaces that are back on it."""
+    original = OriginalSettings.recorded(await _records(admin, namespaces))
+    flagged = await flagged_namespaces(admin, original.namespaces)
+    return await restore_original_settings(admin, "", original, keep_topics=flagged, brokers=False)
+
+
+async def _records(admin: AdminClient, namespaces: Sequence[str]) -> dict[str, NamespaceOverrides]:
+    documents = await asyncio.gather(*(admin.namespace(NamespaceName.parse(name)) for name in namespaces))
+    records = {name: overrides_in(document or {}) for name, document in zip(namespaces, documents, strict=True)}
+    return {name: record for name, record in records.items() if record}
 
 
 async def find_replication(admin: AdminClient, records: Mapping[str, NamespaceOverrides]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.cursors import cursors_in_stats
-from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.topic_statistics import TopicStats
@@ -21,6 +21,8 @@ from pulsar_fleet.migration.artefacts import RESERVED_SUBSCRIPTIONS
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
 
 log = logging.getLogger(__name__)
+
+_PRECONDITION_FAILED = 412
 
 
 async def register_cluster(blue: AdminClient, name: str, green: ClusterConnection) -> bool:
@@ -52,7 +54,9 @@ async def disallow_cluster(blue: AdminClient, tenant: str, cluster: str) -> tupl
     try:
         kept = [name for name in allowed if name != cluster]
         await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": kept})
-    except PreconditionFailed:
+    except FleetError as error:
+        if error.status != _PRECONDITION_FAILED:
+            raise
         log.info("tenant %s still replicates to %s", tenant, cluster)
         return ()
     return (f"allowed clusters of {tenant}",)
