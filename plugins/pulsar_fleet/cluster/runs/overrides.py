@@ -1,7 +1,7 @@
 """What a run overrides in a namespace, recorded in a property of the namespace with the original values (pure).
 
-So every procedure recognises an override, whatever ledger its run has: it is never copied or compared, and never becomes an
-original value.
+So every procedure recognises an override, whatever ledger its run has: it is never copied or compared, and never
+becomes an original value.
 """
 
 from __future__ import annotations
