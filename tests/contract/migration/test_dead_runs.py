@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.contract.migration.test_crash import Undisturbed, run_and_kill, steps, undisturbed
+from tests.contract.planning.test_crash import Killer
 from tests.support.migration import INACTIVE, LATE, RATE, TOPIC_RATE, Migration, make, migration, overridden
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
@@ -30,7 +35,11 @@ from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_sandbox.workload import drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS
 
+__all__ = ["undisturbed"]
+
 NewNamespace = Callable[[], NamespaceName]
+# More points by environment; each number is another moment.
+POINTS = range(int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_POINTS", "2")))
 REDACTOR = Redactor(b"a key of the tests, 32 characters")
 
 
@@ -190,3 +199,46 @@ async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
     await restore_overrides(on_blue, namespaces=[name], delete_inactive_topics=True)
     assert await on_blue.get(audit) == INACTIVE
     assert await overridden(on_blue, moving.namespace) == before
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", POINTS)
+async def test_whatever_follows_a_kill_at_any_moment_every_setting_is_as_before_and_one_run_at_a_time_was_let_in(
+    point: int,
+    undisturbed: Undisturbed,
+    moving: Migration,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    tmp_path: Path,
+) -> None:
+    dice, name = random.Random(f"dead run {point}"), moving.namespace
+    before, original = await overridden(on_blue, name), await snapshot(on_blue, name)
+    killer = Killer(moving.sides.blue.admin_url, at=dice.randint(1, undisturbed.requests), dice=dice)
+    await run_and_kill(moving, tmp_path, killer)
+
+    during = await snapshot(on_blue, name)
+    assert [comparable(state.policies, "blue") for state in during.namespaces] == [
+        comparable(state.policies, "blue") for state in original.namespaces
+    ]
+    assert [state.policies for state in during.topic_policies] == [state.policies for state in original.topic_policies]
+    other, leases = another_run(moving, tmp_path), (await read_runs(on_blue)).leases
+    if str(name) in leases:
+        with pytest.raises(PreconditionFailed, match="being changed by the run 'moved'"):
+            await other.freeze_blue()
+    match dice.choice(["continued", "restored", "followed by another run"]):
+        case "continued":
+            await steps(moving)
+        case "restored":
+            for admin in (on_blue, on_green):
+                await restore_overrides(admin, ended=moving.run.id, namespaces=[str(name)], delete_inactive_topics=True)
+        case _:
+            for admin in (on_blue, on_green):
+                if str(name) in (await read_runs(admin)).leases:
+                    await expire_leases(admin, name)
+            await steps(other)
+    for run in (moving, other):
+        await release(run.sides, run.run)
+    assert await overridden(on_blue, name) == before
+    assert PROPERTY not in ((await on_blue.namespace(name)) or {}).get("properties", {})
+    for admin in (on_blue, on_green):
+        assert str(name) not in (await read_runs(admin)).leases

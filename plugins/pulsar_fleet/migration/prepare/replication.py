@@ -69,14 +69,13 @@ async def copy_from_the_beginning(blue: AdminClient, topic: TopicName, cluster: 
     replication begins: a topic that is loaded without it removes the cursor (observed).
     """
     name = replicator_cursor(cluster)
-    if name in cursors_in_stats(await blue.internal_stats(topic)):
-        return
     try:
         await blue.create_subscription(topic, name)
     except Conflict:
-        # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
-        await blue.delete_subscription(topic, name)
-        await blue.create_subscription(topic, name)
+        if name not in cursors_in_stats(await blue.internal_stats(topic)):
+            # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
+            await blue.delete_subscription(topic, name)
+            await blue.create_subscription(topic, name)
 
 
 async def replicates_to(blue: AdminClient, namespace: NamespaceName, cluster: str) -> bool:
