@@ -28,6 +28,7 @@ from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.lease import release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
@@ -147,6 +148,9 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     with applications(blue, name, tmp_path / "traffic") as traffic:
         await migrated.travel()
         names, early = [move.namespace for move in migrated.moves.moves], replace(migrated.run, id="early")
+        with pytest.raises(PreconditionFailed, match="being changed by the run 'moved'"):
+            await check_failback(migrated.sides, early, names, None, allow_removal=True)
+        await release(migrated.sides, migrated.run)
         with pytest.raises(PreconditionFailed, match="still-draining"):
             await check_failback(migrated.sides, early, names, None, allow_removal=True)
         await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)

@@ -87,11 +87,13 @@ class ClusterScan:
     @property
     def migrated(self) -> frozenset[str]:
         """The namespaces that the cluster marks as migrated, or in which a run overrides policies."""
-        return frozenset(
-            state.name
-            for state in self.snapshot.namespaces
-            if state.policies.get("migrated") or overrides_in(state.policies)
-        )
+        flagged = (state.name for state in self.snapshot.namespaces if state.policies.get("migrated"))
+        return frozenset(flagged) | self.overridden
+
+    @property
+    def overridden(self) -> frozenset[str]:
+        """The namespaces in which a run overrides policies: nothing may be written to them."""
+        return frozenset(state.name for state in self.snapshot.namespaces if overrides_in(state.policies))
 
     @property
     def unread(self) -> frozenset[str]:
