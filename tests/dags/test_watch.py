@@ -18,6 +18,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.runs.leases import ClusterRuns
+from pulsar_fleet.cluster.runs.state_topic import update_runs
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 
 Play = Callable[..., Any]
@@ -42,8 +44,7 @@ def test_what_a_dead_run_left_is_restored_and_the_run_fails_so_that_people_hear_
             return before
 
     clusters = ["pulsar_blue", "pulsar_green"]
-    # Other tests may have left runs without an end.
-    play("watch_overrides", clusters=clusters)
+    asyncio.run(forget_other_runs(moving))
     before = asyncio.run(die())
     assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success"}
     assert asyncio.run(now(moving)) != before
@@ -53,6 +54,17 @@ def test_what_a_dead_run_left_is_restored_and_the_run_fails_so_that_people_hear_
     assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "failed"}
     assert asyncio.run(now(moving)) == before
     assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success"}
+
+
+async def forget_other_runs(moving: Migration) -> None:
+    """Other tests may have left runs without an end."""
+
+    async def forget(_runs: ClusterRuns) -> ClusterRuns:
+        return ClusterRuns()
+
+    for side in (moving.sides.blue, moving.sides.green):
+        async with AdminClient(side) as admin:
+            await update_runs(admin, forget)
 
 
 async def now(moving: Migration) -> Any:

@@ -31,8 +31,8 @@ from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
-from pulsar_fleet.migration.prepare import freeze, target
-from pulsar_fleet.migration.prepare.lease import holding, renew, renew_while_waiting, require_free
+from pulsar_fleet.migration.prepare import freeze, restore, target
+from pulsar_fleet.migration.prepare.lease import holding, release, renew, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import (
     allow_cluster,
@@ -44,7 +44,6 @@ from pulsar_fleet.migration.prepare.replication import (
     store_reserved_subscriptions,
 )
 from pulsar_fleet.migration.prepare.replication_lag import read_replication_progress
-from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
@@ -228,6 +227,13 @@ async def cut_over(
             done[name] = result.to_json()
             _store(run, moves, done, result)
     return run.artefacts.write_json(run.id, CUT_OVER, done)
+
+
+async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
+    """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
+    restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics)
+    await release(sides, run)
+    return restored
 
 
 async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[TopicName, ...]:
