@@ -148,7 +148,12 @@ class ProcedureRun(ABC):
             "start_replication", replicating, lambda count: f"{count} of {counted(len(starting.moves), 'namespace')}"
         )
         waiting = steps.wait_replicated(
-            self._sides, starting, seconds=self._seconds, poll_seconds=POLL_SECONDS, progress=self.progress
+            self._sides,
+            self.records,
+            starting,
+            seconds=self._seconds,
+            poll_seconds=POLL_SECONDS,
+            progress=self.progress,
         )
         self.step("wait_replicated", waiting, lambda line: f"near its end, {line}")
 
