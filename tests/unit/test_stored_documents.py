@@ -236,7 +236,7 @@ SYNCHRONISED = SyncSummary(
     changed=("blue",),
     seconds=1.25,
 )
-BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, True, ((0, 2), (4, 7)))
+BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, ((0, 2), (4, 7)))
 REQUEST = VerifyRequest(
     source=Address("blue", "http://b:8080", "pulsar://b:6650"),
     target=Address("green", "http://g:8080", "pulsar://g:6650"),

@@ -49,7 +49,7 @@ class Address:
 class ChosenEngine(ArrayDocument):
     """The engine for a pair of topics; `reason` says why, as the end of a sentence."""
 
-    name: EngineName = EngineName.CLIENT
+    name: EngineName = EngineName.MESSAGE
     reason: str = ""
 
 
@@ -103,7 +103,7 @@ class VerifyRequest(Document):
     :param max_bytes_per_second: the limit for each broker, over all tasks; None means no limit.
     """
 
-    SCHEMA_VERSION = 3
+    SCHEMA_VERSION = 4
     OTHER_VERSION = "use the job and the package of the same release"
 
     source: Address

@@ -342,9 +342,9 @@ async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
     second, whole = await run(2, since), await run(3, engine=EngineChoice.ENTRY)
     assert (second.source_messages, second.engine) == (20, "entry, as in run verify/1, which it continues")
     assert (second.proof, second.bounds) == (whole.proof, whole.bounds)
-    by_message = await run(4, since, EngineChoice.CLIENT)
+    by_message = await run(4, since, EngineChoice.MESSAGE)
     assert (by_message.verdict, by_message.source_messages) == (Verdict.EQUAL, 60)
-    assert by_message.notes == ("compared completely: no earlier run proved it equal with engine 'client'",)
+    assert by_message.notes == ("compared completely: no earlier run proved it equal with engine 'message'",)
 
 
 async def test_the_source_can_be_read_from_shadow_topics(

@@ -58,7 +58,7 @@ def pair(topic: str, engine: EngineName, earlier: JsonObject | None = None) -> P
     return Pair(topic, bounds, bounds, publish_time=True, engine=ChosenEngine(engine), earlier=earlier)
 
 
-PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.CLIENT))
+PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.MESSAGE))
 
 
 def judged(comparer: Held, *pairs: Pair) -> Verification:
@@ -74,7 +74,7 @@ def of(found: Verification, name: str) -> TopicVerdict:
 
 def test_unequal_entries_with_equal_messages_are_equal_and_say_so() -> None:
     found = of(judged(Held(B), *PAIRS), B)
-    assert (found.verdict, found.engine) == (Verdict.EQUAL, "client, because whole entries were not equal")
+    assert (found.verdict, found.engine) == (Verdict.EQUAL, "message, because whole entries were not equal")
     assert "do not lie in equal entries" in found.notes[0]
 
 

@@ -68,10 +68,10 @@ PARAMS = {
     "engine": Param(
         "auto",
         type="string",
-        enum=["auto", "client", "entry"],
+        enum=["auto", "message", "entry"],
         title="Engine",
-        description="entry reads whole entries of replicated topics, client reads messages; auto chooses the cheaper "
-        "one. Windows and compacted topics are always read by client.",
+        description="entry reads whole entries of replicated topics, message reads messages one by one; auto chooses "
+        "the cheaper one. Windows and compacted topics are always read by message.",
     ),
     "read_from": Param(
         "serving",

@@ -31,9 +31,11 @@ if TYPE_CHECKING:  # planning does not need the pulsar client
 ROW_COLUMNS = pa.schema(
     [
         *((name, pa.int32()) for name in ("pair", "batch", "size")),
-        *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time")),
-        *((name, pa.string()) for name in ("digest", "key", "ordering_key", "properties", "payload", "producer")),
-        ("null", pa.bool_()),
+        *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time", "deliver_at")),
+        *(
+            (name, pa.string())
+            for name in ("digest", "key", "ordering_key", "forms", "properties", "payload", "producer")
+        ),
         ("side", pa.string()),
     ]
 )

@@ -89,7 +89,7 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         pair = request.pairs[number]
         source_digest, target_digest = source.get(number, nothing), target.get(number, nothing)
         verdicts[number] = evaluate_topic(pair, source_digest, target_digest)
-        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine.name is EngineName.CLIENT
+        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine.name is EngineName.MESSAGE
         if differs and (buckets := differing_buckets(source_digest, target_digest)):
             only[number] = buckets
     log.info("compared %d topics, %d differ in content", len(verdicts), len(only))
@@ -98,7 +98,7 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         verdicts[number] = _with_differences(verdicts[number], by_number.get(number), request.examples)
     order_checked = frozenset(islice(only, MOST_ORDER_CHECKS))
     for number, verdict in verdicts.items():
-        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine.name is EngineName.CLIENT
+        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine.name is EngineName.MESSAGE
         if by_message and (verdict.reordered or number in order_checked):
             verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request.examples)
         elif by_message:
@@ -118,10 +118,10 @@ def _ordered(verdict: TopicVerdict, displaced: Sequence[PlacedMessage], examples
 
 
 def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
-    """The pair for engine `client`, without the earlier proof, which is of whole entries."""
+    """The pair for engine `message`, without the earlier proof, which is of whole entries."""
     failed = f"because reading whole entries failed: {verdict.reason}"
     reason = "because whole entries were not equal" if verdict.verdict is Verdict.DIFFERENT else failed
-    return replace(pair, engine=ChosenEngine(EngineName.CLIENT, reason), earlier=None)
+    return replace(pair, engine=ChosenEngine(EngineName.MESSAGE, reason), earlier=None)
 
 
 def _after_entries(pair: Pair, entry_verdict: TopicVerdict, message_verdict: TopicVerdict) -> TopicVerdict:

@@ -87,7 +87,7 @@ def match_messages(source: Iterable[MessageRecord], target: Iterable[MessageReco
     ranks = {place: rank for rank, place in enumerate(sorted(place for _, _, place, _ in matched))}
     matched = [(number, record, ranks[place], copy) for number, record, place, copy in matched]
     producers = _out_of_order([(record.producer, place) for _, record, place, _ in matched])
-    keys = _out_of_order([(record.key or None, place) for _, record, place, _ in matched])
+    keys = _out_of_order([(record.key, place) for _, record, place, _ in matched])
     placed = (
         PlacedMessage(record, copy, number, place, number in producers, number in keys)
         for number, record, place, copy in matched
@@ -116,7 +116,11 @@ def find_disorder(displaced: Sequence[PlacedMessage]) -> Disorder:
     return Disorder(
         moves,
         tuple(sorted({message.at_source.producer for message in ordered if message.in_producer})),
-        tuple(sorted({message.at_source.key for message in ordered if message.in_key})),
+        tuple(
+            sorted(
+                {message.at_source.key for message in ordered if message.in_key and message.at_source.key is not None}
+            )
+        ),
     )
 
 

@@ -70,7 +70,7 @@ def _difference(difference: Difference, source: str, target: str) -> str:
     if difference.kind is Kind.REORDERED:
         _, old, new = difference.fields[0]
         places = f"place {old} in {source}, {new} in {target}"
-        owner = f"key {difference.key!r}  producer {difference.producer!r}"
+        owner = f"{_key(difference)}  producer {difference.producer!r}"
         return f"reordered  {at_source} = {at_target}  {places}  {owner}"
     where = " = ".join(
         at for at, position in ((at_source, difference.source), (at_target, difference.target)) if position is not None
@@ -78,8 +78,12 @@ def _difference(difference: Difference, source: str, target: str) -> str:
     side = f"missing on {target}" if difference.kind is Kind.MISSING else f"extra on {target}"
     numbers = zip(difference.copies or (), (source, target), strict=False)
     copies = "  " + ", ".join(f"{number} × in {cluster}" for number, cluster in numbers) if difference.copies else ""
-    message = f"key {difference.key!r}  {_time(difference.publish_time)}  producer {difference.producer!r}"
+    message = f"{_key(difference)}  {_time(difference.publish_time)}  producer {difference.producer!r}"
     return f"{side}  {where}  {message}{copies}{_why(difference)}"
+
+
+def _key(difference: Difference) -> str:
+    return "no key" if difference.key is None else f"key {difference.key!r}"
 
 
 def _why(difference: Difference) -> str:

@@ -102,7 +102,7 @@ class SparkBackend:
             name: _turn(owner, Side.SOURCE) != _turn(owner, Side.TARGET)
             for name, owner in (("in_producer", "producer"), ("in_key", "key"))
         }
-        keyed = F.col("at_source.key") != ""
+        keyed = F.col("at_source.key").isNotNull()
         both = source.join(target, ["pair", "digest", "turn"]).withColumns(places).withColumns(turned)
         both = both.withColumn("in_key", F.col("in_key") & keyed)
         moved = both.where((F.col("source") != F.col("target")) | F.col("in_producer") | F.col("in_key"))

@@ -17,7 +17,7 @@ from pulsar_fleet.verification.messages.differences import Difference
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
 NONE_READ = "none"
-ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
+ENCODINGS = {EngineName.MESSAGE: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
 """The encoding version of each engine; only digests of the same engine and encoding can be combined."""
 
 KEYED = "keyed"
