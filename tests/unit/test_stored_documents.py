@@ -39,7 +39,7 @@ from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairPlan, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairPlan, RepairSummary
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
@@ -186,7 +186,6 @@ DRIFT = DriftSummary(
     missing=1,
     tombstones=("namespace acme/old",),
     conflicts=1,
-    first_conflicts=("acme/orders max_producers_per_topic",),
     lost=0,
     oldest_drift_seconds=5.0,
     pairs={"blue/green": 4},
@@ -197,6 +196,16 @@ DRIFT = DriftSummary(
     divergent=None,
     plans={"green": RepairPlan(plan=REFERENCE, changes=3, needs_permission=1)},
     drift=REFERENCE,
+    listed_conflicts=(
+        ListedConflict(
+            id="1f",
+            resource="namespace acme/orders",
+            field="x",
+            rule="r",
+            winner="blue",
+            values={"blue": 5, "green": None},
+        ),
+    ),
 )
 REPAIRED = RepairSummary(
     complete=False,
@@ -210,6 +219,7 @@ REPAIRED = RepairSummary(
     failed=1,
     unreached=("red",),
     calls={"blue": 3, "green": 4},
+    after=DRIFT,
 )
 SYNCHRONISED = SyncSummary(
     fleet=("blue", "green", "red"),

@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import comparable
@@ -26,7 +26,7 @@ from pulsar_fleet.policy_sync.fleet import Fleet, apply_recorded, open_fleet
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, Drift, compare, namespaces_to_list
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
-from pulsar_fleet.policy_sync.merge.view import Item
+from pulsar_fleet.policy_sync.merge.view import Item, View
 from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
@@ -61,32 +61,63 @@ async def find_drift(
     """
     began, redactor = time.monotonic(), open_redactor()
     async with _open_fleet(connections) as fleet:
-        observed = await _scan(fleet, request, redactor)
-        history = History.of(run.ledger, fleet, len(connections), request.choose)
-        views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
-        if namespaces := namespaces_to_list(views):
-            observed = await _with_topics(fleet, observed, namespaces)
-            views = [replace(view, topics=observed[view.cluster].topics) for view in views]
-        divergent = await _divergent(find_divergent, request, observed, history)
-        options = compare_options(request, history, observed, views, divergent)
-        comparison = compare(views, history.merge_bases, options)
-        plans = await _plans(fleet, observed, comparison, request, redactor)
+        state = await _read_state(fleet, len(connections), request, run, redactor, find_divergent)
+    comparison, history = state.comparison, state.history
     if request.mode is not Mode.DRY_RUN:
         writing = comparison.drift() if request.mode is Mode.REPAIR else ()
-        history.save_observations(views, observed, writing)
+        history.save_observations(state.views, state.observed, writing)
         history.record_conflicts(run.id, comparison.compared)
         every = request.mode is Mode.REPORT
         final = [resource for resource in comparison.compared if every or not resource.has_drift]
         history.conclude(final, {})
     summary = replace(
-        summarise(comparison, observed, history, fleet.behind, plans),
+        state.summary(fleet),
         seconds=round(time.monotonic() - began, 2),
-        divergent=None if divergent is None else len(divergent),
-        plans={cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
+        divergent=None if state.divergent is None else len(state.divergent),
+        plans={cluster: _store_plan(run, plan) for cluster, plan in state.plans.items() if plan.changes},
         drift=_store_drift(run, comparison),
     )
     log.info("%s It took %s s.", summary.headline, summary.seconds)
     return summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """The fleet as one scan shows it, and what would have to be written."""
+
+    observed: Mapping[str, ClusterScan]
+    history: History
+    views: Sequence[View]
+    divergent: frozenset[Item] | None
+    comparison: Comparison
+    plans: Mapping[str, Plan]
+
+    def summary(self, fleet: Fleet) -> DriftSummary:
+        """In numbers, without references to documents."""
+        return summarise(self.comparison, self.observed, self.history, fleet.behind, self.plans)
+
+
+async def _read_state(
+    fleet: Fleet,
+    size: int,
+    request: Request,
+    run: Run,
+    redactor: Redactor,
+    find_divergent: FindDivergent | None = None,
+) -> _State:
+    observed = await _scan(fleet, request, redactor)
+    history = History.of(run.ledger, fleet, size, request.choose)
+    views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
+    if namespaces := namespaces_to_list(views):
+        observed = await _with_topics(fleet, observed, namespaces)
+        views = [replace(view, topics=observed[view.cluster].topics) for view in views]
+    divergent = await _divergent(find_divergent, request, observed, history)
+    options = compare_options(request, history, observed, views, divergent)
+    comparison = compare(views, history.merge_bases, options)
+    plans = await _plans(fleet, observed, comparison, request, redactor)
+    return _State(
+        observed=observed, history=history, views=views, divergent=divergent, comparison=comparison, plans=plans
+    )
 
 
 async def repair(
@@ -95,7 +126,8 @@ async def repair(
     """Apply the plans of `find_drift`, all clusters in parallel; within a namespace one setter after the other.
 
     A value that changed in the meantime is left to the next run. A second call writes only values that are not in
-    place. The changes on a cluster can be undone by the run id `<run>/<cluster>`.
+    place. The changes on a cluster can be undone by the run id `<run>/<cluster>`. Then all clusters are read again, so
+    that the result says what still differs.
 
     :param summary: the result of `find_drift`; without drift nothing is written.
     """
@@ -106,12 +138,24 @@ async def repair(
         history = History.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
         applied = await asyncio.gather(*(_apply(fleet, plan, request, run, redactor) for plan in reached.values()))
-        calls = {name: admin.calls for name, admin in fleet.clusters.items()}
-    history.conclude(compared, {result.target: written(result) for result in applied})
-    repaired = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
+        history.conclude(compared, {result.target: written(result) for result in applied})
+        unreached = [cluster for cluster in plans if cluster not in reached]
+        clusters = dict(fleet.clusters)
+        after = await _state_after(fleet, len(connections), replace(request, choose={}), run, redactor)
+    calls = {name: admin.calls for name, admin in clusters.items()}
+    repaired = repaired_summary(applied, unreached, calls, after)
     changes = [result.to_json() for result in applied]
     run.artefacts.write_json(run.id, "repaired.json", {**repaired.to_json(), "changes": changes})
     return repaired
+
+
+async def _state_after(fleet: Fleet, size: int, request: Request, run: Run, redactor: Redactor) -> DriftSummary | None:
+    """The fleet after the writes; nothing is recorded. None if it cannot be read: what was written stays written."""
+    try:
+        return (await _read_state(fleet, size, request, run, redactor)).summary(fleet)
+    except FleetError as error:
+        log.warning("the clusters could not be compared again after the repair: %s", error)
+        return None
 
 
 def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContextManager[Fleet]:
