@@ -33,7 +33,7 @@ class MessageRecord:
     Times are milliseconds since 1970; a field that is not set is None; `batch` is -1 outside of a batch. Of the payload
     only the digest and the size in bytes are kept: it may be large or confidential.
 
-    :param forms: what else the message says about its key and value, such as "base64 key"; see `_forms`.
+    :param flags: what else the message says about its key and value, such as "base64 key"; see `_flags`.
     """
 
     pair: int
@@ -46,7 +46,7 @@ class MessageRecord:
     deliver_at: int | None
     key: str | None
     ordering_key: str | None
-    forms: str
+    flags: str
     properties: str
     payload: str
     size: int
@@ -153,7 +153,7 @@ def _record(message: StoredMessage, entry_range: Range, content: bytes) -> Messa
         deliver_at=message.deliver_at,
         key=optional_text(message.key),
         ordering_key=optional_text(message.ordering_key),
-        forms=_forms(message),
+        flags=_flags(message),
         properties=json.dumps([[text(name), text(value)] for name, value in own_properties(message)]),
         payload=xxhash.xxh3_128_hexdigest(message.payload),
         size=len(message.payload),
@@ -161,7 +161,7 @@ def _record(message: StoredMessage, entry_range: Range, content: bytes) -> Messa
     )
 
 
-def _forms(message: StoredMessage) -> str:
+def _flags(message: StoredMessage) -> str:
     """The flags of a message in words, and the digest of its encryption."""
     words = [
         (message.key_is_base64, "base64 key"),

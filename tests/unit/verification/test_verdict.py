@@ -56,7 +56,7 @@ def sighting(entry: int, **changed: object) -> MessageRecord:
         deliver_at=None,
         key="c-9917",
         ordering_key=None,
-        forms="",
+        flags="",
         properties='[["trace", "a81f"]]',
         payload="0" * 32,
         size=12,
@@ -166,7 +166,7 @@ def test_a_repeated_message_is_named_with_its_counts() -> None:
         ({"ordering_key": ""}, ("ordering key", "absent", "''")),
         ({"event_time": 0}, ("event time", "absent", "0")),
         ({"deliver_at": 9}, ("delivery time", "absent", "9")),
-        ({"forms": "base64 key"}, ("form", "''", "'base64 key'")),
+        ({"flags": "base64 key"}, ("flags", "''", "'base64 key'")),
         ({"properties": '[["trace", ""]]'}, ("property 'trace'", "'a81f'", "''")),
         ({"properties": "[]"}, ("property 'trace'", "'a81f'", "absent")),
         ({"payload": "1" * 32, "size": 13}, ("payload", "12 bytes 00000000…", "13 bytes 11111111…")),
@@ -202,6 +202,7 @@ def different() -> Verification:
 
 def test_a_difference_reads_as_what_where_and_how() -> None:
     assert verification_text(different()).splitlines() == [
+        "Topics: 0 equal, 1 different, 0 inconclusive",
         f"DIFFERENT  {TOPIC}: 2 of 1,204,331 messages",
         "  missing on green  blue 4:2  key 'c-1'  2026-11-21 09:14:02.120Z  producer 'checkout-2'",
         "  altered: property  blue 4:3 = green 4:9  property 'trace' 'a81f' → 'a81e'",
@@ -222,7 +223,7 @@ def test_a_message_without_a_key_is_not_one_with_an_empty_key(key: str | None, w
     (named,) = name_differences([only_in_source(sighting(2, key=key))])
     (namespace,) = different().namespaces
     topic = replace(namespace.topics[0], differences=(named,))
-    told = verification_text(different().revised({TOPIC: topic})).splitlines()[1]
+    told = verification_text(different().revised({TOPIC: topic})).splitlines()[2]
     assert told.startswith(f"  missing on green  blue 4:2  {words}  2026")
 
 
@@ -230,7 +231,7 @@ def test_an_equality_of_a_part_says_of_which() -> None:
     equal = NamespaceVerdict("acme/orders", (TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL, source_messages=3),))
     assert namespace_summary(equal, "in the sample: …") == "equal in the sample: …: 3 messages in 1 topic"
     told = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
-    assert told.endswith("3 messages in 1 topics on both sides; in the sample: …")
+    assert told.endswith("3 messages in 1 topic on both sides; in the sample: …")
 
 
 def test_the_summary_of_a_namespace_names_its_first_different_topic() -> None:

@@ -65,6 +65,14 @@ PARAMS = {
         description="When to compare only the latest value of each key; auto: if either cluster has compacted the "
         "topic.",
     ),
+    "order": Param(
+        "producer_and_key",
+        type="string",
+        enum=["producer_and_key", "total"],
+        title="Order",
+        description="The order that a copy has to keep. producer_and_key: that of each producer's and each key's "
+        "messages, which is what Pulsar promises; other changes of places are a note. total: that of all messages.",
+    ),
     "engine": Param(
         "auto",
         type="string",

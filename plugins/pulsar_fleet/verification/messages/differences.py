@@ -94,7 +94,7 @@ _FIELDS = (
     ("ordering key", "ordering_key"),
     ("event time", "event_time"),
     ("delivery time", "deliver_at"),
-    ("form", "forms"),
+    ("flags", "flags"),
 )
 
 

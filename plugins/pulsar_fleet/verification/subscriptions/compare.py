@@ -68,6 +68,8 @@ async def compare_pairs(
         comparer = SubscriptionComparer(source, target, engines, request)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         done = 0
+        if progress:
+            progress(0, len(request.pairs))
 
         async def compare(pair: Pair) -> TopicSubscriptions:
             nonlocal done
