@@ -22,7 +22,7 @@ def reconciliation_report(
     parts = [
         f"# {headline(drift, repaired)}",
         _behind(drift),
-        _pairs(drift),
+        *_differences(drift, repaired),
         _compared_elsewhere(drift),
         _repaired(repaired),
         _listed("Deleted on one cluster, and left alone", drift.tombstones),
@@ -95,6 +95,14 @@ def _behind(drift: DriftSummary) -> str:
         f"* **{name}** is unreachable; its last scan was {scan.since}. A later run reconciles it."
         for name, scan in drift.behind.items()
     )
+
+
+def _differences(drift: DriftSummary, repaired: RepairSummary | None) -> list[str]:
+    """The differences that were found; after a repair first those that still exist."""
+    if repaired is None:
+        return [_pairs(drift)]
+    after = ["## After the repair", _pairs(repaired.after)] if repaired.after else []
+    return [*after, "## Before the repair", _pairs(drift)]
 
 
 def _pairs(drift: DriftSummary) -> str:

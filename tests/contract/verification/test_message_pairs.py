@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.support.raw_messages import LZ4, NONE, ZLIB, Entry, Message, RawConnection
@@ -85,6 +86,7 @@ def pairs(draw: st.DrawFn) -> tuple[Topic, Topic]:
     return draw(_entries(messages)), draw(_entries(tuple(others)))
 
 
+@pytest.mark.full
 def test_a_verdict_is_equal_exactly_when_what_is_stored_means_the_same(
     blue: ClusterConnection,
     green: ClusterConnection,

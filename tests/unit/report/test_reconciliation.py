@@ -105,6 +105,13 @@ def test_after_a_repair_the_state_after_it_is_told_and_not_the_drift_before_it()
     assert metrics(DRIFT, REPAIRED)["not_repaired"] == 0
 
 
+def test_the_page_of_a_repair_shows_the_differences_after_it_first() -> None:
+    told = reconciliation_report(DRIFT, {}, replace(REPAIRED, after=replace(EQUAL, pairs={"blue/green": 0})))
+    after, before = (told.index(title) for title in ("## After the repair", "## Before the repair"))
+    assert told.index("| blue and green | 0 |") in range(after, before)
+    assert told.index("| blue and green | 2 |") > before
+
+
 def test_what_a_repair_left_is_told_as_it_was_read_afterwards() -> None:
     left = replace(DRIFT, headline="DRIFT between blue, green: 1 field of 1 resource differs.", fields=1)
     partly = replace(REPAIRED, complete=False, problems=("green: why",), after=left)
