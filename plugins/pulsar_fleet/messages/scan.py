@@ -47,6 +47,7 @@ class MessageRecord:
     key: str | None
     ordering_key: str | None
     flags: str
+    encryption: str | None
     properties: str
     payload: str
     size: int
@@ -154,6 +155,7 @@ def _record(message: StoredMessage, entry_range: Range, content: bytes) -> Messa
         key=optional_text(message.key),
         ordering_key=optional_text(message.ordering_key),
         flags=_flags(message),
+        encryption=None if message.encryption is None else xxhash.xxh3_64_hexdigest(message.encryption)[:8],
         properties=json.dumps([[text(name), text(value)] for name, value in own_properties(message)]),
         payload=xxhash.xxh3_128_hexdigest(message.payload),
         size=len(message.payload),
@@ -162,11 +164,10 @@ def _record(message: StoredMessage, entry_range: Range, content: bytes) -> Messa
 
 
 def _flags(message: StoredMessage) -> str:
-    """The flags of a message in words, and the digest of its encryption."""
+    """The flags of a message in words."""
     words = [
         (message.key_is_base64, "base64 key"),
         (message.null_key, "null key"),
         (message.null_value, "null value"),
-        (message.encryption is not None, f"encrypted {xxhash.xxh3_64_hexdigest(message.encryption or b'')[:8]}"),
     ]
     return ", ".join(word for is_set, word in words if is_set)

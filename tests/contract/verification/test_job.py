@@ -264,7 +264,7 @@ async def test_where_entries_differ_the_messages_in_them_decide(
     found = await verify_in_process(on_blue, on_green, by_entries(damaged.request))
     assert findings(found) == findings(damaged.found)
     equal = by_topic(found)["equal"]
-    assert equal.engine == "client, because whole entries were not equal"
+    assert equal.engine == "message, because whole entries were not equal"
     assert "they do not lie in equal entries" in equal.notes[0]
     assert (by_topic(found)["empty"].engine, by_topic(found)["dropped"].notes) == ("entry", ())
 

@@ -267,7 +267,7 @@ async def test_a_window_compares_what_was_published_in_it(
     coverage = Coverage.between(begin.isoformat(), end.isoformat())
     found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
     assert (found.verdict, found.messages) == (Verdict.EQUAL, 7)
-    assert only_topic(found).engine == "client, because a window is cut by the publish times of messages"
+    assert only_topic(found).engine == "message, because a window is cut by the publish times of messages"
     assert found.restriction.startswith("for messages published from")
 
 
@@ -280,7 +280,7 @@ async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can
         found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=engine)
         topic = only_topic(found)
         assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
-    assert topic.engine == "client, because an entry of the source holds 1.0 messages on average"
+    assert topic.engine == "message, because an entry of the source holds 1.0 messages on average"
     assert found.restriction.endswith("differences in 1 of 20 messages of a topic with probability 0.99")
 
 

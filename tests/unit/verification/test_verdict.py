@@ -57,6 +57,7 @@ def sighting(entry: int, **changed: object) -> MessageRecord:
         key="c-9917",
         ordering_key=None,
         flags="",
+        encryption=None,
         properties='[["trace", "a81f"]]',
         payload="0" * 32,
         size=12,

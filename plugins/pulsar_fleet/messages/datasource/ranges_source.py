@@ -34,7 +34,7 @@ ROW_COLUMNS = pa.schema(
         *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time", "deliver_at")),
         *(
             (name, pa.string())
-            for name in ("digest", "key", "ordering_key", "flags", "properties", "payload", "producer")
+            for name in ("digest", "key", "ordering_key", "flags", "encryption", "properties", "payload", "producer")
         ),
         ("side", pa.string()),
     ]

@@ -95,6 +95,7 @@ _FIELDS = (
     ("event time", "event_time"),
     ("delivery time", "deliver_at"),
     ("flags", "flags"),
+    ("encryption", "encryption"),
 )
 
 
