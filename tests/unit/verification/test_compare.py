@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from pulsar_fleet.cluster.json import JsonObject
+import pytest
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import DigestRow, RangeDigester
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
-from pulsar_fleet.verification.messages.incremental import continuable
+from pulsar_fleet.verification.messages.incremental import continuable, earlier_proofs
 from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, VerifyRequest
+from pulsar_fleet.verification.steps import record
 
 A, B, C = (f"persistent://acme/orders/{letter}" for letter in "abc")
 SUMS = {"messages": 2, "sums": "0" * 64, "order": "0" * 16}
@@ -101,8 +108,18 @@ def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued(
     assert continuable(found, "blue", "green") == {}
 
 
-def test_digests_of_another_encoding_are_not_continued() -> None:
+@pytest.mark.parametrize("encoding", [0, "keyed"])
+def test_digests_of_another_encoding_are_not_continued(encoding: Json) -> None:
     found = judged(Held(), *PAIRS)
-    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": 0}}
+    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": encoding}}
     older = found.revised({A: replace(of(found, A), proof=proof)})
     assert list(continuable(older, "blue", "green")) == [B, C]
+
+
+def test_proofs_of_another_release_alone_ask_for_a_full_run_and_say_why(records: Path) -> None:
+    found = judged(Held(), pair(A, EngineName.MESSAGE))
+    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "engine": "client", "encoding": 1}}
+    run = Run.open("verify/1")
+    record(run, found.revised({A: replace(of(found, A), proof=proof)}))
+    with pytest.raises(InvalidRequest, match=r"run mode 'full' first\. The digests of its proofs were made by another"):
+        earlier_proofs(run.ledger, run.artefacts, NamespaceName("acme", "orders"), "blue", "green")
