@@ -140,7 +140,7 @@ def _verify_here(
     result_uri: str | None,
     progress: Progress | None,
 ) -> Verification:
-    # Imports the pulsar client and numpy, which planning does not need.
+    # Imports protobuf and numpy, which planning does not need.
     from pulsar_fleet.messages.checkpoints import Checkpoints
     from pulsar_fleet.messages.engines.engines import Engines
     from pulsar_fleet.verification.messages.compare import judge

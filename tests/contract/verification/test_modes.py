@@ -34,7 +34,7 @@ from pulsar_fleet.verification.job import job_environment
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.differences import Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.request import Order, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
@@ -249,6 +249,42 @@ async def test_faults_of_a_copy_have_their_causes(
         "swapped": [(Kind.REORDERED, None)],
     }
     assert found["swapped"].reason.endswith("changed places; the order of producer 'checkout' and of key 'k' is broken")
+
+
+async def test_topics_whose_contents_were_exchanged_name_each_other(
+    on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName, writers: Writers
+) -> None:
+    contents = {"a": numbered(5), "b": numbered(7, 100)}
+    for client, names in zip(writers, (("a", "b"), ("b", "a")), strict=True):
+        for name, other in zip(("a", "b"), names, strict=True):
+            send(client, TopicName(namespace, name), contents[other])
+    found = topics_of(await verify(on_blue, on_green, namespace))
+    for name, other in (("a", "b"), ("b", "a")):
+        assert found[name].verdict is Verdict.DIFFERENT
+        assert found[name].reason == (
+            f"{TopicName(namespace, other)} on green holds what this topic holds on blue, and the other way round: the "
+            "contents of the two topics were exchanged"
+        )
+
+
+async def test_only_the_order_that_is_asked_for_counts(
+    on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName, writers: Writers
+) -> None:
+    topic = TopicName(namespace, "events")
+    for client, order in zip(writers, ((0, 1, 0, 1), (1, 0, 1, 0)), strict=True):
+        producers = [
+            client.create_producer(str(topic), producer_name=f"checkout-{number}", batching_enabled=False)
+            for number in range(2)
+        ]
+        for at, number in enumerate(order):
+            producers[number].send(b"%d-%d" % (number, at // 2), partition_key=f"k{number}")
+    told = {order: only_topic(await verify(on_blue, on_green, namespace, order=order)) for order in Order}
+    assert {order: topic.verdict for order, topic in told.items()} == {
+        Order.PRODUCER_AND_KEY: Verdict.EQUAL,
+        Order.TOTAL: Verdict.DIFFERENT,
+    }
+    assert "the order of each producer and of each key is kept" in told[Order.PRODUCER_AND_KEY].notes[0]
+    assert "the order of each producer and of each key is kept" in told[Order.TOTAL].reason
 
 
 # Modes.

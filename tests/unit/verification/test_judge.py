@@ -137,6 +137,11 @@ def test_two_topics_whose_contents_were_exchanged_say_so() -> None:
     }
 
 
+def test_messages_of_exchanged_topics_are_counted_and_not_called_lost() -> None:
+    ((first, _),) = (namespace.topics for namespace in judged({"a": A, "b": B}, {"a": B, "b": A}).namespaces)
+    assert (first.differing > 0, first.differences) == (True, ())
+
+
 def test_contents_that_moved_in_a_circle_name_where_they_are() -> None:
     found = reasons(judged({"a": A, "b": B, "c": C}, {"a": C, "b": A, "c": B}))
     assert found["a"] == "persistent://acme/orders/b on green holds what this topic holds on blue"

@@ -25,7 +25,7 @@ from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, flat_row
 from pulsar_fleet.messages.engines.throttle import Limits
 from pulsar_fleet.messages.ranges import Range
 
-if TYPE_CHECKING:  # planning does not need the pulsar client
+if TYPE_CHECKING:  # planning does not need protobuf and numpy
     from pulsar_fleet.messages.engines.base import Engine
 
 ROW_COLUMNS = pa.schema(
@@ -83,7 +83,7 @@ class RangesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches; digests of a range come only after all of it was read, so a retry never counts twice."""
-        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
+        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need protobuf and numpy
 
         assert isinstance(partition, RangeGroup)
         side = Side(partition.side)

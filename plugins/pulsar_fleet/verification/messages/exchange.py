@@ -14,7 +14,10 @@ _Content = tuple[object, ...]
 
 
 def with_exchanges(verdicts: Sequence[TopicVerdict], source: Address, target: Address) -> list[TopicVerdict]:
-    """The verdicts; a different topic says which other topic of the target holds all its messages in their order."""
+    """The verdicts; a different topic says which other topic of the target holds all its messages in their order.
+
+    Its messages are not described one by one: each would look lost, and each of the other topic's of unknown origin.
+    """
     different = [verdict for verdict in verdicts if verdict.verdict is Verdict.DIFFERENT]
     holders: dict[_Content, list[str]] = defaultdict(list)
     contents = {verdict.topic: {side: _content(verdict, side) for side in Side} for verdict in different}
@@ -33,7 +36,7 @@ def with_exchanges(verdicts: Sequence[TopicVerdict], source: Address, target: Ad
         cause = f"{other} on {target.name} holds what this topic holds on {source.name}"
         if holder(other) == verdict.topic:
             cause += ", and the other way round: the contents of the two topics were exchanged"
-        return replace(verdict, reason="; ".join(part for part in (verdict.reason, cause) if part))
+        return replace(verdict, reason="; ".join(part for part in (verdict.reason, cause) if part), differences=())
 
     return [named(verdict) for verdict in verdicts]
 

@@ -57,7 +57,7 @@ async def compare_pairs(
 
     :param progress: takes the number of finished topics and their total.
     """
-    # Imports the pulsar client, which planning does not need.
+    # Imports protobuf and numpy, which planning does not need.
     from pulsar_fleet.messages.engines.engines import Engines
 
     with ExitStack() as stack:
