@@ -42,6 +42,9 @@ CHANGES: dict[str, st.SearchStrategy[object]] = {
     "deliver_at": st.sampled_from([None, 0, 1_795_252_442_118]),
     "null_value": FLAGS,
 }
+EMPTY: dict[str, object] = {"key": "", "ordering_key": b"", "event_time": 0, "deliver_at": 0}
+"""Values that a client does not distinguish from a field that is not set."""
+
 assert set(CHANGES) == {field.name for field in fields(Message)}
 MESSAGES = st.builds(
     Message,
@@ -68,14 +71,18 @@ def _entries(draw: st.DrawFn, messages: tuple[Message, ...]) -> Topic:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Topic, Topic]:
-    """Two topics: the second with the messages of the first, with one field changed, or with two messages exchanged."""
+    """Two topics: the second with the messages of the first, with one field changed, or in another order."""
     messages = tuple(draw(st.lists(MESSAGES, min_size=1, max_size=3)))
     others = list(messages)
     at = draw(st.integers(0, len(others) - 1))
-    match draw(st.sampled_from(["same", "same", "field", "field", "field", "order", "defaults"])):
+    match draw(st.sampled_from(["same", "same", "field", "field", "presence", "presence", "order", "defaults"])):
         case "field":
             name = draw(st.sampled_from(sorted(CHANGES)))
             others[at] = replace(others[at], **{name: draw(CHANGES[name])})
+        case "presence":
+            name, empty = draw(st.sampled_from(sorted(EMPTY.items())))
+            others[at] = replace(others[at], **{name: empty})
+            messages = (*messages[:at], replace(messages[at], **{name: None}), *messages[at + 1 :])
         case "order":
             others.insert(0, others.pop())
         case "defaults":
