@@ -14,7 +14,7 @@ from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, h
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.policy_sync.reconcile.request import Mode
+from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 from pulsar_fleet.report.reconciliation import headline
 
 NewNamespace = Callable[[], NamespaceName]
@@ -132,6 +132,17 @@ async def test_the_operator_decides_between_the_edit_and_the_deletion(
         assert await on_green.namespace(shared) is None
     found, _ = await keeper.cycle(propagate_deletes=True)
     assert (found.drifting, found.conflicts) == (0, 0)
+
+
+async def test_a_run_with_an_authority_does_not_settle_the_conflict(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
+) -> None:
+    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
+    await on_blue.delete(f"/namespaces/{shared.path}")
+    await keeper.find(mode=Mode.REPORT)
+    await keeper.find(mode=Mode.REPORT, authority=Authority.parse("cluster:blue"))
+    found = await keeper.find(propagate_deletes=True)
+    assert (found.plans, found.conflicts) == ({}, 1)
 
 
 async def test_an_edit_between_two_runs_after_the_deletion_is_asked_for_too(

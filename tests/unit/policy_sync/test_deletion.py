@@ -33,6 +33,17 @@ def test_an_edit_on_one_side_and_a_deletion_on_the_other_are_a_conflict() -> Non
     assert (found.deletion, found.conflicts, found.gone) == (RECORDED, (EXISTENCE,), ("blue",))
 
 
+def test_a_tenant_is_no_exception() -> None:
+    tenant = (Resource.TENANT, "acme")
+    base = {tenant: MergeBase(document={"adminRoles": []}, clusters=("blue", "green"))}
+    views = [
+        View(cluster="blue", items={}, provenance={}, unread=frozenset(), topics={}),
+        View(cluster="green", items={tenant: {"adminRoles": ["ops"]}}, provenance={}, unread=frozenset(), topics={}),
+    ]
+    (found,) = compare(views, base, CompareOptions()).compared
+    assert found.deletion == DeletionConflict({"blue": None, "green": {"adminRoles": ["ops"]}})
+
+
 def test_a_deletion_of_what_nobody_edited_is_no_conflict() -> None:
     found = compared({LIMIT: 3}, BASE)
     assert (found.deletion, found.conflicts, found.gone) == (None, (), ("blue",))

@@ -116,7 +116,7 @@ class History:
     def record_conflicts(self, run_id: str, compared: Sequence[ComparedResource]) -> None:
         """Record conflicts before a losing value is overwritten, and resolve those about deletions that are settled."""
         self.store.record_conflicts(run_id, list(conflicts_of(compared)))
-        disputed = {resource.item for resource in compared if resource.deletion}
+        disputed = {resource.item for resource in compared if resource.deletion or resource.gone or resource.missing}
         seen = {resource.item for resource in compared}
         self.store.resolve_choices(
             conflict_id
