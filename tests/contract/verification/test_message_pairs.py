@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from tests.support.raw_messages import LZ4, NONE, ZLIB, Entry, Message, RawConnection
 from tests.support.replication import FOREVER
@@ -105,6 +105,7 @@ def test_a_verdict_is_equal_exactly_when_what_is_stored_means_the_same(
     @settings(
         max_examples=-(-PAIRS // PAIRS_AT_ONCE),
         phases=[Phase.generate],
+        verbosity=Verbosity.quiet,  # the assertion names the pair; all of an example are 30 kB
         suppress_health_check=list(HealthCheck),
         derandomize=PAIRS == 40,
     )
