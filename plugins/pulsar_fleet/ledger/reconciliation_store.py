@@ -134,20 +134,15 @@ class ReconciliationStore:
 
         A conflict that was resolved and occurs again is open again, without a choice.
         """
-        own = conflicts.c.fleet == self._fleet
+        rows = [{"id": self.conflict_id(conflict)} | asdict(conflict) for conflict in detected]
+        stamp = {"run_id": run_id, "at": _now(), "chosen": None}
+        own, key = conflicts.c.fleet == self._fleet, conflicts.c.id
         with self._engine.begin() as connection:
-            recorded = set(connection.scalars(sa.select(conflicts.c.id).where(own)))
-            resolved = conflicts.c.resolved_at.is_not(None)
-            rows = {
-                key: {"id": key, "fleet": self._fleet, "run_id": run_id, "at": _now()} | asdict(conflict)
-                for conflict in detected
-                if (key := self.conflict_id(conflict))
-            }
-            if new := [row for key, row in rows.items() if key not in recorded]:
-                connection.execute(conflicts.insert(), new)
-            again = {"run_id": run_id, "at": _now(), "chosen": None, "resolved_at": None}
-            for key in rows.keys() & recorded:
-                connection.execute(conflicts.update().where(own, resolved, conflicts.c.id == key).values(again))
+            recorded = {row.id: row.resolved_at for row in connection.execute(sa.select(conflicts).where(own))}
+            if new := {row["id"]: row | stamp | {"fleet": self._fleet} for row in rows if row["id"] not in recorded}:
+                connection.execute(conflicts.insert(), list(new.values()))
+            for again in {row["id"] for row in rows if recorded.get(row["id"])}:
+                connection.execute(conflicts.update().where(own, key == again).values(stamp | {"resolved_at": None}))
         return len(new)
 
     def conflict_id(self, conflict: RecordedConflict) -> str:

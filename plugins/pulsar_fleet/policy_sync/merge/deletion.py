@@ -43,6 +43,13 @@ class DeletionConflict:
         """The first cluster with an edit."""
         return min(cluster for cluster, edited in self.sides.items() if edited)
 
+    @property
+    def text(self) -> str:
+        """Where it was deleted, and where it was edited."""
+        deleted = ", ".join(sorted(cluster for cluster, edits in self.sides.items() if edits is None))
+        edited = ", ".join(sorted(cluster for cluster, edits in self.sides.items() if edits))
+        return f"deleted on {deleted}, edited on {edited}"
+
 
 def deletion_conflict(
     base: Mapping[str, Json],

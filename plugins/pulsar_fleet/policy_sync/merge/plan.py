@@ -18,7 +18,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
-from pulsar_fleet.policy_sync.merge.deletion import DeletionConflict, Fate
+from pulsar_fleet.policy_sync.merge.deletion import Fate
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
@@ -165,15 +165,9 @@ def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
     if own in resource.without_topic and resource.merged.values:
         yield LeftAlone(kind, name, "", f"{own} does not have the topic")
     if own in resource.gone and resource.deletion:
-        yield LeftAlone(kind, name, "", f"{_deleted_and_edited(resource.deletion)}; choose a cluster for this conflict")
+        yield LeftAlone(kind, name, "", f"{resource.deletion.text}; choose a cluster for this conflict")
     elif own in resource.gone:
         yield LeftAlone(kind, name, "", f"gone on {own}; recreate it by hand")
-
-
-def _deleted_and_edited(conflict: DeletionConflict) -> str:
-    deleted = ", ".join(sorted(cluster for cluster, edits in conflict.sides.items() if edits is None))
-    edited = ", ".join(sorted(cluster for cluster, edits in conflict.sides.items() if edits))
-    return f"deleted on {deleted}, edited on {edited}"
 
 
 def _drifting_on(resource: ComparedResource, cluster: str) -> list[str]:
