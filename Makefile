@@ -75,6 +75,7 @@ test-full: export PULSAR_FLEET_MIGRATION_CRASH_POINTS := 25
 test-full: export PULSAR_FLEET_KILL_POINTS := 30
 test-full: export PULSAR_FLEET_FOLLOWER_POINTS := 20
 test-full: export PULSAR_FLEET_EDIT_ROUNDS := 200
+test-full: export PULSAR_FLEET_MESSAGE_PAIRS := 500
 test-full: export PULSAR_FLEET_FAULT_RATES := 1000,10000
 test-full: export PULSAR_FLEET_FUZZ_EXAMPLES := 40
 test-full: setup $(STATE)/classes/.written # What `make test` does a few times, as often as it takes to meet a rare moment

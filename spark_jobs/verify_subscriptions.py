@@ -5,7 +5,7 @@
 The request is that of verify_messages.py: topics with frozen bounds. The result has a verdict for each subscription and
 describes the entries that would be redelivered or skipped. Both are JSON documents in the artefact store. Credentials
 come from the environment (PULSAR_FLEET_SOURCE_TOKEN_SECRET, …_TOKEN_FILE, …_TLS_TRUST_FILE, and the same for TARGET).
-Executors need httpx-aiohttp and tenacity besides pulsar-client. A difference is a result: the exit status is 0. The
+Executors need httpx-aiohttp and tenacity too. A difference is a result: the exit status is 0. The
 status is 1 if the comparison could not be carried out; then there is no result.
 """
 

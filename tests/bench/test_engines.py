@@ -42,7 +42,7 @@ def test_engines(blue: ClusterConnection, new_namespace: Callable[[], NamespaceN
         "frames": lambda: sum(count for _, _, count in _frames(blue, whole, messages)),
         "entry": lambda: _digests(blue, replace(whole, engine=EngineName.ENTRY)),
         "read_next": lambda: _bare(blue, topic, messages),
-        "client": lambda: _digests(blue, whole),
+        "message": lambda: _digests(blue, whole),
     }
     # In turns, so that what else runs on the machine hits all of them; the first round warms up.
     found = [{name: _cost(read, messages) for name, read in readers.items()} for _ in range(ROUNDS + 1)][1:]
@@ -50,11 +50,11 @@ def test_engines(blue: ClusterConnection, new_namespace: Callable[[], NamespaceN
     print(f"\n{messages:,} messages of {size} B, {BATCH} in an entry (CPU-s per million messages, median of {ROUNDS})")
     for name, text in _LINES.items():
         print(f"  {text:58s} {cost[name] / messages * 1e6:8.3f}")
-    print(f"  entry is {cost['client'] / cost['entry']:.1f} × client")
+    print(f"  entry is {cost['message'] / cost['entry']:.1f} × message")
     print(
         f"  entry is {cost['frames'] / cost['entry']:.2f} of bare frames, {cost['bytes'] / cost['entry']:.2f} of bytes"
     )
-    print(f"  client is {cost['read_next'] / cost['client']:.2f} of bare read_next")
+    print(f"  message is {cost['read_next'] / cost['message']:.2f} of bare read_next")
 
 
 _LINES = {
@@ -62,7 +62,7 @@ _LINES = {
     "frames": "bare frames: with the place and the messages of each",
     "entry": "entry engine, digests and order",
     "read_next": "pulsar-client, bare read_next(timeout)",
-    "client": "client engine, digests and order",
+    "message": "message engine, digests and order",
 }
 
 

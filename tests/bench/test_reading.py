@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.messages.digests import ALL
-from pulsar_fleet.messages.engines.client import ClientEngine
+from pulsar_fleet.messages.engines.engines import Engines
 from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
 
@@ -48,7 +48,7 @@ def _bare(connection: ClusterConnection, topic: TopicName) -> int:
 
 
 def _digests(connection: ClusterConnection, wanted: Range) -> int:
-    with ClientEngine(connection) as engine:
+    with Engines(connection) as engine:
         return sum(row.sums.count for row in sum_up(engine, wanted, BUCKETS) if row.bucket == ALL)
 
 

@@ -126,7 +126,7 @@ def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other
     assert (compared["topic"], difference["key"], difference["kind"]) == (str(lacking), f"key-{FORGOTTEN}", "missing")
     assert f"key 'key-{FORGOTTEN}'" in report(run)
     assert "subscription 'billing': 1 message would be skipped" in report(run)
-    assert f"EQUAL      {names[1]}: {PUBLISHED} messages in 1 topics on both sides" in report(run)
+    assert f"EQUAL      {names[1]}: {PUBLISHED} messages in 1 topic on both sides" in report(run)
     assert announced(run) == [f"pulsar-verified/blue/green/{names[1]}"]
     verdicts = {each.scope: each.verdict for each in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")}
     assert verdicts == {

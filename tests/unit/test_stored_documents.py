@@ -40,7 +40,7 @@ from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairPlan, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairPlan, RepairSummary
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
@@ -197,7 +197,6 @@ DRIFT = DriftSummary(
     missing=1,
     tombstones=("namespace acme/old",),
     conflicts=1,
-    first_conflicts=("acme/orders max_producers_per_topic",),
     lost=0,
     oldest_drift_seconds=5.0,
     pairs={"blue/green": 4},
@@ -208,6 +207,16 @@ DRIFT = DriftSummary(
     divergent=None,
     plans={"green": RepairPlan(plan=REFERENCE, changes=3, needs_permission=1)},
     drift=REFERENCE,
+    listed_conflicts=(
+        ListedConflict(
+            id="1f",
+            resource="namespace acme/orders",
+            field="x",
+            rule="r",
+            winner="blue",
+            values={"blue": 5, "green": None},
+        ),
+    ),
 )
 REPAIRED = RepairSummary(
     complete=False,
@@ -221,6 +230,7 @@ REPAIRED = RepairSummary(
     failed=1,
     unreached=("red",),
     calls={"blue": 3, "green": 4},
+    after=DRIFT,
 )
 SYNCHRONISED = SyncSummary(
     fleet=("blue", "green", "red"),
@@ -247,7 +257,7 @@ SYNCHRONISED = SyncSummary(
     changed=("blue",),
     seconds=1.25,
 )
-BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, True, ((0, 2), (4, 7)))
+BOUNDS = TopicBounds(str(TOPIC), Ledgers(((1, 5), (4, 2))), 0, 7, ((0, 2), (4, 7)))
 REQUEST = VerifyRequest(
     source=Address("blue", "http://b:8080", "pulsar://b:6650"),
     target=Address("green", "http://g:8080", "pulsar://g:6650"),

@@ -5,18 +5,15 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
-from pulsar_fleet.cluster.names import Position
 
 if TYPE_CHECKING:
     import pulsar
@@ -24,16 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ORPHAN = re.compile(r"Received an? (?:uncached chunk|chunk whose chunk id is invalid).*messageId: \((\d+),\s*(\d+)")
-_NOT_A_TOPIC = "a//b"
-
 
 class _ClientLog:
     """The log of all clients of this process: pulsar-client uses the logger of its first client for all."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.gettempdir()) / f"pulsar-client-{uuid.uuid4().hex}.log"
-        self.orphans: list[list[Position]] = []
         self._stream: TextIO | None = None
         self._reading = Lock()
 
@@ -45,17 +38,12 @@ class _ClientLog:
                 atexit.register(self._stream.close)
             self.path.unlink()
 
-    def read(self) -> int:
-        """Process the lines that were logged since the last call; returns their number."""
+    def read(self) -> None:
+        """Log the lines that were written since the last call."""
         with self._reading:
             lines = self._stream.readlines() if self._stream else []
         for line in lines:
-            if match := _ORPHAN.search(line):
-                for positions in self.orphans:
-                    positions.append(Position(int(match[1]), int(match[2])))
-            elif _NOT_A_TOPIC not in line:
-                log.error("pulsar-client: %s", line.rstrip())
-        return len(lines)
+            log.error("pulsar-client: %s", line.rstrip())
 
 
 _logs: dict[int, _ClientLog] = {}
@@ -73,42 +61,8 @@ def new_client(service_url: str, **options: Any) -> pulsar.Client:
     own = _own_log()
     client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(own.path)), **options)
     own.open()
+    own.read()
     return client
-
-
-def is_logged(client: pulsar.Client) -> bool:
-    """Whether errors are written to our log, and not to the logger of an earlier client of this process."""
-    import pulsar
-
-    own = _own_log()
-    own.read()
-    with suppress(pulsar.PulsarException):
-        client.create_reader(_NOT_A_TOPIC, pulsar.MessageId.earliest)
-    return own.read() > 0
-
-
-class OrphanedChunks:
-    """Chunks that a reader of this process discarded, because it did not read their first chunk."""
-
-    def __init__(self, positions: list[Position]) -> None:
-        self._positions = positions
-
-    def between(self, first: Position, last: Position) -> bool:
-        """Whether a discarded chunk lies in a range, both ends included."""
-        _own_log().read()
-        return any(first <= position <= last for position in self._positions)
-
-
-@contextmanager
-def orphaned_chunks() -> Iterator[OrphanedChunks]:
-    """The chunks that are discarded from now on; the log names no topic, so compare their ledgers."""
-    own, positions = _own_log(), list[Position]()
-    own.read()
-    own.orphans.append(positions)
-    try:
-        yield OrphanedChunks(positions)
-    finally:
-        own.orphans = [other for other in own.orphans if other is not positions]
 
 
 OPERATION_TIMEOUT_SECONDS = 30

@@ -130,28 +130,37 @@ class ReconciliationStore:
         return None if newest is None else float(newest)
 
     def record_conflicts(self, run_id: str, detected: Sequence[RecordedConflict]) -> int:
-        """Record conflicts before a losing value is overwritten; returns the number of new ones."""
-        with self._engine.begin() as connection:
-            recorded = set(connection.scalars(sa.select(conflicts.c.id).where(conflicts.c.fleet == self._fleet)))
-            rows = {
-                key: {"id": key, "fleet": self._fleet, "run_id": run_id, "at": _now()} | asdict(conflict)
-                for conflict in detected
-                if (key := self._key(conflict.id)) not in recorded
-            }
-            if rows:
-                connection.execute(conflicts.insert(), list(rows.values()))
-        return len(rows)
+        """Record conflicts before a losing value is overwritten; returns the number of new ones.
 
-    def conflicts(self, *, newest: int = 100, run_id: str | None = None) -> list[tuple[str, RecordedConflict]]:
-        """Id and conflict, newest first.
-
-        :param run_id: only the conflicts that this run recorded.
+        A conflict that was resolved and occurs again is open again, without a choice.
         """
+        rows = [{"id": self.conflict_id(conflict)} | asdict(conflict) for conflict in detected]
+        stamp = {"run_id": run_id, "at": _now(), "chosen": None}
+        own, key = conflicts.c.fleet == self._fleet, conflicts.c.id
+        with self._engine.begin() as connection:
+            recorded = {row.id: row.resolved_at for row in connection.execute(sa.select(conflicts).where(own))}
+            if new := {row["id"]: row | stamp | {"fleet": self._fleet} for row in rows if row["id"] not in recorded}:
+                connection.execute(conflicts.insert(), list(new.values()))
+            for again in {row["id"] for row in rows if recorded.get(row["id"])}:
+                connection.execute(conflicts.update().where(own, key == again).values(stamp | {"resolved_at": None}))
+        return len(new)
+
+    def conflict_id(self, conflict: RecordedConflict) -> str:
+        """The id by which the operator chooses another value of this conflict."""
+        return hashlib.sha256(f"{self._fleet} {conflict.id}".encode()).hexdigest()[:12]
+
+    def conflicts(self, *, newest: int = 100) -> list[tuple[str, RecordedConflict]]:
+        """Id and conflict, newest first."""
         query = sa.select(conflicts).where(conflicts.c.fleet == self._fleet).order_by(conflicts.c.at.desc())
-        if run_id is not None:
-            query = query.where(conflicts.c.run_id == run_id)
         with self._engine.connect() as connection:
             return [(row["id"], _conflict(row)) for row in connection.execute(query.limit(newest)).mappings()]
+
+    def unresolved(self, field: str) -> list[tuple[str, RecordedConflict]]:
+        """Id and conflict of the open conflicts in a field, chosen or not, newest first."""
+        own = sa.and_(conflicts.c.fleet == self._fleet, conflicts.c.field == field, conflicts.c.resolved_at.is_(None))
+        with self._engine.connect() as connection:
+            rows = connection.execute(sa.select(conflicts).where(own).order_by(conflicts.c.at.desc())).mappings()
+            return [(row["id"], _conflict(row)) for row in rows]
 
     def choose(self, conflict_id: str, cluster: str) -> RecordedConflict:
         """Choose the value of another cluster; the next repair writes it on every cluster.
@@ -221,9 +230,6 @@ class ReconciliationStore:
                 return
             rows = connection.execute(sa.select(merge_bases).where(merge_bases.c.fleet == origin)).mappings().all()
             connection.execute(merge_bases.insert(), [{**row, "fleet": self._fleet} for row in rows])
-
-    def _key(self, conflict_id: str) -> str:
-        return hashlib.sha256(f"{self._fleet} {conflict_id}".encode()).hexdigest()[:12]
 
 
 def _conflict(row: Mapping[Any, Any]) -> RecordedConflict:

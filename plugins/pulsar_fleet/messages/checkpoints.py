@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # an executor without universal-pathlib writes no checkpoint
 log = logging.getLogger(__name__)
 
 WRITE_EVERY_SECONDS = 1.0
-RANGES_AHEAD = 8
 RangeKey = tuple[int, int]
 """The pair number and the index of a range; unique for one cluster."""
 
@@ -145,13 +144,9 @@ def sum_up_ranges(
     keys = [(entry_range.pair, entry_range.index) for entry_range in ranges]
     finished = checkpoints.load(side, keys) if checkpoints else {}
     recorder = Recorder(checkpoints, side)
-    unread = [entry_range for entry_range, key in zip(ranges, keys, strict=True) if key not in finished]
-    done = 0
     for entry_range, key in zip(ranges, keys, strict=True):
         rows: Sequence[DigestRow] | None = finished.get(key)
         if rows is None:
-            done += 1
-            engine.expect(unread[done : done + RANGES_AHEAD])
             rows = sum_up(engine, entry_range, buckets)
             recorder.add(entry_range, rows)
         yield from rows

@@ -11,14 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import xxhash
 
 from pulsar_fleet.cluster.json import JsonObject
 
-ENCODING_VERSION = 1
+if TYPE_CHECKING:  # planning does not need protobuf
+    from pulsar_fleet.messages.protocol.stored_message import StoredMessage
+
+ENCODING_VERSION = 2
+"""Increase it when the digest of the same message changes: proofs of an earlier version are not continued."""
+
 BUCKETS = 256
 ALL = -1
 """The bucket number of the row that covers all messages of a range."""
@@ -28,36 +33,25 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-class StoredMessage(Protocol):
-    """The compared parts of a message; messages of the pulsar client have these methods."""
-
-    def data(self) -> bytes: ...
-    def partition_key(self) -> str: ...
-    def ordering_key(self) -> str: ...
-    def event_timestamp(self) -> int: ...
-    def publish_timestamp(self) -> int: ...
-    def has_null_value(self) -> bool: ...
-    def properties(self) -> Mapping[str, str]: ...
-
-
-def own_properties(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+def own_properties(message: StoredMessage) -> list[tuple[bytes, bytes]]:
     """The application's properties, sorted; without the ones that the replicator adds (`__MSG_PROP_…`)."""
-    return sorted(item for item in properties.items() if not item[0].startswith("__MSG_PROP_"))
+    return sorted(item for item in message.properties.items() if not item[0].startswith(b"__MSG_PROP_"))
 
 
 def encode(message: StoredMessage, *, publish_time: bool) -> bytes:
-    """The canonical bytes of a message (version 1): fields in quotes, escaped to ASCII, then the payload.
+    """The canonical bytes of a message (version 2): fields as Python literals, in ASCII, then the payload.
 
-    Quoting delimits every field, so ("ab", "c") and ("a", "bc") differ. Ids, producer and schema version are not
-    encoded, because they legitimately differ between a message and its copy.
+    Quotes delimit every field, so ("ab", "c") and ("a", "bc") differ, and a field that is not set is `None`, so that it
+    differs from an empty one. Ids, producer and schema version are not encoded, because they legitimately differ
+    between a message and its copy.
     """
-    properties = message.properties()
     header = (
-        f"{message.event_timestamp()},{message.publish_timestamp() if publish_time else 0},"
-        f"{message.partition_key()!a},{message.ordering_key()!a},{int(message.has_null_value())},"
-        f"{own_properties(properties) if properties else []!a}|"
+        f"{message.event_time},{message.publish_time if publish_time else 0},{message.deliver_at},"
+        f"{message.key!r},{message.ordering_key!r},"
+        f"{message.key_is_base64:d}{message.null_key:d}{message.null_value:d},"
+        f"{message.encryption!r},{own_properties(message) if message.properties else []}|"
     )
-    return header.encode() + message.data()
+    return header.encode() + message.payload
 
 
 def digest(message: StoredMessage, *, publish_time: bool, key: bytes | None = None) -> bytes:

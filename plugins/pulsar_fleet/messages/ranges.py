@@ -25,8 +25,8 @@ LOOKBACK_ENTRIES = 1_000
 class EngineName(StrEnum):
     """The engine that reads a range; one engine reads both sides of a pair, because digests of two engines differ."""
 
-    CLIENT = "client"
-    """pulsar-client, message by message: for every copy."""
+    MESSAGE = "message"
+    """Message by message, batches unpacked: for every copy."""
     ENTRY = "entry"
     """Whole entries as the bookies store them: for copies that geo-replication made."""
 
@@ -37,7 +37,6 @@ class TopicBounds(Document):
 
     Later entries, and ledgers that roll over meanwhile, do not change them.
 
-    :param terminated: the topic accepts no more messages, for example after it was migrated.
     :param spans: the parts that are read, as (begin, end), ascending; empty if everything is read.
     """
 
@@ -45,14 +44,13 @@ class TopicBounds(Document):
     ledgers: Ledgers
     begin: int
     end: int
-    terminated: bool = False
     spans: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def whole(cls, topic: str, internal_stats: JsonObject) -> Self:
         """All entries that `internalStats` shows."""
         ledgers = Ledgers.of(internal_stats)
-        return cls(topic, ledgers, 0, len(ledgers), internal_stats.get("state") == "Terminated")
+        return cls(topic, ledgers, 0, len(ledgers))
 
     def __len__(self) -> int:
         return sum(end - begin for begin, end in self.parts())
@@ -79,11 +77,10 @@ class Range:
     :param pair: number of the pair of topics that is compared.
     :param index: order of the range within its topic.
     :param publish_time: whether the publish time is part of the content (it is in a copy made by the replicator).
-    :param final: the range is the last entry of a terminated topic and nothing else.
     :param compacted: the range is the latest value of each key, from the beginning of the compacted topic to `last`.
     :param lookback: an earlier entry, at which a chunked message that ends in the range may begin; None if no compared
         entry lies before the range, or if whole entries are read.
-    :param limited: compared entries lie before `lookback`, or before a `final` range, which has no lookback.
+    :param limited: compared entries lie before `lookback`.
     :param keyed: messages are hashed with the key in the environment.
     :param start: where the reading begins, if not at `first`.
     """
@@ -95,11 +92,10 @@ class Range:
     last: Position
     entries: int
     publish_time: bool
-    final: bool = False
     compacted: bool = False
     lookback: Position | None = None
     limited: bool = False
-    engine: EngineName = EngineName.CLIENT
+    engine: EngineName = EngineName.MESSAGE
     keyed: bool = False
     start: Position | None = None
 
@@ -118,7 +114,6 @@ class Range:
         back = [self.lookback.ledger, self.lookback.entry] if self.lookback else []
         letters = {
             "p": self.publish_time,
-            "f": self.final,
             "c": self.compacted,
             "l": self.limited,
             "e": self.engine is EngineName.ENTRY,
@@ -139,11 +134,10 @@ class Range:
             Position(last_ledger, last_entry),
             entries,
             publish_time="p" in flags,
-            final="f" in flags,
             compacted="c" in flags,
             lookback=Position(*back) if back else None,
             limited="l" in flags,
-            engine=EngineName.ENTRY if "e" in flags else EngineName.CLIENT,
+            engine=EngineName.ENTRY if "e" in flags else EngineName.MESSAGE,
             keyed="k" in flags,
         )
 
@@ -154,25 +148,16 @@ def cut(
     pair: int,
     publish_time: bool,
     entries_per_range: int = ENTRIES_PER_RANGE,
-    engine: EngineName = EngineName.CLIENT,
+    engine: EngineName = EngineName.MESSAGE,
 ) -> Iterator[Range]:
-    """Cut the bounds of one topic into ranges, in topic order; no range for a topic without entries.
-
-    The last entry of a terminated topic is a range of its own: a 4.2.4 broker deadlocks permanently if a reader's
-    acknowledgment of the last entry arrives while the broker reports the end of the migrated topic to it (observed).
-    So the reader of the earlier entries never acknowledges the last entry, and the reader of the last entry reads
-    nothing else.
-    """
+    """Cut the bounds of one topic into ranges, in topic order; no range for a topic without entries."""
     index = 0
     for begin, end in bounds.parts():
         edges = [*range(begin, end, entries_per_range), end]
-        if bounds.terminated and end == len(bounds.ledgers) and edges[-2] < end - 1:
-            edges.insert(-1, end - 1)
         for first, stop in pairwise(edges):
             back = max(begin, first - LOOKBACK_ENTRIES)
-            final = bounds.terminated and stop == len(bounds.ledgers)
             # Engine `entry` compares an entry as it is stored, also if it is a chunk of a message.
-            cut_in_two = first > begin and engine is EngineName.CLIENT
+            cut_in_two = first > begin and engine is EngineName.MESSAGE
             yield Range(
                 pair,
                 index,
@@ -181,9 +166,8 @@ def cut(
                 bounds.ledgers.at(stop - 1),
                 stop - first,
                 publish_time,
-                final=final,
-                lookback=bounds.ledgers.at(back) if cut_in_two and not final else None,
-                limited=cut_in_two and (final or back > begin),
+                lookback=bounds.ledgers.at(back) if cut_in_two else None,
+                limited=cut_in_two and back > begin,
                 engine=engine,
             )
             index += 1

@@ -17,6 +17,7 @@ from pulsar_fleet.messages.digests import ALL, DigestRow, RangeDigester, bucket_
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.engines.chunks import with_lookback
 from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
+from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, text
 from pulsar_fleet.messages.ranges import EngineName, Range
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,10 @@ Kept = TypeVar("Kept")
 class MessageRecord:
     """One message as it is stored on one cluster, with the fields that describe how it differs from another message.
 
-    Times are milliseconds since 1970; `event_time` is 0 if not set; `batch` is -1 outside of a batch. Of the payload
+    Times are milliseconds since 1970; a field that is not set is None; `batch` is -1 outside of a batch. Of the payload
     only the digest and the size in bytes are kept: it may be large or confidential.
+
+    :param flags: what else the message says about its key and value, such as "base64 key"; see `_flags`.
     """
 
     pair: int
@@ -39,10 +42,12 @@ class MessageRecord:
     entry: int
     batch: int
     publish_time: int
-    event_time: int
-    key: str
-    ordering_key: str
-    null: bool
+    event_time: int | None
+    deliver_at: int | None
+    key: str | None
+    ordering_key: str | None
+    flags: str
+    encryption: str | None
     properties: str
     payload: str
     size: int
@@ -108,13 +113,13 @@ def latest_values(engine: Engine, entry_range: Range, keep: Callable[[Any], Kept
     Keys whose latest message has no payload (deleted keys) and messages without a key are left out: compaction drops
     both, on each cluster at a different time.
     """
-    latest: dict[str, Kept] = {}
+    latest: dict[bytes, Kept] = {}
     for messages in engine.read(entry_range):
         for message in messages:
-            key = message.partition_key()
-            latest.pop(key, None)
-            if key and message.data():
-                latest[key] = keep(message)
+            if message.key is not None:
+                latest.pop(message.key, None)
+                if message.payload:
+                    latest[message.key] = keep(message)
     return list(latest.values())
 
 
@@ -137,22 +142,32 @@ def _listed(engine: Engine, entry_range: Range, selected: frozenset[int], bucket
     return [record for messages in engine.read(entry_range) for message in messages if (record := keep(message))]
 
 
-def _record(message: Any, entry_range: Range, content: bytes) -> MessageRecord:
-    identifier = message.message_id()
-    payload = message.data()
+def _record(message: StoredMessage, entry_range: Range, content: bytes) -> MessageRecord:
     return MessageRecord(
         pair=entry_range.pair,
         digest=content.hex(),
-        ledger=identifier.ledger_id(),
-        entry=identifier.entry_id(),
-        batch=identifier.batch_index(),
-        publish_time=message.publish_timestamp(),
-        event_time=message.event_timestamp(),
-        key=message.partition_key(),
-        ordering_key=message.ordering_key(),
-        null=message.has_null_value(),
-        properties=json.dumps(own_properties(message.properties())),
-        payload=xxhash.xxh3_128_hexdigest(payload),
-        size=len(payload),
-        producer=message.producer_name(),
+        ledger=message.ledger,
+        entry=message.entry,
+        batch=message.batch,
+        publish_time=message.publish_time,
+        event_time=message.event_time,
+        deliver_at=message.deliver_at,
+        key=optional_text(message.key),
+        ordering_key=optional_text(message.ordering_key),
+        flags=_flags(message),
+        encryption=None if message.encryption is None else xxhash.xxh3_64_hexdigest(message.encryption)[:8],
+        properties=json.dumps([[text(name), text(value)] for name, value in own_properties(message)]),
+        payload=xxhash.xxh3_128_hexdigest(message.payload),
+        size=len(message.payload),
+        producer=text(message.producer),
     )
+
+
+def _flags(message: StoredMessage) -> str:
+    """The flags of a message in words."""
+    words = [
+        (message.key_is_base64, "base64 key"),
+        (message.null_key, "null key"),
+        (message.null_value, "null value"),
+    ]
+    return ", ".join(word for is_set, word in words if is_set)

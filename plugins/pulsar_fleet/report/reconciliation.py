@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
+<<<<<<< HEAD
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.plan import Plan
@@ -11,27 +12,31 @@ from pulsar_fleet.planning.render import plan_markdown, short
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 
 _MOST_CONFLICTS = 50
+=======
+from pulsar_fleet.planning.diff_entry import same
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.planning.render import counted, plan_markdown, short
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, ListedConflict, RepairSummary
+>>>>>>> s5-verify
 
 
 def reconciliation_report(
     drift: DriftSummary,
     plans: Mapping[str, Plan],
     repaired: RepairSummary | None,
-    conflicts: Sequence[tuple[str, RecordedConflict]],
 ) -> str:
     """Markdown with the drift that a run found and repaired.
 
     :param repaired: None if nothing was written.
-    :param conflicts: the conflicts of this run, with the ids by which another value can be chosen.
     """
     parts = [
         f"# {headline(drift, repaired)}",
         _behind(drift),
-        _pairs(drift),
+        *_differences(drift, repaired),
         _compared_elsewhere(drift),
         _repaired(repaired),
         _listed("Deleted on one cluster, and left alone", drift.tombstones),
-        _conflicts(conflicts),
+        _conflicts(drift),
         _listed("Not compared, because a cluster could not be read", drift.unread),
         _listed("Not compared, because a migration is moving it", drift.held),
         *(f"## {cluster}\n\n{plan_markdown(plan)}" for cluster, plan in sorted(plans.items())),
@@ -43,11 +48,12 @@ def headline(drift: DriftSummary, repaired: RepairSummary | None) -> str:
     """The outcome in one line."""
     if repaired is None:
         return drift.headline
+    after = repaired.after.headline if repaired.after else "The clusters could not be read again: run it once more."
     if not repaired.complete:
-        return f"NOT ALL REPAIRED: at least {len(repaired.problems)} changes were not made. {drift.headline}"
+        return f"NOT ALL REPAIRED: at least {len(repaired.problems)} changes were not made. Afterwards: {after}"
     if not repaired.repaired:
-        return f"{drift.headline} Nothing was written: see what was left alone, and why."
-    return f"Repaired: {repaired.repaired:,} changes on {', '.join(repaired.changed) or 'no cluster'}"
+        return f"{after} Nothing was written: see what was left alone, and why."
+    return f"Repaired: {counted(repaired.repaired, 'change')} on {', '.join(repaired.changed)}. Afterwards: {after}"
 
 
 def failure(drift: DriftSummary, repaired: RepairSummary | None, *, fail_on_drift: bool) -> str:
@@ -61,7 +67,9 @@ def failure(drift: DriftSummary, repaired: RepairSummary | None, *, fail_on_drif
 
 
 def remaining(drift: DriftSummary, repaired: RepairSummary) -> int:
-    """The number of differences that a repair has left to an operator."""
+    """The number of resources that still differ after a repair; without a later scan, of what it left alone."""
+    if repaired.after:
+        return repaired.after.drifting
     return len(repaired.problems) + len(drift.tombstones) + drift.left_alone
 
 
@@ -99,6 +107,14 @@ def _behind(drift: DriftSummary) -> str:
     )
 
 
+def _differences(drift: DriftSummary, repaired: RepairSummary | None) -> list[str]:
+    """The differences that were found; after a repair first those that still exist."""
+    if repaired is None:
+        return [_pairs(drift)]
+    after = ["## After the repair", _pairs(repaired.after)] if repaired.after else []
+    return [*after, "## Before the repair", _pairs(drift)]
+
+
 def _pairs(drift: DriftSummary) -> str:
     rows = [f"| {pair.replace('/', ' and ')} | {number:,} |" for pair, number in drift.pairs.items()]
     age = drift.oldest_drift_seconds
@@ -120,22 +136,69 @@ def _repaired(repaired: RepairSummary | None) -> str:
     return "\n".join(lines)
 
 
-def _conflicts(conflicts: Sequence[tuple[str, RecordedConflict]]) -> str:
-    if not conflicts:
+def conflict_lines(drift: DriftSummary) -> list[str]:
+    """A line for each conflict with its id, the winner and the losing values, then how to choose another one."""
+    lines = [
+        f"CONFLICT {conflict.id}  {_subject(conflict)}: {_outcome(conflict)}" for conflict in drift.listed_conflicts
+    ]
+    return [*lines, _REMEDY, *_more(drift)] if lines else []
+
+
+_REMEDY = (
+    "Choose a cluster's value by adding `--choose ID=CLUSTER` to the command, with `--mode repair`; or by the setting "
+    "`choose`. A dry run records no conflict: run the mode report before you choose."
+)
+
+
+def _conflicts(drift: DriftSummary) -> str:
+    if not drift.listed_conflicts:
         return ""
     rows = [
-        f"| `{conflict_id}` | {conflict.kind} {conflict.name} | {conflict.field} "
-        f"| {conflict.winner or 'the agreement'} ({conflict.rule}) | {_values(conflict)} |"
-        for conflict_id, conflict in conflicts[:_MOST_CONFLICTS]
+        f"| `{conflict.id}` | {conflict.resource} | {conflict.field or 'itself'} | {_cell(_outcome(conflict))} |"
+        for conflict in drift.listed_conflicts
     ]
-    head = ["| id | resource | field | won | values |", "| --- | --- | --- | --- | --- |"]
-    remedy = "Choose another value: `pulsar-fleet reconcile … --choose ID=CLUSTER`, or the setting `choose`."
-    return "\n".join(["## Conflicts", "", remedy, "", *head, *rows])
+    head = ["| id | resource | field | values |", "| --- | --- | --- | --- |"]
+    return "\n".join(["## Conflicts", "", _REMEDY, "", *head, *rows, *_more(drift)])
 
 
-def _values(conflict: RecordedConflict) -> str:
-    values = (f"{cluster}: {short(side['value'])}" for cluster, side in sorted(conflict.sides.items()))
-    return "; ".join(values).replace("|", "\\|")
+def _more(drift: DriftSummary) -> list[str]:
+    rest = drift.conflicts - len(drift.listed_conflicts)
+    return [f"… and {counted(rest, 'more conflict')}: they are listed when these are settled."] if rest else []
+
+
+def _subject(conflict: ListedConflict) -> str:
+    return f"{conflict.resource} {conflict.field}".rstrip()
+
+
+def _outcome(conflict: ListedConflict) -> str:
+    """The winner with its value, then the others; for a resource that was deleted and edited, what a choice does."""
+    if not conflict.field:
+        return _deleted_and_edited(conflict)
+    winner = conflict.values.get(conflict.winner)
+    won = f"{conflict.winner} {short(winner)} wins" if conflict.winner in conflict.values else "the last agreement wins"
+    others = (
+        f"{cluster} {short(value)}{'' if same(value, winner) else ' loses'}"
+        for cluster, value in sorted(conflict.values.items())
+        if cluster != conflict.winner
+    )
+    return f"{won} ({conflict.rule}); {', '.join(others)}"
+
+
+def _deleted_and_edited(conflict: ListedConflict) -> str:
+    deleted = ", ".join(sorted(cluster for cluster, edits in conflict.values.items() if edits is None))
+    edits = "; ".join(
+        f"edited on {cluster}: {', '.join(f'{name} {short(value)}' for name, value in sorted(fields.items()))}"
+        for cluster, fields in sorted(conflict.values.items())
+        if fields
+    )
+    return (
+        f"deleted on {deleted}; {edits}. Nothing is done until you choose: {conflict.winner} recreates it where it is "
+        f"missing, {deleted} lets propagate_deletes plan its deletion"
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _listed(title: str, lines: Iterable[str]) -> str:

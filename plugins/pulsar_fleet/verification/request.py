@@ -31,6 +31,15 @@ class EntryMapping(StrEnum):
     """Everything is compared with everything: producers wrote both topics."""
 
 
+class Order(StrEnum):
+    """Which order of messages a copy has to keep."""
+
+    PRODUCER_AND_KEY = "producer_and_key"
+    """That of each producer and of each key, which is what Pulsar promises."""
+    TOTAL = "total"
+    """That of all messages of a topic: how the messages of different producers lie between each other counts too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The addresses of a cluster; credentials are passed separately, in the environment."""
@@ -49,7 +58,7 @@ class Address:
 class ChosenEngine(ArrayDocument):
     """The engine for a pair of topics; `reason` says why, as the end of a sentence."""
 
-    name: EngineName = EngineName.CLIENT
+    name: EngineName = EngineName.MESSAGE
     reason: str = ""
 
 
@@ -101,9 +110,10 @@ class VerifyRequest(Document):
 
     :param examples: how many differences are described for each topic.
     :param max_bytes_per_second: the limit for each broker, over all tasks; None means no limit.
+    :param order: the order that the copies have to keep.
     """
 
-    SCHEMA_VERSION = 3
+    SCHEMA_VERSION = 4
     OTHER_VERSION = "use the job and the package of the same release"
 
     source: Address
@@ -116,6 +126,7 @@ class VerifyRequest(Document):
     entries_per_range: int = ENTRIES_PER_RANGE
     coverage: Coverage = field(default_factory=Coverage)
     max_bytes_per_second: int | None = None
+    order: Order = Order.PRODUCER_AND_KEY
 
     def limits(self, readers: int) -> JsonObject:
         """The fields of `throttle.Limits` for each of `readers` parallel readers; all may read from one broker."""

@@ -21,7 +21,7 @@ from pulsar_fleet.verification.messages.incremental import earlier_proofs
 from pulsar_fleet.verification.messages.recheck import recheck
 from pulsar_fleet.verification.messages.report import namespace_summary, verdict_tables
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import FOLDER, EntryMapping, Progress, VerifyRequest
+from pulsar_fleet.verification.request import FOLDER, EntryMapping, Order, Progress, VerifyRequest
 
 REQUEST = "request.json"
 RESULT = "result.json"
@@ -41,6 +41,7 @@ async def freeze_bounds(
     keyed: bool = False,
     read_from: ReadFrom = ReadFrom.SERVING,
     max_bytes_per_second: int | None = None,
+    order: Order = Order.PRODUCER_AND_KEY,
 ) -> VerifyRequest:
     """Freeze what is compared: the source's entries up to its current end, and their copies on the target.
 
@@ -50,6 +51,7 @@ async def freeze_bounds(
     :param engine: the engine that reads, if the mode allows a choice.
     :param keyed: hash messages with BLAKE2b and the key in the environment; `InvalidRequest` if the key is not set.
     :param read_from: where the source's messages are read.
+    :param order: the order of messages that a copy has to keep.
     """
     if keyed:
         digest_key()
@@ -69,7 +71,7 @@ async def freeze_bounds(
         read_from=read_from,
     )
     request = await freezer.freeze(namespaces)
-    return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second)
+    return replace(request, examples=examples, max_bytes_per_second=max_bytes_per_second, order=order)
 
 
 async def verify_in_process(
@@ -138,7 +140,7 @@ def _verify_here(
     result_uri: str | None,
     progress: Progress | None,
 ) -> Verification:
-    # Imports the pulsar client and numpy, which planning does not need.
+    # Imports protobuf and numpy, which planning does not need.
     from pulsar_fleet.messages.checkpoints import Checkpoints
     from pulsar_fleet.messages.engines.engines import Engines
     from pulsar_fleet.verification.messages.compare import judge

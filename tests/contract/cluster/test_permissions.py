@@ -31,9 +31,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side, credentials_environment
-from pulsar_fleet.messages.engines.client import ClientEngine
 from pulsar_fleet.messages.engines.engines import Engines
-from pulsar_fleet.messages.engines.entry import EntryEngine
 from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
 from pulsar_fleet.report.onboard import onboarding_report
@@ -265,7 +263,7 @@ async def test_brokers_that_a_role_may_not_list_are_named_in_the_connection(esta
 
 Break = Callable[[ClusterConnection, Cluster], ClusterConnection]
 UNREADABLE: dict[str, tuple[Break, str]] = {
-    "wrong token": (lambda reach, _: replace(reach, token="e30.e30.bad"), "oken"),
+    "wrong token": (lambda reach, _: replace(reach, token="e30.e30.bad"), "credentials are not accepted"),
     "no permission": (lambda reach, cluster: replace(reach, token=cluster.token("nobody")), "grant it consume"),
     "unreachable broker": (lambda reach, _: replace(reach, service_url="pulsar://127.0.0.1:9"), "127.0.0.1:9"),
 }
@@ -295,15 +293,8 @@ def judged(
     request: VerifyRequest, engine: EngineName, source: ClusterConnection, target: ClusterConnection
 ) -> TopicVerdict:
     request = replace(request, pairs=tuple(replace(pair, engine=ChosenEngine(engine)) for pair in request.pairs))
-
-    class Both(Engines):
-        """With little patience."""
-
-        def __init__(self, connection: ClusterConnection) -> None:
-            self._client = ClientEngine(connection, operation_timeout_seconds=3)
-            self._entry = EntryEngine(connection, retry_seconds=2, timeout_seconds=3)
-
-    with Both(source) as here, Both(target) as there:
+    impatient = {"retry_seconds": 2.0, "timeout_seconds": 3.0}
+    with Engines(source, **impatient) as here, Engines(target, **impatient) as there:
         found = judge(request, LocalBackend({Side.SOURCE: here, Side.TARGET: there}))
     ((topic,),) = (each.topics for each in found.namespaces)
     return topic
@@ -326,7 +317,7 @@ async def test_what_cannot_be_read_is_inconclusive_for_one_clear_reason(
 
 async def test_what_can_be_read_by_both_engines_is_compared(secure: Sandbox, orders: VerifyRequest) -> None:
     east, west = reach(secure["east"], "admin"), reach(secure["west"], "admin")
-    found = await asyncio.to_thread(judged, orders, EngineName.CLIENT, east, west)
+    found = await asyncio.to_thread(judged, orders, EngineName.MESSAGE, east, west)
     assert (found.verdict, found.source_messages) == (Verdict.EQUAL, 10)
     await nothing_is_left(secure)
 

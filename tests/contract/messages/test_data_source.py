@@ -132,7 +132,7 @@ def test_times_bound_what_is_read_the_end_left_out(written: Written) -> None:
 
 def test_both_engines_count_the_same_messages(written: Written) -> None:
     topic = f"persistent://{written.namespace}/parted"
-    for engine in ("client", "entry"):
+    for engine in ("message", "entry"):
         found = read(written, topics=topic, out="digests", engine=engine, entries_per_task="7")
         assert sum(int(str(row["messages"])) for row in found if row["bucket"] == ALL) == 2 * COUNT
 

@@ -1,4 +1,4 @@
-"""The client engine on real brokers: a range is read to its end and no further, and nothing is left behind."""
+"""The engine of messages on real brokers: a range is read to its end and no further, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.digests import BUCKETS, TopicDigest
-from pulsar_fleet.messages.engines.client import ClientEngine
-from pulsar_fleet.messages.message_ids import batch_size
+from pulsar_fleet.messages.engines.engines import Engines
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
@@ -44,9 +43,9 @@ def writer(blue: ClusterConnection) -> Iterator[pulsar.Client]:
 
 
 @pytest.fixture
-def engine(blue: ClusterConnection) -> Iterator[ClientEngine]:
+def engine(blue: ClusterConnection) -> Iterator[Engines]:
     """The engine under test."""
-    with ClientEngine(blue) as engine:
+    with Engines(blue) as engine:
         yield engine
 
 
@@ -70,13 +69,13 @@ async def ranges(admin: AdminClient, topic: TopicName, entries: int) -> list[Ran
     return list(cut(bounds, pair=0, publish_time=True, entries_per_range=entries))
 
 
-def numbers(engine: ClientEngine, wanted: Range) -> list[int]:
-    return [int(message.data()) for batch in engine.read(wanted) for message in batch]
+def numbers(engine: Engines, wanted: Range) -> list[int]:
+    return [int(message.payload) for batch in engine.read(wanted) for message in batch]
 
 
 @pytest.mark.parametrize("batch", [1, 7])
 async def test_ranges_give_every_message_once_and_in_order(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine, batch: int
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines, batch: int
 ) -> None:
     write(writer, topic, 700, batch)
     found = [numbers(engine, wanted) for wanted in await ranges(on_blue, topic, 30)]
@@ -85,7 +84,7 @@ async def test_ranges_give_every_message_once_and_in_order(
 
 @pytest.mark.parametrize("batch", [1, 7])
 async def test_a_range_ends_at_its_last_entry_although_the_topic_goes_on(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine, batch: int
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines, batch: int
 ) -> None:
     write(writer, topic, 70, batch)
     (frozen,) = await ranges(on_blue, topic, 1000)
@@ -94,7 +93,7 @@ async def test_a_range_ends_at_its_last_entry_although_the_topic_goes_on(
 
 
 async def test_a_range_crosses_ledgers(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines
 ) -> None:
     await on_blue.create_subscription(topic, "keeps-everything")
     write(writer, topic, 100, 10)
@@ -105,7 +104,7 @@ async def test_a_range_crosses_ledgers(
 
 
 async def test_a_range_whose_last_entries_do_not_exist_ends_with_the_topic(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines
 ) -> None:
     write(writer, topic, 10)
     (whole,) = await ranges(on_blue, topic, 1000)
@@ -114,7 +113,7 @@ async def test_a_range_whose_last_entries_do_not_exist_ends_with_the_topic(
 
 
 async def test_reading_leaves_no_subscription(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines
 ) -> None:
     write(writer, topic, 10)
     (whole,) = await ranges(on_blue, topic, 1000)
@@ -122,17 +121,8 @@ async def test_reading_leaves_no_subscription(
     assert (await on_blue.internal_stats(topic))["cursors"] == {}
 
 
-def test_the_serialized_id_tells_the_size_of_the_batch(topic: TopicName, writer: pulsar.Client) -> None:
-    write(writer, topic, 7, 7)
-    write(writer, topic, 1)
-    reader = writer.create_reader(str(topic), pulsar.MessageId.earliest)
-    sizes = [batch_size(reader.read_next(5000).message_id().serialize()) for _ in range(8)]
-    reader.close()
-    assert sizes == [7] * 7 + [0]
-
-
 async def test_digests_do_not_depend_on_batches_and_ranges(
-    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: ClientEngine
+    on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines
 ) -> None:
     other = TopicName(topic.namespace, "other")
     write(writer, topic, 300, 9)
@@ -145,13 +135,13 @@ async def test_digests_do_not_depend_on_batches_and_ranges(
     assert found[0] == found[1]
 
 
-def test_a_topic_of_an_unknown_namespace_is_missing(engine: ClientEngine) -> None:
+def test_a_topic_of_an_unknown_namespace_is_missing(engine: Engines) -> None:
     wanted = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
     with pytest.raises(NotFound, match=r"persistent://nobody/nothing/t does not exist on blue"):
         numbers(engine, wanted)
 
 
-def test_an_unreadable_range_becomes_a_reason_and_not_an_exception(engine: ClientEngine) -> None:
+def test_an_unreadable_range_becomes_a_reason_and_not_an_exception(engine: Engines) -> None:
     wanted = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
     (row,) = sum_up(engine, wanted, BUCKETS)
     assert "does not exist on blue" in row.problem
@@ -160,7 +150,7 @@ def test_an_unreadable_range_becomes_a_reason_and_not_an_exception(engine: Clien
 def test_a_broker_that_does_not_answer_is_transient() -> None:
     nowhere = ClusterConnection(name="nowhere", admin_url="http://localhost:1", service_url="pulsar://localhost:1")
     wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True)
-    with ClientEngine(nowhere, operation_timeout_seconds=1) as engine, pytest.raises(Unavailable, match="nowhere"):
+    with Engines(nowhere, retry_seconds=0.3) as engine, pytest.raises(Unavailable, match="nowhere"):
         numbers(engine, wanted)
 
 
@@ -171,7 +161,7 @@ async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
     topic: TopicName,
     make_namespace: MakeNamespace,
     writer: pulsar.Client,
-    engine: ClientEngine,
+    engine: Engines,
 ) -> None:
     await make_namespace(on_green, topic.namespace)
     batched = TopicName(topic.namespace, "batched")

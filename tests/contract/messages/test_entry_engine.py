@@ -20,7 +20,7 @@ from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.datasource.ranges_source import RangeGroup, RangesReader
 from pulsar_fleet.messages.digest_table import digest_row
 from pulsar_fleet.messages.digests import BUCKETS, TopicDigest
-from pulsar_fleet.messages.engines import client
+from pulsar_fleet.messages.engines.engines import Engines
 from pulsar_fleet.messages.engines.entry import EntryEngine
 from pulsar_fleet.messages.ranges import EngineName, Range, TopicBounds, cut
 from pulsar_fleet.messages.scan import sum_up
@@ -180,16 +180,15 @@ async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_e
     topic: TopicName,
     blue: ClusterConnection,
     redirect: Redirect,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts = (await ranges(on_blue, topic, 300))[:2]
     await migrate(on_blue, redirect, topic)
-    monkeypatch.setattr(client, "FIRST_WAIT_MS", 1)
 
     def counts() -> list[int]:
-        with EntryEngine(blue, idle_seconds=1e-6) as entries, client.ClientEngine(blue) as messages:
-            found = [sum(entry.messages for one in entries.read(part) for entry in one) for part in parts]
-            return [*found, *(sum(len(one) for one in messages.read(part)) for part in parts)]
+        with Engines(blue, idle_seconds=1e-6) as engines:
+            found = [sum(entry.messages for one in engines.read(part) for entry in one) for part in parts]
+            by_message = [replace(part, engine=EngineName.MESSAGE) for part in parts]
+            return [*found, *(sum(len(one) for one in engines.read(part)) for part in by_message)]
 
     assert await asyncio.to_thread(counts) == [300 * BATCH] * 4
 

@@ -47,7 +47,7 @@ async def test_committed_messages_are_compared_and_an_open_transaction_is_inconc
                 await admin.create_topic(topic)
         await wait_linked(here, (committed, opened), "green")
         await asyncio.to_thread(write, transactional, committed, opened, tmp_path)
-        for engine in (EngineChoice.CLIENT, EngineChoice.ENTRY):
+        for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
             request = await freeze_bounds(here, there, [name], engine=engine)
             found = await verify_in_process(here, there, request)
             topics: dict[str, TopicVerdict] = {

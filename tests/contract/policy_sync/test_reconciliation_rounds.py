@@ -256,7 +256,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
 def assert_red_is_said_to_be_behind(found: DriftSummary, repaired: RepairSummary | None, seconds: float) -> None:
     at = datetime.fromtimestamp(found.behind["red"].last_seen, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     assert f"red could not be reached, last seen {at}." in failure(found, repaired, fail_on_drift=False)
-    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(found, {}, repaired, [])
+    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(found, {}, repaired)
     told = metrics(found, repaired)
     assert told["clusters_behind"] == 1
     assert told["behind_seconds.red"] == pytest.approx(seconds, abs=15)

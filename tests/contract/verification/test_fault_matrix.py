@@ -230,7 +230,7 @@ async def _replicated(blue: ClusterConnection, green: ClusterConnection) -> Repl
             for topic in topics:
                 await asyncio.to_thread(write, client, topic, messages[rate // 2 + BATCH :], BATCH)
         by_engine = {}
-        for engine in (EngineChoice.CLIENT, EngineChoice.ENTRY):
+        for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
             result = await verify_in_process(here, there, await freeze_bounds(here, there, names, engine=engine))
             by_engine[engine] = {
                 f"{TopicName.parse(topic.topic).local}-{each.namespace.rpartition('-')[2]}": topic
@@ -253,7 +253,7 @@ async def without_replication(admin: AdminClient, topic: TopicName, meanwhile: p
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("engine", [EngineChoice.CLIENT, EngineChoice.ENTRY])
+@pytest.mark.parametrize("engine", [EngineChoice.MESSAGE, EngineChoice.ENTRY])
 @pytest.mark.parametrize("rate", GEO_RATES)
 @pytest.mark.parametrize(("fault", "kind"), [("dropped", Kind.MISSING), ("duplicated", Kind.EXTRA)])
 def test_what_replication_lost_or_repeated_is_found(

@@ -264,7 +264,7 @@ async def test_where_entries_differ_the_messages_in_them_decide(
     found = await verify_in_process(on_blue, on_green, by_entries(damaged.request))
     assert findings(found) == findings(damaged.found)
     equal = by_topic(found)["equal"]
-    assert equal.engine == "client, because whole entries were not equal"
+    assert equal.engine == "message, because whole entries were not equal"
     assert "they do not lie in equal entries" in equal.notes[0]
     assert (by_topic(found)["empty"].engine, by_topic(found)["dropped"].notes) == ("entry", ())
 
@@ -352,7 +352,7 @@ async def test_a_message_that_was_never_replicated_is_missing(
     await on_blue.post(f"/namespaces/{replicated.namespace.path}/replication", ["blue", "green"])
     await wait_linked(on_blue, [replicated], "green")
     write(writers[0], replicated, MESSAGES[:3], batch=1)
-    for engine in (EngineChoice.CLIENT, EngineChoice.ENTRY):
+    for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
         request = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=engine)
         found = only_topic(await verify_in_process(on_blue, on_green, request))
         assert (found.verdict, the_difference(found).kind) == (Verdict.DIFFERENT, Kind.MISSING)

@@ -34,7 +34,7 @@ from pulsar_fleet.verification.job import job_environment
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.differences import Kind
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
-from pulsar_fleet.verification.request import VerifyRequest
+from pulsar_fleet.verification.request import Order, VerifyRequest
 from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
 
 MakeNamespace = Callable[[AdminClient, NamespaceName], Awaitable[None]]
@@ -251,6 +251,42 @@ async def test_faults_of_a_copy_have_their_causes(
     assert found["swapped"].reason.endswith("changed places; the order of producer 'checkout' and of key 'k' is broken")
 
 
+async def test_topics_whose_contents_were_exchanged_name_each_other(
+    on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName, writers: Writers
+) -> None:
+    contents = {"a": numbered(5), "b": numbered(7, 100)}
+    for client, names in zip(writers, (("a", "b"), ("b", "a")), strict=True):
+        for name, other in zip(("a", "b"), names, strict=True):
+            send(client, TopicName(namespace, name), contents[other])
+    found = topics_of(await verify(on_blue, on_green, namespace))
+    for name, other in (("a", "b"), ("b", "a")):
+        assert found[name].verdict is Verdict.DIFFERENT
+        assert found[name].reason == (
+            f"{TopicName(namespace, other)} on green holds what this topic holds on blue, and the other way round: the "
+            "contents of the two topics were exchanged"
+        )
+
+
+async def test_only_the_order_that_is_asked_for_counts(
+    on_blue: AdminClient, on_green: AdminClient, namespace: NamespaceName, writers: Writers
+) -> None:
+    topic = TopicName(namespace, "events")
+    for client, order in zip(writers, ((0, 1, 0, 1), (1, 0, 1, 0)), strict=True):
+        producers = [
+            client.create_producer(str(topic), producer_name=f"checkout-{number}", batching_enabled=False)
+            for number in range(2)
+        ]
+        for at, number in enumerate(order):
+            producers[number].send(b"%d-%d" % (number, at // 2), partition_key=f"k{number}")
+    told = {order: only_topic(await verify(on_blue, on_green, namespace, order=order)) for order in Order}
+    assert {order: topic.verdict for order, topic in told.items()} == {
+        Order.PRODUCER_AND_KEY: Verdict.EQUAL,
+        Order.TOTAL: Verdict.DIFFERENT,
+    }
+    assert "the order of each producer and of each key is kept" in told[Order.PRODUCER_AND_KEY].notes[0]
+    assert "the order of each producer and of each key is kept" in told[Order.TOTAL].reason
+
+
 # Modes.
 
 
@@ -267,7 +303,7 @@ async def test_a_window_compares_what_was_published_in_it(
     coverage = Coverage.between(begin.isoformat(), end.isoformat())
     found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
     assert (found.verdict, found.messages) == (Verdict.EQUAL, 7)
-    assert only_topic(found).engine == "client, because a window is cut by the publish times of messages"
+    assert only_topic(found).engine == "message, because a window is cut by the publish times of messages"
     assert found.restriction.startswith("for messages published from")
 
 
@@ -280,7 +316,7 @@ async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can
         found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=engine)
         topic = only_topic(found)
         assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
-    assert topic.engine == "client, because an entry of the source holds 1.0 messages on average"
+    assert topic.engine == "message, because an entry of the source holds 1.0 messages on average"
     assert found.restriction.endswith("differences in 1 of 20 messages of a topic with probability 0.99")
 
 
@@ -342,9 +378,9 @@ async def test_a_proof_is_continued_by_the_engine_that_made_it_and_by_no_other(
     second, whole = await run(2, since), await run(3, engine=EngineChoice.ENTRY)
     assert (second.source_messages, second.engine) == (20, "entry, as in run verify/1, which it continues")
     assert (second.proof, second.bounds) == (whole.proof, whole.bounds)
-    by_message = await run(4, since, EngineChoice.CLIENT)
+    by_message = await run(4, since, EngineChoice.MESSAGE)
     assert (by_message.verdict, by_message.source_messages) == (Verdict.EQUAL, 60)
-    assert by_message.notes == ("compared completely: no earlier run proved it equal with engine 'client'",)
+    assert by_message.notes == ("compared completely: no earlier run proved it equal with engine 'message'",)
 
 
 async def test_the_source_can_be_read_from_shadow_topics(

@@ -348,7 +348,7 @@ def test_the_command_line_says_it_and_exits_with_its_state(
     assert (document["state"], document["messages"]["verdict"]) == ("different", "equal")
     assert document["subscriptions"]["verdict"] == "different"
     assert "1 of 1 topics" in both.stderr
-    assert f"{HELD:,} messages in 1 topics on both sides" in messages.stdout
+    assert f"{HELD:,} messages in 1 topic on both sides" in messages.stdout
     assert (wrong.returncode, "write it as tenant/namespace" in wrong.stderr) == (2, True)
 
 

@@ -136,7 +136,7 @@ COPIED: Mapping[str, tuple[Callable[[Client, str], None], Callable[[Client, str]
 }
 """How each topic that a producer copied is written on blue and on green."""
 
-ENGINES = (EngineChoice.CLIENT, EngineChoice.ENTRY)
+ENGINES = (EngineChoice.MESSAGE, EngineChoice.ENTRY)
 
 
 @dataclass(frozen=True)

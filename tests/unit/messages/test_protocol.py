@@ -51,9 +51,18 @@ def command_of(frame: bytes) -> api.BaseCommand:
             "000000220000001e0817ba01190a1270657273697374656e743a2f2f612f622f6310ac021800",
         ),
         (
-            wire.subscribe(2, 3, TOPIC, "reader", Position(-1, 0)),
-            "0000003f0000003b080422370a1270657273697374656e743a2f2f612f622f631206726561646572"
-            "18002003280240004a0f08ffffffffffffffffff01100020007800",
+            wire.subscribe(2, 3, TOPIC, "reader", Position(7, 0)),
+            "00000038000000340804"
+            "22300a1270657273697374656e743a2f2f612f622f631206726561646572"
+            "18002003280240004a06080710002000"
+            "58007800",
+        ),
+        (
+            wire.subscribe(2, 3, TOPIC, "reader", Position(-1, -1), compacted=True),
+            "00000048000000440804"
+            "22400a1270657273697374656e743a2f2f612f622f631206726561646572"
+            "18002003280240004a1608ffffffffffffffffff0110ffffffffffffffffff01"
+            "58017800",
         ),
         (wire.flow(3, 1000), "0000000d00000009080b5a05080310e807"),
         (wire.close_consumer(4, 3), "0000000d00000009081082010408031004"),
@@ -61,7 +70,18 @@ def command_of(frame: bytes) -> api.BaseCommand:
         (wire.get_last_message_id(6, 3), "0000000d00000009081dea010408031006"),
         (wire.PONG, "000000090000000508139a0100"),
     ],
-    ids=["connect", "auth response", "lookup", "subscribe", "flow", "close", "statistics", "last message", "pong"],
+    ids=[
+        "connect",
+        "auth response",
+        "lookup",
+        "subscribe",
+        "subscribe compacted",
+        "flow",
+        "close",
+        "statistics",
+        "last message",
+        "pong",
+    ],
 )
 def test_a_command_is_written_byte_by_byte_as_brokers_know_it(frame: bytes, literal: str) -> None:
     assert frame.hex() == literal

@@ -62,24 +62,6 @@ def test_ranges_cover_every_entry_once(sizes: list[int], entries: int) -> None:
     assert sum(one.entries for one in ranges(whole, entries)) == sum(sizes)
 
 
-def test_the_last_entry_of_a_terminated_topic_is_read_apart() -> None:
-    closed = TopicBounds.whole(TOPIC, stats("8:3", (5, 3), (8, 4)) | {"state": "Terminated"})
-    assert [(one.entries, one.final) for one in ranges(closed, 5)] == [(5, False), (1, False), (1, True)]
-
-
-def test_a_terminated_topic_that_is_not_read_to_its_end_is_cut_as_any_other() -> None:
-    closed = TopicBounds(TOPIC, Ledgers(((5, 7),)), 0, 6, terminated=True)
-    assert [(one.entries, one.final) for one in ranges(closed, 5)] == [(5, False), (1, False)]
-
-
-@given(st.lists(st.integers(1, 30), max_size=6), st.integers(1, 40))
-def test_ranges_of_a_terminated_topic_cover_every_entry_once(sizes: list[int], entries: int) -> None:
-    closed = TopicBounds(TOPIC, Ledgers(tuple(enumerate(sizes))), 0, sum(sizes), terminated=True)
-    found = ranges(closed, entries)
-    assert sum(one.entries for one in found) == sum(sizes)
-    assert [one.entries for one in found if one.final] == ([1] if sizes else [])
-
-
 def test_small_topics_share_a_task_and_large_ones_have_their_own() -> None:
     small, large = ranges(bounds((1, 3)), 10), ranges(bounds((1, 25)), 10)
     assert [[one.entries for one in each] for each in group([*small, *small, *large], entries_per_task=10)] == [
@@ -99,9 +81,7 @@ def test_bounds_and_ranges_survive_json() -> None:
     whole = bounds((5, 3), (8, 4))
     assert TopicBounds.from_json(whole.to_json()) == whole
     (compacted,) = compacted_range(whole, pair=3, publish_time=False)
-    entries = cut(
-        replace(whole, terminated=True), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY
-    )
+    entries = cut(whole, pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
     every = [*ranges(whole, 2), compacted, *entries, replace(ranges(whole, 2)[1], limited=True)]
     assert [Range.from_json(json.loads(json.dumps(one.to_json()))) for one in every] == every
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,9 +54,6 @@ class Stored:
 
     def __init__(self, *lists: list[StoredEntry]) -> None:
         self._lists = lists
-
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """Nothing."""
 
     def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
         yield from self._lists

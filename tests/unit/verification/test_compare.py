@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from pulsar_fleet.cluster.json import JsonObject
+import pytest
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import DigestRow, RangeDigester
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
 from pulsar_fleet.verification.messages.compare import Mismatches, Only, judge
-from pulsar_fleet.verification.messages.incremental import continuable
+from pulsar_fleet.verification.messages.incremental import continuable, earlier_proofs
 from pulsar_fleet.verification.messages.order import PlacedMessage
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
 from pulsar_fleet.verification.request import Address, ChosenEngine, Pair, VerifyRequest
+from pulsar_fleet.verification.steps import record
 
 A, B, C = (f"persistent://acme/orders/{letter}" for letter in "abc")
 SUMS = {"messages": 2, "sums": "0" * 64, "order": "0" * 16}
@@ -58,7 +65,7 @@ def pair(topic: str, engine: EngineName, earlier: JsonObject | None = None) -> P
     return Pair(topic, bounds, bounds, publish_time=True, engine=ChosenEngine(engine), earlier=earlier)
 
 
-PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.CLIENT))
+PAIRS = (pair(A, EngineName.ENTRY), pair(B, EngineName.ENTRY), pair(C, EngineName.MESSAGE))
 
 
 def judged(comparer: Held, *pairs: Pair) -> Verification:
@@ -74,7 +81,7 @@ def of(found: Verification, name: str) -> TopicVerdict:
 
 def test_unequal_entries_with_equal_messages_are_equal_and_say_so() -> None:
     found = of(judged(Held(B), *PAIRS), B)
-    assert (found.verdict, found.engine) == (Verdict.EQUAL, "client, because whole entries were not equal")
+    assert (found.verdict, found.engine) == (Verdict.EQUAL, "message, because whole entries were not equal")
     assert "do not lie in equal entries" in found.notes[0]
 
 
@@ -101,8 +108,18 @@ def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued(
     assert continuable(found, "blue", "green") == {}
 
 
-def test_digests_of_another_encoding_are_not_continued() -> None:
+@pytest.mark.parametrize("encoding", [0, "keyed"])
+def test_digests_of_another_encoding_are_not_continued(encoding: Json) -> None:
     found = judged(Held(), *PAIRS)
-    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": 0}}
+    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": encoding}}
     older = found.revised({A: replace(of(found, A), proof=proof)})
     assert list(continuable(older, "blue", "green")) == [B, C]
+
+
+def test_proofs_of_another_release_alone_ask_for_a_full_run_and_say_why(records: Path) -> None:
+    found = judged(Held(), pair(A, EngineName.MESSAGE))
+    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "engine": "client", "encoding": 1}}
+    run = Run.open("verify/1")
+    record(run, found.revised({A: replace(of(found, A), proof=proof)}))
+    with pytest.raises(InvalidRequest, match=r"run mode 'full' first\. The digests of its proofs were made by another"):
+        earlier_proofs(run.ledger, run.artefacts, NamespaceName("acme", "orders"), "blue", "green")

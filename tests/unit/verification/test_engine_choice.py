@@ -28,14 +28,14 @@ NOBODY = AdminClient(ClusterConnection(name="nobody", admin_url="http://localhos
     [
         ({}, Mode.FULL, "entry", "as requested"),
         ({}, Mode.SAMPLE, "entry", "as requested"),
-        ({}, Mode.WINDOW, "client", "because a window is cut by the publish times of messages"),
-        ({"compacted": True}, Mode.FULL, "client", "because the latest value of each key is compared"),
-        ({"publish_time": False}, Mode.FULL, "client", "because only geo-replication keeps entries whole"),
+        ({}, Mode.WINDOW, "message", "because a window is cut by the publish times of messages"),
+        ({"compacted": True}, Mode.FULL, "message", "because the latest value of each key is compared"),
+        ({"publish_time": False}, Mode.FULL, "message", "because only geo-replication keeps entries whole"),
         ({"earlier": EARLIER}, Mode.INCREMENTAL, "entry", "as in run verify/1, which it continues"),
         (
-            {"earlier": {**EARLIER, "engine": "client"}},
+            {"earlier": {**EARLIER, "engine": "message"}},
             Mode.INCREMENTAL,
-            "client",
+            "message",
             "as in run verify/1, which it continues",
         ),
     ],
@@ -51,9 +51,9 @@ def test_entries_are_read_where_they_show_what_is_asked(
     ("asked", "engine", "publish_time", "continued"),
     [
         (EngineChoice.AUTO, "entry", True, True),
-        (EngineChoice.CLIENT, "entry", True, False),
-        (EngineChoice.ENTRY, "client", True, False),
-        (EngineChoice.ENTRY, "client", False, True),
+        (EngineChoice.MESSAGE, "entry", True, False),
+        (EngineChoice.ENTRY, "message", True, False),
+        (EngineChoice.ENTRY, "message", False, True),
     ],
 )
 def test_a_proof_is_only_continued_by_the_engine_that_made_it(

@@ -13,7 +13,7 @@ from pulsar_fleet.verification.messages.order import Disorder, find_disorder, ma
 
 def message(name: str, entry: int) -> MessageRecord:
     """`name` is producer, key and a number, such as `a1-7`; the digest does not know the producer."""
-    return MessageRecord(0, name[1:], 5, entry, -1, 0, 0, name[1], "", False, "[]", name, 1, name[0])
+    return MessageRecord(0, name[1:], 5, entry, -1, 0, None, None, name[1], None, "", None, "[]", name, 1, name[0])
 
 
 def disorder(source: Sequence[str], target: Sequence[str]) -> Disorder:

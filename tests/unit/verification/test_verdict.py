@@ -52,10 +52,12 @@ def sighting(entry: int, **changed: object) -> MessageRecord:
         entry=entry,
         batch=-1,
         publish_time=1_795_252_442_118 + entry,
-        event_time=0,
+        event_time=None,
+        deliver_at=None,
         key="c-9917",
-        ordering_key="",
-        null=False,
+        ordering_key=None,
+        flags="",
+        encryption=None,
         properties='[["trace", "a81f"]]',
         payload="0" * 32,
         size=12,
@@ -160,10 +162,17 @@ def test_a_repeated_message_is_named_with_its_counts() -> None:
     [
         ({"properties": '[["trace", "a81e"]]'}, ("property 'trace'", "'a81f'", "'a81e'")),
         ({"key": "c-9918"}, ("key", "'c-9917'", "'c-9918'")),
-        ({"event_time": 5}, ("event time", "0", "5")),
+        ({"key": None}, ("key", "'c-9917'", "absent")),
+        ({"key": ""}, ("key", "'c-9917'", "''")),
+        ({"ordering_key": ""}, ("ordering key", "absent", "''")),
+        ({"event_time": 0}, ("event time", "absent", "0")),
+        ({"deliver_at": 9}, ("delivery time", "absent", "9")),
+        ({"flags": "base64 key"}, ("flags", "''", "'base64 key'")),
+        ({"properties": '[["trace", ""]]'}, ("property 'trace'", "'a81f'", "''")),
+        ({"properties": "[]"}, ("property 'trace'", "'a81f'", "absent")),
         ({"payload": "1" * 32, "size": 13}, ("payload", "12 bytes 00000000…", "13 bytes 11111111…")),
     ],
-    ids=["property", "key", "event time", "payload"],
+    ids=str,
 )
 def test_an_altered_message_is_one_difference_that_names_the_field(
     changed: dict[str, object], field: tuple[str, str, str]
@@ -194,6 +203,7 @@ def different() -> Verification:
 
 def test_a_difference_reads_as_what_where_and_how() -> None:
     assert verification_text(different()).splitlines() == [
+        "Topics: 0 equal, 1 different, 0 inconclusive",
         f"DIFFERENT  {TOPIC}: 2 of 1,204,331 messages",
         "  missing on green  blue 4:2  key 'c-1'  2026-11-21 09:14:02.120Z  producer 'checkout-2'",
         "  altered: property  blue 4:3 = green 4:9  property 'trace' 'a81f' → 'a81e'",
@@ -209,11 +219,20 @@ def test_a_difference_says_why_where_the_brokers_told() -> None:
     assert "why: the source still holds it, and nothing explains why the target does not" in told
 
 
+@pytest.mark.parametrize(("key", "words"), [(None, "no key"), ("", "key ''"), ("k", "key 'k'")])
+def test_a_message_without_a_key_is_not_one_with_an_empty_key(key: str | None, words: str) -> None:
+    (named,) = name_differences([only_in_source(sighting(2, key=key))])
+    (namespace,) = different().namespaces
+    topic = replace(namespace.topics[0], differences=(named,))
+    told = verification_text(different().revised({TOPIC: topic})).splitlines()[2]
+    assert told.startswith(f"  missing on green  blue 4:2  {words}  2026")
+
+
 def test_an_equality_of_a_part_says_of_which() -> None:
     equal = NamespaceVerdict("acme/orders", (TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL, source_messages=3),))
     assert namespace_summary(equal, "in the sample: …") == "equal in the sample: …: 3 messages in 1 topic"
     told = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
-    assert told.endswith("3 messages in 1 topics on both sides; in the sample: …")
+    assert told.endswith("3 messages in 1 topic on both sides; in the sample: …")
 
 
 def test_the_summary_of_a_namespace_names_its_first_different_topic() -> None:
@@ -227,8 +246,8 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version":3', b'"schema_version":2')
-    with pytest.raises(InvalidRequest, match="version 2"):
+    altered = REQUEST.to_bytes().replace(b'"schema_version":4', b'"schema_version":3')
+    with pytest.raises(InvalidRequest, match="version 3"):
         VerifyRequest.from_bytes(altered)
 
 

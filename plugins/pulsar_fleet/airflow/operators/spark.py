@@ -106,6 +106,7 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
         from upath import UPath
 
         from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+        from pulsar_fleet.report.progress import progress_lines
         from pulsar_fleet.verification.request import VerifyRequest
         from pulsar_fleet.verification.subscriptions.report import subscription_text
         from pulsar_fleet.verification.subscriptions.steps import compare_in_process, fits_in_process
@@ -117,7 +118,8 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
             super().execute(context)
             return
         source, target = cluster_connection(self.source), cluster_connection(self.target)
-        compared = asyncio.run(compare_in_process(source, target, self.request, self.result))
+        progress = progress_lines("topics with their subscriptions compared", self.log.info)
+        compared = asyncio.run(compare_in_process(source, target, self.request, self.result, progress))
         self.log.info("verdict %s\n%s", compared.verdict, subscription_text(compared))
 
 

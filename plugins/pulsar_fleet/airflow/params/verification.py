@@ -63,13 +63,21 @@ PARAMS = {
         description="When to compare only the latest value of each key; auto: if either cluster has compacted the "
         "topic.",
     ),
+    "order": setting(
+        "producer_and_key",
+        type="string",
+        enum=["producer_and_key", "total"],
+        title="Order",
+        description="The order that a copy has to keep. producer_and_key: that of each producer's and each key's "
+        "messages, which is what Pulsar promises; other changes of places are a note. total: that of all messages.",
+    ),
     "engine": setting(
         "auto",
         type="string",
-        enum=["auto", "client", "entry"],
+        enum=["auto", "message", "entry"],
         title="Engine",
-        description="entry reads whole entries of replicated topics, client reads messages; auto chooses the cheaper "
-        "one. Windows and compacted topics are always read by client.",
+        description="entry reads whole entries of replicated topics, message reads messages one by one; auto chooses "
+        "the cheaper one. Windows and compacted topics are always read by message.",
     ),
     "read_from": setting(
         "serving",

@@ -59,7 +59,6 @@ def repair(params: dict[str, Any], drift: JsonObject) -> JsonObject:
 def write_report(params: dict[str, Any]) -> str:
     """Report differences and writes; fail if a cluster is unreachable, a write failed, or drift must fail the run."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
-    from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
     from pulsar_fleet.report.failure import failure_details, failure_line
@@ -79,8 +78,7 @@ def write_report(params: dict[str, Any]) -> str:
     repaired = RepairSummary.from_json(results["repair"]) if results["repair"] else None
     for name, value in metrics(drift, repaired).items():
         stats.gauge(f"{METRICS}.{name}", value)
-    conflicts = ReconciliationStore(run.ledger, drift.fleet).conflicts(run_id=run.id)
-    report = reconciliation_report(drift, steps.read_plans(drift, run), repaired, conflicts)
+    report = reconciliation_report(drift, steps.read_plans(drift, run), repaired)
     if drift.drift or drift.behind or failed:
         # A run without drift needs no page.
         store_report(run, report)

@@ -53,7 +53,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
     from pulsar_fleet.verification.bounds.engine_choice import EngineChoice
     from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom
     from pulsar_fleet.verification.coverage import coverage_of
-    from pulsar_fleet.verification.request import EntryMapping
+    from pulsar_fleet.verification.request import EntryMapping, Order
     from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 
     async def freeze() -> JsonObject:
@@ -73,6 +73,7 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
                 keyed=params["keyed_digests"],
                 read_from=ReadFrom(params["read_from"]),
                 max_bytes_per_second=params["max_bytes_per_second"],
+                order=Order(params["order"]),
             )
         request, result = steps.store_request(run, frozen, batch["folder"])
         subscriptions = subscription_steps.result_uri(run, batch["folder"])

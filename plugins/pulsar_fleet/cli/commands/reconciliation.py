@@ -26,7 +26,7 @@ from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, exp
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
-from pulsar_fleet.report.reconciliation import headline, remaining
+from pulsar_fleet.report.reconciliation import conflict_lines, headline, remaining
 
 
 def export(
@@ -103,7 +103,9 @@ def _run(
         connections = asyncio.run(reach_all(sides))
         drift = asyncio.run(find_drift(connections, request, run))
     plans = read_plans(drift, run)
-    (terminal.show if ask else terminal.say)("\n\n".join([drift.headline, *map(plan_text, plans.values())]))
+    conflicts = "\n".join(conflict_lines(drift))
+    shown = [drift.headline, *([conflicts] if conflicts else []), *map(plan_text, plans.values())]
+    (terminal.show if ask else terminal.say)("\n\n".join(shown))
     repaired: RepairSummary | None = None
     if request.mode is Mode.REPAIR and drift.drift:
         if ask and not terminal.confirm("Write these changes?"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +23,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification import steps
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import EntryMapping
+from pulsar_fleet.verification.request import EntryMapping, Order
 from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
@@ -76,6 +77,9 @@ def verify(
     mapping: Annotated[
         EntryMapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
     ] = EntryMapping.AUTO,
+    order: Annotated[
+        Order, typer.Option(help="The order a copy keeps: of each producer and each key, or of all messages.")
+    ] = Order.PRODUCER_AND_KEY,
     examples: Annotated[int, typer.Option(min=1, max=1000, help="Different messages to list per topic.")] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -89,12 +93,12 @@ def verify(
             "target": target,
             "namespaces": [str(name) for name in names],
             "mapping": mapping.value,
+            "order": order.value,
             "subscriptions": subscriptions,
         }
         with recorded_run(new_run_id("verify"), "verify", conf) as run:
-            result = asyncio.run(
-                _verify(terminal, run, sides, names, mapping=mapping, examples=examples, subscriptions=subscriptions)
-            )
+            options = {"mapping": mapping, "order": order, "examples": examples}
+            result = asyncio.run(_verify(terminal, run, sides, names, options, subscriptions=subscriptions))
     terminal.say(result.text())
     terminal.finish({"run": run.id, **result.to_json()}, _STATES[result.verdict])
 
@@ -109,15 +113,14 @@ async def _verify(
     run: Run,
     sides: tuple[ClusterConnection, ClusterConnection],
     names: list[NamespaceName],
+    options: Mapping[str, Any],
     *,
-    mapping: EntryMapping,
-    examples: int,
     subscriptions: bool,
 ) -> _Result:
     first, second = await reach_two(*sides)
     async with AdminClient(first.connection) as source_admin, AdminClient(second.connection) as target_admin:
         with terminal.status(f"Freezing the bounds of {first.name} and {second.name}"):
-            request = await steps.freeze_bounds(source_admin, target_admin, names, mapping=mapping, examples=examples)
+            request = await steps.freeze_bounds(source_admin, target_admin, names, **options)
         if request.entries > ENTRIES_HERE:
             terminal.note(f"{counted(request.entries, 'entry')}: the DAG verify_clusters is faster, with Spark.")
         with terminal.progress("Comparing messages", "entries") as progress:

@@ -1,4 +1,4 @@
-"""Messages as rows: every field that the pulsar client provides."""
+"""Messages as rows: every field that a client of Pulsar provides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_fleet.messages.message_ids import position_of
+from pulsar_fleet.messages.protocol.stored_message import StoredMessage, optional_text, text
 
 TIME = pa.timestamp("us", tz="UTC")
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -45,22 +45,22 @@ MESSAGE_COLUMNS = pa.schema(
 )
 
 
-def message_row(message: Any, topic: str) -> dict[str, Any]:
+def message_row(message: StoredMessage, topic: str) -> dict[str, Any]:
     """The columns of one message; a field that is not set is null, and so is an absent value."""
-    at, event_time = position_of(message), message.event_timestamp()
+    version = message.schema_version
     return {
         "topic": topic,
-        "ledger": at.ledger,
-        "entry": at.entry,
-        "batch": message.message_id().batch_index(),
-        "key": message.partition_key() or None,
-        "ordering_key": message.ordering_key() or None,
-        "publish_time": _time(message.publish_timestamp()),
-        "event_time": _time(event_time) if event_time else None,
-        "producer": message.producer_name(),
-        "schema_version": message.int_schema_version(),
-        "properties": list(message.properties().items()),
-        "value": None if message.has_null_value() else message.data(),
+        "ledger": message.ledger,
+        "entry": message.entry,
+        "batch": message.batch,
+        "key": optional_text(message.key),
+        "ordering_key": optional_text(message.ordering_key),
+        "publish_time": _time(message.publish_time),
+        "event_time": None if message.event_time is None else _time(message.event_time),
+        "producer": text(message.producer),
+        "schema_version": -1 if version is None else int.from_bytes(version, "big"),
+        "properties": [(text(name), text(value)) for name, value in message.properties.items()],
+        "value": None if message.null_value else message.payload,
     }
 
 

@@ -81,7 +81,7 @@ class TopicOptions:
             )
         out, by_entry = (
             Output(_one_of(values, "out", tuple(Output))),
-            _one_of(values, "engine", ("client", "entry")) == "entry",
+            _one_of(values, "engine", ("message", "entry")) == "entry",
         )
         if by_entry and (out is Output.ROWS or isinstance(start, int) or isinstance(end, int)):
             raise InvalidRequest("engine='entry' gives digests only, between message ids.")

@@ -32,7 +32,7 @@ async def plan(connection: ClusterConnection, options: TopicOptions) -> list[lis
                 return await _bounds(admin, topic, options)
 
         bounds = await asyncio.gather(*(bounded(topic) for topic in topics))
-    engine = EngineName.ENTRY if options.by_entry else EngineName.CLIENT
+    engine = EngineName.ENTRY if options.by_entry else EngineName.MESSAGE
     size = options.entries_per_task
     ranges = [
         entry_range

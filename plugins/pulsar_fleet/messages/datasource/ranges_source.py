@@ -25,15 +25,17 @@ from pulsar_fleet.messages.digest_table import DIGEST_COLUMNS, flat_row
 from pulsar_fleet.messages.engines.throttle import Limits
 from pulsar_fleet.messages.ranges import Range
 
-if TYPE_CHECKING:  # planning does not need the pulsar client
+if TYPE_CHECKING:  # planning does not need protobuf and numpy
     from pulsar_fleet.messages.engines.base import Engine
 
 ROW_COLUMNS = pa.schema(
     [
         *((name, pa.int32()) for name in ("pair", "batch", "size")),
-        *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time")),
-        *((name, pa.string()) for name in ("digest", "key", "ordering_key", "properties", "payload", "producer")),
-        ("null", pa.bool_()),
+        *((name, pa.int64()) for name in ("ledger", "entry", "publish_time", "event_time", "deliver_at")),
+        *(
+            (name, pa.string())
+            for name in ("digest", "key", "ordering_key", "flags", "encryption", "properties", "payload", "producer")
+        ),
         ("side", pa.string()),
     ]
 )
@@ -81,7 +83,7 @@ class RangesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches; digests of a range come only after all of it was read, so a retry never counts twice."""
-        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
+        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need protobuf and numpy
 
         assert isinstance(partition, RangeGroup)
         side = Side(partition.side)

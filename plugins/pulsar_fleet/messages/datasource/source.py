@@ -28,7 +28,7 @@ from pulsar_fleet.messages.digest_table import flat_row
 from pulsar_fleet.messages.engines.throttle import Limits
 from pulsar_fleet.messages.ranges import Range
 
-if TYPE_CHECKING:  # planning does not need the pulsar client
+if TYPE_CHECKING:  # planning does not need protobuf and numpy
     from pulsar_fleet.cluster.connection import ClusterConnection
     from pulsar_fleet.messages.engines.base import Engine
 
@@ -79,7 +79,7 @@ class PulsarReader(DataSourceReader):
 
         :raises FleetError: by the broker's answer; Spark runs the task up to four times.
         """
-        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need the pulsar client
+        from pulsar_fleet.messages.engines.engines import worker_engines  # planning does not need protobuf and numpy
 
         assert isinstance(partition, RangeGroup)
         limits = Limits(window=self._options.window, bytes_per_second=self._options.max_bytes_per_second)

@@ -1,1 +1,1 @@
-"""The two engines that read messages: by the client and by stored entries."""
+"""The two engines that read stored entries: as they are, and message by message."""

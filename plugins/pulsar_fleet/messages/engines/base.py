@@ -12,14 +12,10 @@ from pulsar_fleet.messages.ranges import Range
 class Engine(Protocol):
     """Reads stored messages or entries."""
 
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """Take a hint that these ranges are read next, in this order; repeated hints are allowed."""
-        ...
-
     def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
         """All messages of the range in order, in lists; for a range of `EngineName.ENTRY` all entries.
 
-        A message is a `StoredMessage` with an id and a producer's name, an entry is a `StoredEntry`.
+        A message is a `StoredMessage`, an entry is a `StoredEntry`.
         """
         ...
 

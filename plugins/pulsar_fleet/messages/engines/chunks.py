@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import Conflict, FleetError
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.errors import Conflict
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.protocol.stored_message import EntryContent
 from pulsar_fleet.messages.ranges import LOOKBACK_ENTRIES, Range
 
-CHUNK_NUMBER = "x-pulsar-chunk-id"
+MOST_UNFINISHED = 10
+"""The most messages whose chunks are kept until the last one comes, as in a client; each may be large."""
+
 Found = TypeVar("Found")
 
 
@@ -28,6 +28,34 @@ class ChunkBeforeRange(Conflict):
         )
 
 
+class ChunkAssembly:
+    """Puts the chunks of messages together; a message whose last chunk does not come is not returned."""
+
+    def __init__(self) -> None:
+        self._unfinished: dict[bytes, list[bytes]] = {}
+        self.orphan: Position | None = None
+
+    def add(self, content: EntryContent) -> bytes | None:
+        """The payload of the whole message if this is its last chunk, else None.
+
+        A chunk whose predecessor was not read, or that is repeated, makes the message unreadable, as in a client.
+        """
+        identifier, number = content.metadata.uuid, content.metadata.chunk_id
+        payloads = self._unfinished.pop(identifier, [])
+        if number == 0:
+            payloads = []
+        elif number != len(payloads):
+            self.orphan = content.position
+            return None
+        payloads.append(content.payload)
+        if len(payloads) == content.metadata.num_chunks_from_msg:
+            return b"".join(payloads)
+        self._unfinished[identifier] = payloads
+        if len(self._unfinished) > MOST_UNFINISHED:
+            del self._unfinished[next(iter(self._unfinished))]
+        return None
+
+
 def with_lookback(entry_range: Range, read: Callable[[Range], Found]) -> Found:
     """The result of `read` for the range; if a chunked message begins before it, for the range with its lookback."""
     try:
@@ -36,20 +64,3 @@ def with_lookback(entry_range: Range, read: Callable[[Range], Found]) -> Found:
         if entry_range.lookback is None:
             raise
         return read(entry_range.from_lookback())
-
-
-def ends_with_chunk(connection: ClusterConnection, entry_range: Range) -> bool:
-    """Whether the last entry is a chunk: readers never get an unfinished chunked message. One HTTP call."""
-    with ThreadPoolExecutor(1) as executor:  # the caller's thread may run an event loop
-        return executor.submit(lambda: asyncio.run(_ends_with_chunk(connection, entry_range))).result()
-
-
-async def _ends_with_chunk(connection: ClusterConnection, entry_range: Range) -> bool:
-    # Needs an HTTP client, which an executor without chunked topics need not have.
-    from pulsar_fleet.cluster.admin.client import AdminClient
-
-    try:
-        async with AdminClient(connection, retry_seconds=5) as admin:
-            return CHUNK_NUMBER in await admin.entry_properties(TopicName.parse(entry_range.topic), entry_range.last)
-    except FleetError:
-        return False

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.engines.base import ConnectedEngine
 from pulsar_fleet.messages.protocol.lookup import Brokers
-from pulsar_fleet.messages.protocol.stored_entry import StoredEntry
-from pulsar_fleet.messages.protocol.subscription import Subscription, Timeouts
+from pulsar_fleet.messages.protocol.stored_entry import StoredEntry, read_entry
+from pulsar_fleet.messages.protocol.subscription import Entry, ReadEntry, Subscription, Timeouts
 from pulsar_fleet.messages.ranges import Range
 
 log = logging.getLogger(__name__)
@@ -60,12 +60,14 @@ class EntryEngine(ConnectedEngine):
         if brokers is not None:
             brokers.close()
 
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """Do nothing: the next range is read on the same connection."""
-
     def read(self, entry_range: Range) -> Iterator[list[StoredEntry]]:
+        """Every entry of the range, with its digest; see `entries`."""
+        return self.entries(entry_range, read_entry)
+
+    def entries(self, entry_range: Range, read: ReadEntry[Entry]) -> Iterator[list[Entry]]:
         """Every entry of the range, in order and once, in lists of up to 64 entries and about 1 MiB.
 
+        :param read: makes an entry of what the broker sends.
         :raises FleetError: `NotFound`, `PermissionDenied` or `Conflict` by the broker's answer; `Unavailable` if no
             entry could be read for `retry_seconds`.
         """
@@ -73,8 +75,8 @@ class EntryEngine(ConnectedEngine):
         attempts, deadline = 0, time.monotonic() + self._patience_seconds
         while True:
             try:
-                for entries in self._entries(entry_range, after):
-                    after = Position(entries[-1].ledger, entries[-1].entry)
+                for entries in self._entries(entry_range, after, read):
+                    after = entries[-1].position
                     yield entries
                     attempts, deadline = 0, time.monotonic() + self._patience_seconds
             except Unavailable as error:
@@ -88,12 +90,12 @@ class EntryEngine(ConnectedEngine):
             else:
                 return
 
-    def _entries(self, entry_range: Range, after: Position) -> Iterator[list[StoredEntry]]:
+    def _entries(self, entry_range: Range, after: Position, read: ReadEntry[Entry]) -> Iterator[list[Entry]]:
         """The entries after `after`, read with one subscription."""
         if self._brokers is None:
             self._brokers = Brokers(self.connection, timeout_seconds=self._timeout_seconds)
         broker = self._brokers.serving(entry_range.topic)
-        subscription = Subscription(broker, entry_range, after, self.connection.name, self._waits)
+        subscription = Subscription(broker, entry_range, after, self.connection.name, self._waits, read)
         try:
             yield from subscription.entries()
         except BaseException:

@@ -65,9 +65,6 @@ class Throttled:
         self._engine = engine
         self._throttle = throttle
 
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """Do nothing: prefetched messages would not be throttled."""
-
     def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
         """Read like the engine, no faster than the throttle allows."""
         size = _entry_bytes if entry_range.engine is EngineName.ENTRY else _message_bytes
@@ -81,7 +78,7 @@ def _entry_bytes(entry: Any) -> int:
 
 
 def _message_bytes(message: Any) -> int:
-    return len(message.data()) + MESSAGE_BYTES
+    return len(message.payload) + MESSAGE_BYTES
 
 
 class Windowed:
@@ -92,11 +89,7 @@ class Windowed:
         self._begin = begin
         self._end = end
 
-    def expect(self, ranges: Sequence[Range]) -> None:
-        """Pass the hint to the engine."""
-        self._engine.expect(ranges)
-
     def read(self, entry_range: Range) -> Iterator[Sequence[Any]]:
         """Read like the engine, without the messages outside of the window."""
         for messages in self._engine.read(entry_range):
-            yield [message for message in messages if self._begin <= message.publish_timestamp() < self._end]
+            yield [message for message in messages if self._begin <= message.publish_time < self._end]

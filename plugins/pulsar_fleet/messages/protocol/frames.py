@@ -76,8 +76,17 @@ def lookup(request: int, topic: str, *, authoritative: bool) -> bytes:
     return frame(api.LOOKUP, lookup=command)
 
 
-def subscribe(request: int, consumer: int, topic: str, subscription: str, first: Position) -> bytes:
-    """A non-durable, exclusive subscription that begins with the entry `first` and never creates the topic."""
+def subscribe(
+    request: int, consumer: int, topic: str, subscription: str, first: Position, *, compacted: bool = False
+) -> bytes:
+    """A non-durable, exclusive subscription that begins with the entry `first` and never creates the topic.
+
+    :param compacted: read the latest value of each key, where the topic was compacted.
+    """
+    start = api.MessageIdData(ledger_id=first.ledger, entry_id=first.entry)
+    if first.ledger >= 0:
+        # With a batch index the broker includes the start entry; without it, the broker begins after that entry.
+        start.batch_index = 0
     command = api.CommandSubscribe(
         topic=topic,
         subscription=subscription,
@@ -85,9 +94,9 @@ def subscribe(request: int, consumer: int, topic: str, subscription: str, first:
         consumer_id=consumer,
         request_id=request,
         durable=False,
-        # With a batch index the broker includes the start entry; without it, the broker begins after that entry.
-        start_message_id=api.MessageIdData(ledger_id=first.ledger, entry_id=first.entry, batch_index=0),
-        initial_position=api.CommandSubscribe.LATEST,
+        start_message_id=start,
+        read_compacted=compacted,
+        force_topic_creation=False,
     )
     return frame(api.SUBSCRIBE, subscribe=command)
 

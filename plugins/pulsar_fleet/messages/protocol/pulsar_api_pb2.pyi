@@ -174,15 +174,11 @@ class CommandLookupTopicResponse(_message.Message):
     def __init__(self, broker_service_url: _Optional[bytes] = ..., broker_service_url_tls: _Optional[bytes] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: bool = ..., error: _Optional[int] = ..., message: _Optional[bytes] = ..., proxy_through_service_url: bool = ...) -> None: ...
 
 class CommandSubscribe(_message.Message):
-    __slots__ = ("topic", "subscription", "sub_type", "consumer_id", "request_id", "durable", "start_message_id", "initial_position")
+    __slots__ = ("topic", "subscription", "sub_type", "consumer_id", "request_id", "durable", "start_message_id", "read_compacted", "force_topic_creation")
     class SubType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EXCLUSIVE: _ClassVar[CommandSubscribe.SubType]
     EXCLUSIVE: CommandSubscribe.SubType
-    class InitialPosition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
-        LATEST: _ClassVar[CommandSubscribe.InitialPosition]
-    LATEST: CommandSubscribe.InitialPosition
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SUB_TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -190,7 +186,8 @@ class CommandSubscribe(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     START_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    FORCE_TOPIC_CREATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     sub_type: CommandSubscribe.SubType
@@ -198,20 +195,19 @@ class CommandSubscribe(_message.Message):
     request_id: int
     durable: bool
     start_message_id: MessageIdData
-    initial_position: CommandSubscribe.InitialPosition
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., sub_type: _Optional[_Union[CommandSubscribe.SubType, str]] = ..., consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., durable: bool = ..., start_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., initial_position: _Optional[_Union[CommandSubscribe.InitialPosition, str]] = ...) -> None: ...
+    read_compacted: bool
+    force_topic_creation: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., sub_type: _Optional[_Union[CommandSubscribe.SubType, str]] = ..., consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., durable: bool = ..., start_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., read_compacted: bool = ..., force_topic_creation: bool = ...) -> None: ...
 
 class MessageIdData(_message.Message):
-    __slots__ = ("ledger_id", "entry_id", "batch_index", "batch_size")
+    __slots__ = ("ledger_id", "entry_id", "batch_index")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
-    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     entry_id: int
     batch_index: int
-    batch_size: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
 
 class CommandFlow(_message.Message):
     __slots__ = ("consumer_id", "message_permits")
@@ -318,3 +314,71 @@ class KeyValue(_message.Message):
     key: bytes
     value: bytes
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class MessageMetadata(_message.Message):
+    __slots__ = ("producer_name", "publish_time", "properties", "partition_key", "compression", "uncompressed_size", "num_messages_in_batch", "event_time", "encryption_keys", "encryption_algo", "encryption_param", "schema_version", "partition_key_b64_encoded", "ordering_key", "deliver_at_time", "marker_type", "null_value", "uuid", "num_chunks_from_msg", "chunk_id", "null_partition_key")
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    UNCOMPRESSED_SIZE_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_IN_BATCH_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTION_KEYS_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTION_ALGO_FIELD_NUMBER: _ClassVar[int]
+    ENCRYPTION_PARAM_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_KEY_B64_ENCODED_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_TIME_FIELD_NUMBER: _ClassVar[int]
+    MARKER_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NULL_VALUE_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    NUM_CHUNKS_FROM_MSG_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
+    NULL_PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    producer_name: bytes
+    publish_time: int
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    partition_key: bytes
+    compression: int
+    uncompressed_size: int
+    num_messages_in_batch: int
+    event_time: int
+    encryption_keys: _containers.RepeatedScalarFieldContainer[bytes]
+    encryption_algo: bytes
+    encryption_param: bytes
+    schema_version: bytes
+    partition_key_b64_encoded: bool
+    ordering_key: bytes
+    deliver_at_time: int
+    marker_type: int
+    null_value: bool
+    uuid: bytes
+    num_chunks_from_msg: int
+    chunk_id: int
+    null_partition_key: bool
+    def __init__(self, producer_name: _Optional[bytes] = ..., publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., partition_key: _Optional[bytes] = ..., compression: _Optional[int] = ..., uncompressed_size: _Optional[int] = ..., num_messages_in_batch: _Optional[int] = ..., event_time: _Optional[int] = ..., encryption_keys: _Optional[_Iterable[bytes]] = ..., encryption_algo: _Optional[bytes] = ..., encryption_param: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., partition_key_b64_encoded: bool = ..., ordering_key: _Optional[bytes] = ..., deliver_at_time: _Optional[int] = ..., marker_type: _Optional[int] = ..., null_value: bool = ..., uuid: _Optional[bytes] = ..., num_chunks_from_msg: _Optional[int] = ..., chunk_id: _Optional[int] = ..., null_partition_key: bool = ...) -> None: ...
+
+class SingleMessageMetadata(_message.Message):
+    __slots__ = ("properties", "partition_key", "payload_size", "compacted_out", "event_time", "partition_key_b64_encoded", "ordering_key", "null_value", "null_partition_key")
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    COMPACTED_OUT_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_KEY_B64_ENCODED_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
+    NULL_VALUE_FIELD_NUMBER: _ClassVar[int]
+    NULL_PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    partition_key: bytes
+    payload_size: int
+    compacted_out: bool
+    event_time: int
+    partition_key_b64_encoded: bool
+    ordering_key: bytes
+    null_value: bool
+    null_partition_key: bool
+    def __init__(self, properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., partition_key: _Optional[bytes] = ..., payload_size: _Optional[int] = ..., compacted_out: bool = ..., event_time: _Optional[int] = ..., partition_key_b64_encoded: bool = ..., ordering_key: _Optional[bytes] = ..., null_value: bool = ..., null_partition_key: bool = ...) -> None: ...

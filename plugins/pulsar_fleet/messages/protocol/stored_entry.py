@@ -8,12 +8,13 @@ and transactions, and the replicator's properties `__MSG_PROP_…`.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import google_crc32c
 import xxhash
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
+from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol.pulsar_api_pb2 import EntryMetadata
 
 ENTRY_ENCODING_VERSION = 2
@@ -40,8 +41,8 @@ class StoredEntry(NamedTuple):
     :param publish_time: of the batch, milliseconds since 1970.
     :param messages: number of its messages; 1 also for a chunk of a message.
     :param size: bytes of its metadata and payload as they are stored.
-    :param digest: 16 bytes, xxh3-128 of the parts that a replicated copy shares with its original; empty for a marker,
-        which exists on this cluster only.
+    :param digest: 16 bytes, xxh3-128 of the parts that a replicated copy shares with its original; empty for a marker.
+    :param marker: it is a marker of the broker, which exists on this cluster only.
     """
 
     ledger: int
@@ -50,6 +51,12 @@ class StoredEntry(NamedTuple):
     messages: int
     size: int
     digest: bytes
+    marker: bool = False
+
+    @property
+    def position(self) -> Position:
+        """The position of the entry."""
+        return Position(self.ledger, self.entry)
 
 
 class Corrupt(ValueError):
@@ -61,22 +68,34 @@ def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
 
     :raises Corrupt: the checksum is wrong, or the metadata cannot be read.
     """
+    metadata, payload, size = parts(content, EntryMetadata)
+    messages = metadata.num_messages_in_batch or 1
+    publish_time = metadata.publish_time
+    if metadata.HasField("marker_type"):
+        return StoredEntry(ledger, entry, publish_time, messages, size, b"", marker=True)
+    canonical = _in_common(metadata)
+    digester = xxhash.xxh3_128(_PACK(len(canonical)) + canonical)
+    digester.update(payload)
+    return StoredEntry(ledger, entry, publish_time, messages, size, digester.digest())
+
+
+Metadata = TypeVar("Metadata", bound=Message)
+
+
+def parts(content: Bytes, form: type[Metadata]) -> tuple[Metadata, Bytes, int]:
+    """The metadata of an entry, its payload (a view of `content`), and the bytes of both.
+
+    :raises Corrupt: the checksum is wrong, or the metadata cannot be read.
+    """
     try:
         body = _checked(content)
         end = 4 + _WORD(body, 0)[0]
         if end > len(body):
             raise Corrupt("its metadata is cut off")
-        metadata: EntryMetadata = EntryMetadata.FromString(body[4:end].tobytes())
+        metadata: Metadata = form.FromString(body[4:end].tobytes())
     except (struct.error, DecodeError) as error:
         raise Corrupt("its metadata cannot be read") from error
-    messages = metadata.num_messages_in_batch or 1
-    publish_time = metadata.publish_time
-    if metadata.HasField("marker_type"):
-        return StoredEntry(ledger, entry, publish_time, messages, len(body), b"")
-    canonical = _in_common(metadata)
-    digester = xxhash.xxh3_128(_PACK(len(canonical)) + canonical)
-    digester.update(body[end:])
-    return StoredEntry(ledger, entry, publish_time, messages, len(body), digester.digest())
+    return metadata, body[end:], len(body)
 
 
 def _checked(content: Bytes) -> Bytes:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, Frame, WireConnection
-from pulsar_fleet.messages.protocol.stored_entry import Corrupt, StoredEntry, read_entry
+from pulsar_fleet.messages.protocol.stored_entry import Bytes, Corrupt
 from pulsar_fleet.messages.ranges import Range, entries_after
 
 ENTRIES_AT_ONCE = 64
@@ -33,13 +34,41 @@ class Timeouts:
     stall_seconds: float
 
 
-class Subscription:
-    """One non-durable subscription while it is read."""
+class Sized(Protocol):
+    """What flow control needs to know of an entry; a marker of the broker is not returned."""
+
+    @property
+    def position(self) -> Position: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def marker(self) -> bool: ...
+
+
+Entry = TypeVar("Entry", bound=Sized)
+ReadEntry = Callable[[int, int, Bytes], Entry]
+"""Makes an entry of its ledger, its number and its bytes, which are valid only during the call."""
+
+
+class Subscription(Generic[Entry]):
+    """One non-durable subscription while it is read.
+
+    :param read: makes an entry of what the broker sends.
+    """
 
     def __init__(
-        self, broker: WireConnection, entry_range: Range, after: Position, cluster: str, waits: Timeouts
+        self,
+        broker: WireConnection,
+        entry_range: Range,
+        after: Position,
+        cluster: str,
+        waits: Timeouts,
+        read: ReadEntry[Entry],
     ) -> None:
         self._broker = broker
+        self._read_entry = read
         self._range = entry_range
         self._last = (entry_range.last.ledger, entry_range.last.entry)
         self._at = (after.ledger, after.entry)
@@ -52,14 +81,15 @@ class Subscription:
         request = broker.next_id()
         first = Position(after.ledger, after.entry + 1)
         name = f"pulsar-fleet-{uuid.uuid4().hex}"
-        broker.ask(request, wire.subscribe(request, self._id, entry_range.topic, name, first), about=entry_range.topic)
+        subscribe = wire.subscribe(request, self._id, entry_range.topic, name, first, compacted=entry_range.compacted)
+        broker.ask(request, subscribe, about=entry_range.topic)
 
     def close(self) -> None:
         """End the subscription on the broker; messages on the way are dropped."""
         request = self._broker.next_id()
         self._broker.ask(request, wire.close_consumer(request, self._id), about=self._range.topic)
 
-    def entries(self) -> Iterator[list[StoredEntry]]:
+    def entries(self) -> Iterator[list[Entry]]:
         """All following entries, up to the last entry of the range or the last one that the broker delivers."""
         ended = False
         while not ended:
@@ -67,9 +97,9 @@ class Subscription:
             if batch:
                 yield batch
 
-    def _take(self) -> tuple[list[StoredEntry], bool]:
+    def _take(self) -> tuple[list[Entry], bool]:
         """The next entries, and whether they are the last ones."""
-        entries: list[StoredEntry] = []
+        entries: list[Entry] = []
         size = 0
         while len(entries) < ENTRIES_AT_ONCE and size < BYTES_AT_ONCE:
             if self._permits <= self._enough:
@@ -82,7 +112,7 @@ class Subscription:
             entry = self._read(frame)
             if entry is None:
                 continue
-            if self._at <= self._last and entry.digest:
+            if self._at <= self._last and not entry.marker:
                 entries.append(entry)
                 size += entry.size
             if self._at >= self._last:
@@ -98,7 +128,7 @@ class Subscription:
             self._permits = room
         self._enough = room // 2
 
-    def _read(self, frame: Frame) -> StoredEntry | None:
+    def _read(self, frame: Frame) -> Entry | None:
         """The entry in a frame; None if it belongs to an earlier subscription."""
         consumer, ledger, number = wire.read_message(self._broker.buffer, frame.begin)
         if consumer != self._id:
@@ -111,7 +141,7 @@ class Subscription:
                 cluster=self._cluster,
             )
         try:
-            entry = read_entry(ledger, number, self._broker.content(frame))
+            entry = self._read_entry(ledger, number, self._broker.content(frame))
         except Corrupt as error:
             raise Unavailable(
                 f"Entry {ledger}:{number} of {self._range.topic} from {self._cluster} is corrupt: {error}.",

@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.reconciliation_store import MergeBase
 from pulsar_fleet.planning.diff_entry import Resource, same
+from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate, deletion_conflict
 from pulsar_fleet.policy_sync.merge.fields import Values, is_cluster_list, localised
 from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, is_only_behind
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource, MergeOptions, merge_resource
@@ -32,6 +33,7 @@ class ComparedResource:
     :param sides: the clusters that have it.
     :param missing: the clusters on which it has to be created.
     :param gone: the clusters that had it and no longer have it; or all that have it if the authority does not.
+    :param deletion: the conflict between its deletion and its edits.
     :param without_topic: topics only: the clusters without the topic, on which nothing can be set.
     """
 
@@ -42,6 +44,7 @@ class ComparedResource:
     gone: tuple[str, ...] = ()
     without_topic: tuple[str, ...] = ()
     base: MergeBase | None = None
+    deletion: DeletionConflict | None = None
 
     @property
     def has_drift(self) -> bool:
@@ -59,8 +62,12 @@ class ComparedResource:
 
     @property
     def conflicts(self) -> tuple[str, ...]:
-        """The fields with different edits; a cluster that only holds a value replaced elsewhere is no conflict."""
-        return tuple(
+        """The fields with different edits, and `EXISTENCE` for a resource that was both deleted and edited.
+
+        A cluster that only holds a value replaced elsewhere is no conflict.
+        """
+        undecided = self.deletion is not None and self.deletion.fate is Fate.UNDECIDED
+        return (EXISTENCE,) * undecided + tuple(
             name
             for name, decision in self.merged.decisions.items()
             if decision.rule in _CONFLICTS
@@ -100,6 +107,7 @@ class CompareOptions:
     """How clusters are compared.
 
     :param choices: the values that the operator chose, by resource and field.
+    :param deletions: the open conflicts between deletions and edits, the newest first.
     :param includes: whether a resource takes part; other resources are not changed.
     :param divergent: the resources that are not identical on all clusters and in the desired state, if already known.
     """
@@ -107,6 +115,7 @@ class CompareOptions:
     merge: MergeOptions = field(default_factory=MergeOptions)
     desired: DesiredState | None = None
     choices: Mapping[Item, Mapping[str, Json]] = field(default_factory=dict)
+    deletions: Mapping[Item, Sequence[DeletionConflict]] = field(default_factory=dict)
     includes: Callable[[Item], bool] = lambda _: True
     divergent: Collection[Item] | None = None
 
@@ -172,8 +181,13 @@ def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options:
     if item[0] is Resource.TOPIC_POLICY:
         return ComparedResource(item=item, merged=merged, sides=sides, without_topic=tuple(absent), base=base)
     gone = _gone(absent, base) if sides else ()
+    deletion = deletion_conflict(document, sides, gone, options.deletions.get(item, ())) if gone else None
+    if deletion and deletion.fate is Fate.KEPT:
+        gone = ()
     missing = tuple(cluster for cluster in absent if cluster not in gone) if sides else ()
-    return ComparedResource(item=item, merged=merged, sides=sides, missing=missing, gone=gone, base=base)
+    return ComparedResource(
+        item=item, merged=merged, sides=sides, missing=missing, gone=gone, base=base, deletion=deletion
+    )
 
 
 def _is_unchanged(item: Item, sides: Sequence[ClusterValues], base: Values, options: CompareOptions) -> bool:

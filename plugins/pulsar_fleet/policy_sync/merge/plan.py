@@ -18,6 +18,7 @@ from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
+from pulsar_fleet.policy_sync.merge.deletion import Fate
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
@@ -163,7 +164,9 @@ def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
     kind, name = resource.item
     if own in resource.without_topic and resource.merged.values:
         yield LeftAlone(kind, name, "", f"{own} does not have the topic")
-    if own in resource.gone:
+    if own in resource.gone and resource.deletion:
+        yield LeftAlone(kind, name, "", f"{resource.deletion.text}; choose a cluster for this conflict")
+    elif own in resource.gone:
         yield LeftAlone(kind, name, "", f"gone on {own}; recreate it by hand")
 
 
@@ -228,7 +231,7 @@ def _deletions(compared: Sequence[ComparedResource], target: Target) -> Iterator
         kind, name = resource.item
         if not resource.gone or kind is Resource.TOPIC_POLICY or own not in (side.cluster for side in resource.sides):
             continue
-        if _was_edited(resource, own):
+        if resource.deletion.fate is not Fate.DELETED if resource.deletion else _was_edited(resource, own):
             continue
         path = NamespaceName.parse(name).path if kind is Resource.NAMESPACE else quote(name, safe="")
         before = target.deletable.get(name) if kind is Resource.NAMESPACE else tenants[name]

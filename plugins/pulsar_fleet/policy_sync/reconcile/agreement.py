@@ -11,6 +11,7 @@ from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
+from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE, DeletionConflict
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, entry_of, localised, policy_of, whole_value
 from pulsar_fleet.policy_sync.merge.merge_field import Decision
 from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
@@ -50,7 +51,9 @@ def written(applied: PlanResult) -> dict[ChangeKey, Json]:
 def conflicts_of(compared: Iterable[ComparedResource]) -> Iterator[RecordedConflict]:
     """Every conflict, with the values of all clusters."""
     for resource in compared:
-        for name in resource.conflicts:
+        if resource.deletion and EXISTENCE in resource.conflicts:
+            yield _deletion(resource.item, resource.deletion)
+        for name in (name for name in resource.conflicts if name != EXISTENCE):
             decision = resource.merged.decisions[name]
             states = (side.state(name) for side in resource.sides)
             yield RecordedConflict(
@@ -64,6 +67,17 @@ def conflicts_of(compared: Iterable[ComparedResource]) -> Iterator[RecordedConfl
                     for state in states
                 },
             )
+
+
+def _deletion(item: Item, conflict: DeletionConflict) -> RecordedConflict:
+    return RecordedConflict(
+        kind=item[0].value,
+        name=item[1],
+        field=EXISTENCE,
+        rule=EDIT_WINS,
+        winner=conflict.winner,
+        sides={cluster: {"value": edits} for cluster, edits in conflict.sides.items()},
+    )
 
 
 def decided_values(compared: Iterable[ComparedResource], now: float) -> dict[str, dict[Item, dict[str, Provenance]]]:

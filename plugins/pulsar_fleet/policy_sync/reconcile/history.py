@@ -10,10 +10,17 @@ from typing import Self
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.ledger import Ledger
-from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, StoredObservation, known_fleets
+from pulsar_fleet.ledger.reconciliation_store import (
+    MergeBase,
+    ReconciliationStore,
+    RecordedConflict,
+    StoredObservation,
+    known_fleets,
+)
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.fleet import Fleet
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
+from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, observe
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
@@ -28,6 +35,7 @@ class History:
     :param all_reachable: whether all of them answer.
     :param in_migration: namespaces in a running migration: their policies differ on purpose.
     :param choices: the values that the operator chose for conflicts and that are not in force yet.
+    :param deletions: the open conflicts between deletions and edits, the newest first.
     """
 
     store: ReconciliationStore
@@ -36,6 +44,7 @@ class History:
     merge_bases: Mapping[Item, MergeBase]
     in_migration: frozenset[str]
     choices: Mapping[Item, Mapping[str, Json]]
+    deletions: Mapping[Item, Sequence[DeletionConflict]]
 
     @classmethod
     def of(cls, ledger: Ledger, fleet: Fleet, size: int, choose: Mapping[str, str] | None = None) -> Self:
@@ -51,7 +60,11 @@ class History:
             store.choose(conflict_id, cluster)
         choices: dict[Item, dict[str, Json]] = {}
         for (kind, name), field, value in store.choices().values():
-            choices.setdefault((Resource(kind), name), {})[field] = value
+            if field != EXISTENCE:
+                choices.setdefault((Resource(kind), name), {})[field] = value
+        deletions: dict[Item, list[DeletionConflict]] = {}
+        for _, conflict in store.unresolved(EXISTENCE):
+            deletions.setdefault((Resource(conflict.kind), conflict.name), []).append(_deletion(conflict))
         return cls(
             store=store,
             fleet=names,
@@ -59,6 +72,7 @@ class History:
             merge_bases={(Resource(kind), name): base for (kind, name), base in store.merge_bases().items()},
             in_migration=ledger.in_migration(),
             choices=choices,
+            deletions=deletions,
         )
 
     def view(self, observed: ClusterScan, skew: float) -> View:
@@ -95,9 +109,21 @@ class History:
             }
             self.store.save_observations(view.cluster, rows)
 
-    def record_conflicts(self, run_id: str, compared: Iterable[ComparedResource]) -> int:
-        """Record conflicts before a losing value is overwritten; returns the number of new ones."""
-        return self.store.record_conflicts(run_id, list(conflicts_of(compared)))
+    def conflicts(self, compared: Iterable[ComparedResource]) -> list[tuple[str, RecordedConflict]]:
+        """Id and conflict of everything that clusters wrote differently, whether an earlier run recorded it or not."""
+        return [(self.store.conflict_id(conflict), conflict) for conflict in conflicts_of(compared)]
+
+    def record_conflicts(self, run_id: str, compared: Sequence[ComparedResource]) -> None:
+        """Record conflicts before a losing value is overwritten, and resolve those about deletions that are settled."""
+        self.store.record_conflicts(run_id, list(conflicts_of(compared)))
+        disputed = {resource.item for resource in compared if resource.deletion or resource.gone or resource.missing}
+        seen = {resource.item for resource in compared}
+        self.store.resolve_choices(
+            conflict_id
+            for conflict_id, conflict in self.store.unresolved(EXISTENCE)
+            if (item := (Resource(conflict.kind), conflict.name)) not in disputed
+            and (item in seen or item not in self.merge_bases)
+        )
 
     def conclude(self, compared: Sequence[ComparedResource], done: Mapping[str, Written]) -> None:
         """Save the new merge bases and the choices that are now in force."""
@@ -111,7 +137,9 @@ class History:
         self.store.resolve_choices(
             conflict_id
             for conflict_id, ((kind, name), field, _) in self.store.choices().items()
-            if (Resource(kind), name) not in open_items and ((Resource(kind), name), field) not in open_fields
+            if field != EXISTENCE
+            and (Resource(kind), name) not in open_items
+            and ((Resource(kind), name), field) not in open_fields
         )
 
     def _confirm(self, cluster: str, confirmed: Mapping[Item, Collection[str]]) -> None:
@@ -127,6 +155,13 @@ class History:
     def last_observed(self) -> dict[str, float | None]:
         """Cluster → when it was last read, for each of the fleet."""
         return {name: self.store.last_observed(name) for name in self.fleet}
+
+
+def _deletion(conflict: RecordedConflict) -> DeletionConflict:
+    sides = {cluster: side["value"] for cluster, side in conflict.sides.items()}
+    if conflict.chosen is None:
+        return DeletionConflict(sides)
+    return DeletionConflict(sides, Fate.DELETED if sides[conflict.chosen] is None else Fate.KEPT)
 
 
 def _observation(row: StoredObservation) -> Observation:

@@ -44,6 +44,7 @@ def compare_options(
         merge=MergeOptions(tie_break=request.tie_break, granularity=request.granularity),
         desired=desired,
         choices=history.choices,
+        deletions=history.deletions,
         includes=includes,
         divergent=divergent,
     )

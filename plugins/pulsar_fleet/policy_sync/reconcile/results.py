@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.artefacts import Reference
 
 
@@ -35,6 +36,25 @@ class RepairPlan(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedConflict(Document):
+    """A field that clusters wrote differently, or a resource that was deleted on one and edited on another.
+
+    :param id: by which another value can be chosen, once a run other than a dry run has recorded it.
+    :param field: empty if the conflict is about the resource itself.
+    :param rule: why the winner won.
+    :param winner: empty if the last agreement won.
+    :param values: cluster → value; for the resource itself its edited fields, None where it was deleted.
+    """
+
+    id: str
+    resource: str
+    field: str
+    rule: str
+    winner: str
+    values: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriftSummary(Document):
     """A scan of the fleet in numbers, with the first examples, small enough for an XCom.
 
@@ -45,6 +65,7 @@ class DriftSummary(Document):
     :param fields: number of fields that differ; `drifting` is the number of their resources.
     :param missing: number of resources that have to be created on a cluster.
     :param tombstones: resources that were deleted on a cluster.
+    :param listed_conflicts: the first of them.
     :param lost: number of edits that a whole document reverted.
     :param oldest_drift_seconds: since the oldest drift was first observed, 0 without drift.
     :param pairs: `blue/green` → number of differences between these two.
@@ -69,7 +90,6 @@ class DriftSummary(Document):
     missing: int
     tombstones: tuple[str, ...]
     conflicts: int
-    first_conflicts: tuple[str, ...]
     lost: int
     oldest_drift_seconds: float
     pairs: Mapping[str, int]
@@ -80,6 +100,7 @@ class DriftSummary(Document):
     divergent: int | None = None
     plans: Mapping[str, RepairPlan] = field(default_factory=dict)
     drift: Reference | None = None
+    listed_conflicts: tuple[ListedConflict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +113,7 @@ class RepairSummary(Document):
     :param failed: number of failed changes.
     :param unreached: clusters with a plan that did not answer.
     :param calls: cluster → admin calls.
+    :param after: the fleet as it was read after the writes, without plans; None if it could not be read.
     """
 
     complete: bool
@@ -102,3 +124,4 @@ class RepairSummary(Document):
     failed: int
     unreached: tuple[str, ...]
     calls: Mapping[str, int]
+    after: DriftSummary | None = None

@@ -5,45 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
-from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.outcome import PlanResult
-from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.fleet import Fleet, apply_recorded, open_fleet
-from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, Drift, compare, namespaces_to_list
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
-from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
-from pulsar_fleet.policy_sync.merge.view import Item
+from pulsar_fleet.policy_sync.merge.compare import Comparison, Drift
 from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.history import History
-from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
-from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Mode, Request
+from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairPlan, RepairSummary
-from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary, summarise
-from pulsar_fleet.snapshot.model import Snapshot
-from pulsar_fleet.snapshot.resources import read_namespace
+from pulsar_fleet.policy_sync.reconcile.state import FindDivergent, read_state
+from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary
 
 log = logging.getLogger(__name__)
 
 DRIFT = "drift.json"
 PROCEDURE = "reconcile_policies"
 PATIENCE_SECONDS = 10.0
-
-FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
-"""Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
 
 
 async def find_drift(
@@ -61,28 +48,20 @@ async def find_drift(
     """
     began, redactor = time.monotonic(), open_redactor()
     async with _open_fleet(connections) as fleet:
-        observed = await _scan(fleet, request, redactor)
-        history = History.of(run.ledger, fleet, len(connections), request.choose)
-        views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
-        if namespaces := namespaces_to_list(views):
-            observed = await _with_topics(fleet, observed, namespaces)
-            views = [replace(view, topics=observed[view.cluster].topics) for view in views]
-        divergent = await _divergent(find_divergent, request, observed, history)
-        options = compare_options(request, history, observed, views, divergent)
-        comparison = compare(views, history.merge_bases, options)
-        plans = await _plans(fleet, observed, comparison, request, redactor)
+        state = await read_state(fleet, len(connections), request, run, redactor, find_divergent)
+    comparison, history = state.comparison, state.history
     if request.mode is not Mode.DRY_RUN:
         writing = comparison.drift() if request.mode is Mode.REPAIR else ()
-        history.save_observations(views, observed, writing)
+        history.save_observations(state.views, state.observed, writing)
         history.record_conflicts(run.id, comparison.compared)
         every = request.mode is Mode.REPORT
         final = [resource for resource in comparison.compared if every or not resource.has_drift]
         history.conclude(final, {})
     summary = replace(
-        summarise(comparison, observed, history, fleet.behind, plans),
+        state.summary(fleet),
         seconds=round(time.monotonic() - began, 2),
-        divergent=None if divergent is None else len(divergent),
-        plans={cluster: _store_plan(run, plan) for cluster, plan in plans.items() if plan.changes},
+        divergent=None if state.divergent is None else len(state.divergent),
+        plans={cluster: _store_plan(run, plan) for cluster, plan in state.plans.items() if plan.changes},
         drift=_store_drift(run, comparison),
     )
     log.info("%s It took %s s.", summary.headline, summary.seconds)
@@ -95,7 +74,8 @@ async def repair(
     """Apply the plans of `find_drift`, all clusters in parallel; within a namespace one setter after the other.
 
     A value that changed in the meantime is left to the next run. A second call writes only values that are not in
-    place. The changes on a cluster can be undone by the run id `<run>/<cluster>`.
+    place. The changes on a cluster can be undone by the run id `<run>/<cluster>`. Then all clusters are read again, so
+    that the result says what still differs.
 
     :param summary: the result of `find_drift`; without drift nothing is written.
     """
@@ -106,86 +86,30 @@ async def repair(
         history = History.of(run.ledger, fleet, len(connections))
         reached = {cluster: plan for cluster, plan in plans.items() if cluster in fleet.clusters}
         applied = await asyncio.gather(*(_apply(fleet, plan, request, run, redactor) for plan in reached.values()))
-        calls = {name: admin.calls for name, admin in fleet.clusters.items()}
-    history.conclude(compared, {result.target: written(result) for result in applied})
-    repaired = repaired_summary(applied, [cluster for cluster in plans if cluster not in reached], calls)
+        history.conclude(compared, {result.target: written(result) for result in applied})
+        unreached = [cluster for cluster in plans if cluster not in reached]
+        clusters = dict(fleet.clusters)
+        after = await _state_after(fleet, len(connections), replace(request, choose={}), run, redactor)
+    calls = {name: admin.calls for name, admin in clusters.items()}
+    repaired = repaired_summary(applied, unreached, calls, after)
     changes = [result.to_json() for result in applied]
     run.artefacts.write_json(run.id, "repaired.json", {**repaired.to_json(), "changes": changes})
     return repaired
+
+
+async def _state_after(fleet: Fleet, size: int, request: Request, run: Run, redactor: Redactor) -> DriftSummary | None:
+    """The fleet after the writes; nothing is recorded. None if it cannot be read: what was written stays written."""
+    try:
+        return (await read_state(fleet, size, request, run, redactor)).summary(fleet)
+    except FleetError as error:
+        log.warning("the clusters could not be compared again after the repair: %s", error)
+        return None
 
 
 def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContextManager[Fleet]:
     if len(connections) < 2:
         raise InvalidRequest("Reconciliation needs at least two clusters: name their connections.")
     return open_fleet(connections, PATIENCE_SECONDS)
-
-
-async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> dict[str, ClusterScan]:
-    """Scan all clusters in parallel; one that stops answering is removed from the fleet."""
-
-    async def attempt(admin: AdminClient) -> ClusterScan | Unavailable:
-        try:
-            return await scan_cluster(admin, request.selection, redactor, topics=request.topics)
-        except Unavailable as error:
-            return error
-
-    names = sorted(fleet.clusters)
-    results = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
-    observed = {name: result for name, result in results.items() if isinstance(result, ClusterScan)}
-    failed = {name: result for name, result in results.items() if isinstance(result, Unavailable)}
-    fleet.remove({fleet.clusters[name].connection.name: str(error) for name, error in failed.items()})
-    return observed
-
-
-async def _divergent(
-    find_divergent: FindDivergent | None, request: Request, observed: Mapping[str, ClusterScan], history: History
-) -> frozenset[Item] | None:
-    # The job reads snapshots only: a desired state in files is compared here.
-    if find_divergent is None or request.authority.kind is AuthorityKind.FILE or len(observed) < 2:
-        return None
-    snapshots = {name: scan.snapshot for name, scan in observed.items()}
-    return await asyncio.to_thread(find_divergent, snapshots, history.fleet)
-
-
-async def _with_topics(
-    fleet: Fleet, observed: Mapping[str, ClusterScan], namespaces: Mapping[str, Collection[str]]
-) -> dict[str, ClusterScan]:
-    async def with_topics(name: str) -> ClusterScan:
-        return await list_topics(fleet.clusters[name], observed[name], namespaces.get(name, ()))
-
-    return dict(zip(observed, await asyncio.gather(*map(with_topics, observed)), strict=True))
-
-
-async def _plans(
-    fleet: Fleet, observed: Mapping[str, ClusterScan], comparison: Comparison, request: Request, redactor: Redactor
-) -> dict[str, Plan]:
-    drift = comparison.drift()
-    scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
-    authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
-    plans = {}
-    for name, scan in sorted(scans.items()):
-        deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
-        plans[name] = plan_repair(
-            drift,
-            Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
-            [scans[other].snapshot for other in authority_first if other != name],
-            source=str(request.authority),
-            delete=request.propagate_deletes,
-        )
-    return plans
-
-
-async def _deletable(
-    admin: AdminClient, drift: Sequence[ComparedResource], own: str, redactor: Redactor
-) -> dict[str, JsonObject]:
-    """The current documents of the namespaces that may be deleted: an apply compares them with the live state."""
-    documents: dict[str, JsonObject] = {}
-    for resource in drift:
-        kind, name = resource.item
-        if resource.gone and kind is Resource.NAMESPACE:
-            document = await read_namespace(admin, NamespaceName.parse(name), redactor)
-            documents[name] = comparable(document or {}, own)
-    return documents
 
 
 async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor: Redactor) -> PlanResult:

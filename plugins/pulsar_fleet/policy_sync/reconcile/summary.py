@@ -9,16 +9,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations, islice
 
+<<<<<<< HEAD
 from pulsar_fleet.cluster.text import counted
+=======
+from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
+>>>>>>> s5-verify
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.reconcile.history import History
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairSummary
 
 _MOST_SHOWN = 20
+MOST_CONFLICTS = 50
 
 
 def summarise(
@@ -35,7 +40,7 @@ def summarise(
     drift = comparison.drift()
     absent = sorted(set(history.fleet) - set(observed))
     last_observed, now = history.last_observed(), time.time()
-    conflicts = [f"{resource.item[1]} {name}" for resource in comparison.compared for name in resource.conflicts]
+    conflicts = history.conflicts(comparison.compared)
     summary = DriftSummary(
         headline="",
         fleet=history.fleet,
@@ -50,21 +55,21 @@ def summarise(
         missing=sum(bool(resource.missing) for resource in drift),
         tombstones=_first(f"{resource.item[0].value} {resource.item[1]}" for resource in drift if resource.gone),
         conflicts=len(conflicts),
-        first_conflicts=_first(conflicts),
         lost=sum(resource.merged.lost for resource in comparison.compared),
         oldest_drift_seconds=_age(drift, now),
         pairs=_pairs(drift, sorted(observed)),
         unread=_first(f"{kind.value} {name}" for kind, name in comparison.unread),
         held=_first(sorted(history.in_migration)),
         left_alone=sum(len(plan.left_alone) for plan in plans.values()),
+        listed_conflicts=tuple(_listed(*conflict) for conflict in conflicts[:MOST_CONFLICTS]),
     )
     return replace(summary, headline=_headline(summary))
 
 
 def repaired_summary(
-    applied: Sequence[PlanResult], unreached: Sequence[str], calls: Mapping[str, int]
+    applied: Sequence[PlanResult], unreached: Sequence[str], calls: Mapping[str, int], after: DriftSummary | None
 ) -> RepairSummary:
-    """The outcome of the plans."""
+    """The outcome of the plans, and the state `after` them."""
     counts: Counter[str] = Counter()
     for outcome in applied:
         counts.update(outcome.counts())
@@ -82,6 +87,18 @@ def repaired_summary(
         failed=counts["failed"],
         unreached=tuple(unreached),
         calls=calls,
+        after=after,
+    )
+
+
+def _listed(conflict_id: str, conflict: RecordedConflict) -> ListedConflict:
+    return ListedConflict(
+        id=conflict_id,
+        resource=f"{conflict.kind} {conflict.name}",
+        field=conflict.field,
+        rule=conflict.rule,
+        winner=conflict.winner,
+        values={cluster: side["value"] for cluster, side in conflict.sides.items()},
     )
 
 

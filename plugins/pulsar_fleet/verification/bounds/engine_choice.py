@@ -1,4 +1,4 @@
-"""The engine that reads a pair of topics: `entry` if copies keep entries whole and it is cheaper, else `client`."""
+"""The engine that reads a pair of topics: `entry` if copies keep entries whole and it is cheaper, else `message`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EngineChoice(StrEnum):
 
     AUTO = "auto"
     """By the measured messages per entry."""
-    CLIENT = "client"
+    MESSAGE = "message"
     ENTRY = "entry"
 
 
@@ -57,19 +57,19 @@ async def choose_engine(source: AdminClient, pair: Pair, choice: EngineChoice, m
 
     A pair that continues an earlier proof is read by the engine of that proof.
     """
-    if choice is EngineChoice.CLIENT:
-        return _read_by(pair, EngineName.CLIENT, "as requested")
+    if choice is EngineChoice.MESSAGE:
+        return _read_by(pair, EngineName.MESSAGE, "as requested")
     if reason := why_not_by_entry(pair, mode):
-        return _read_by(pair, EngineName.CLIENT, reason)
+        return _read_by(pair, EngineName.MESSAGE, reason)
     if pair.earlier:
         engine, run = EngineName(pair.earlier["engine"]), pair.earlier["run"]
         return _read_by(pair, engine, f"as in run {run}, which it continues")
     if choice is EngineChoice.ENTRY:
         return _read_by(pair, EngineName.ENTRY, "as requested")
     if len(pair.source) < LEAST_ENTRIES:
-        return _read_by(pair, EngineName.CLIENT, f"because it has fewer than {LEAST_ENTRIES} entries")
+        return _read_by(pair, EngineName.MESSAGE, f"because it has fewer than {LEAST_ENTRIES} entries")
     measured = await messages_per_entry(source, pair.source)
-    engine = EngineName.ENTRY if measured >= LEAST_MESSAGES_PER_ENTRY else EngineName.CLIENT
+    engine = EngineName.ENTRY if measured >= LEAST_MESSAGES_PER_ENTRY else EngineName.MESSAGE
     return _read_by(pair, engine, f"because an entry of the source holds {measured:.1f} messages on average")
 
 

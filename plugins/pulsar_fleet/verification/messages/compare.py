@@ -13,9 +13,10 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import ALL, DigestRow, TopicDigest, differing_buckets
 from pulsar_fleet.messages.ranges import EngineName
 from pulsar_fleet.verification.messages.differences import Kind, Mismatch, name_differences
+from pulsar_fleet.verification.messages.exchange import with_exchanges
 from pulsar_fleet.verification.messages.order import PlacedMessage, find_disorder
 from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification, assemble, evaluate_topic
-from pulsar_fleet.verification.request import ChosenEngine, Pair, VerifyRequest
+from pulsar_fleet.verification.request import ChosenEngine, Order, Pair, VerifyRequest
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,10 @@ class Comparer(Protocol):
         ...
 
     def displaced(self, request: VerifyRequest, pair: int) -> Sequence[PlacedMessage]:
-        """The first common messages that have another place among the common messages of the other cluster."""
+        """Common messages that have another place among the common messages of the other cluster.
+
+        At most `MOST_DISPLACED`; first those that break the order of a producer or of a key.
+        """
         ...
 
 
@@ -75,7 +79,7 @@ def judge(request: VerifyRequest, comparer: Comparer) -> Verification:
         message_verdicts = _compare(reread, comparer, [count + number for number in unequal])
         for number, verdict in zip(unequal, message_verdicts, strict=True):
             verdicts[number] = _after_entries(request.pairs[number], verdicts[number], verdict)
-    return assemble(request, verdicts)
+    return assemble(request, with_exchanges(verdicts, request.source, request.target))
 
 
 def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int]) -> list[TopicVerdict]:
@@ -89,7 +93,7 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         pair = request.pairs[number]
         source_digest, target_digest = source.get(number, nothing), target.get(number, nothing)
         verdicts[number] = evaluate_topic(pair, source_digest, target_digest)
-        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine.name is EngineName.CLIENT
+        differs = verdicts[number].verdict is Verdict.DIFFERENT and pair.engine.name is EngineName.MESSAGE
         if differs and (buckets := differing_buckets(source_digest, target_digest)):
             only[number] = buckets
     log.info("compared %d topics, %d differ in content", len(verdicts), len(only))
@@ -98,18 +102,26 @@ def _compare(request: VerifyRequest, comparer: Comparer, numbers: Sequence[int])
         verdicts[number] = _with_differences(verdicts[number], by_number.get(number), request.examples)
     order_checked = frozenset(islice(only, MOST_ORDER_CHECKS))
     for number, verdict in verdicts.items():
-        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine.name is EngineName.CLIENT
+        by_message = verdict.verdict is Verdict.DIFFERENT and request.pairs[number].engine.name is EngineName.MESSAGE
         if by_message and (verdict.reordered or number in order_checked):
-            verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request.examples)
+            verdicts[number] = _ordered(verdict, comparer.displaced(request, number), request)
         elif by_message:
             verdicts[number] = replace(verdict, notes=(*verdict.notes, _UNORDERED))
     return [verdicts[number] for number in numbers]
 
 
-def _ordered(verdict: TopicVerdict, displaced: Sequence[PlacedMessage], examples: int) -> TopicVerdict:
-    """The verdict with the disorder of the messages that both clusters have."""
+def _ordered(verdict: TopicVerdict, displaced: Sequence[PlacedMessage], request: VerifyRequest) -> TopicVerdict:
+    """The verdict with the disorder of the messages that both clusters have.
+
+    If the order of each producer and of each key is kept, only `Order.TOTAL` makes it a difference.
+    """
     disorder = find_disorder(displaced)
-    named = (*verdict.differences, *disorder.moves[:examples])
+    if disorder.is_harmless and request.order is Order.PRODUCER_AND_KEY:
+        if not disorder.moves:
+            return verdict
+        noted = replace(verdict, notes=(*verdict.notes, disorder.note))
+        return replace(noted, verdict=Verdict.EQUAL, reason="") if verdict.reordered else noted
+    named = (*verdict.differences, *disorder.moves[: request.examples])
     if verdict.reordered:
         return replace(verdict, reason=disorder.reason, differences=named)
     if not disorder.moves:
@@ -118,10 +130,10 @@ def _ordered(verdict: TopicVerdict, displaced: Sequence[PlacedMessage], examples
 
 
 def _by_message(pair: Pair, verdict: TopicVerdict) -> Pair:
-    """The pair for engine `client`, without the earlier proof, which is of whole entries."""
+    """The pair for engine `message`, without the earlier proof, which is of whole entries."""
     failed = f"because reading whole entries failed: {verdict.reason}"
     reason = "because whole entries were not equal" if verdict.verdict is Verdict.DIFFERENT else failed
-    return replace(pair, engine=ChosenEngine(EngineName.CLIENT, reason), earlier=None)
+    return replace(pair, engine=ChosenEngine(EngineName.MESSAGE, reason), earlier=None)
 
 
 def _after_entries(pair: Pair, entry_verdict: TopicVerdict, message_verdict: TopicVerdict) -> TopicVerdict:

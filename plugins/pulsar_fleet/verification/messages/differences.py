@@ -39,6 +39,7 @@ class Difference:
     """One message that differs between source and target.
 
     :param source: its position there, `ledger:entry[index in batch]`; None if it is missing there.
+    :param key: None if the message has none.
     :param fields: for an altered message, (field, value in the source, value in the target).
     :param copies: how often source and target have this content, if both have it.
     :param cause: the cause from the brokers' headers; None if they were not read.
@@ -47,7 +48,7 @@ class Difference:
     kind: Kind
     source: str | None
     target: str | None
-    key: str
+    key: str | None
     publish_time: int
     producer: str
     fields: tuple[tuple[str, str, str], ...] = ()
@@ -88,15 +89,28 @@ def name_differences(mismatches: Sequence[Mismatch]) -> list[Difference]:
     return sorted(named, key=lambda item: _numbers(item.source or item.target or ""))
 
 
+_FIELDS = (
+    ("key", "key"),
+    ("ordering key", "ordering_key"),
+    ("event time", "event_time"),
+    ("delivery time", "deliver_at"),
+    ("flags", "flags"),
+    ("encryption", "encryption"),
+)
+
+
+def shown(value: str | int | None) -> str:
+    """A field as text: a field that is not set is `absent`, which differs from an empty one."""
+    return "absent" if value is None else repr(value)
+
+
 def changed_fields(source: MessageRecord, target: MessageRecord) -> tuple[tuple[str, str, str], ...]:
     """The differing fields with both values; of payloads the digest and the size."""
     changed = [
-        (label, repr(getattr(source, name)), repr(getattr(target, name)))
-        for label, name in (("key", "key"), ("ordering key", "ordering_key"), ("null value", "null"))
+        (label, shown(getattr(source, name)), shown(getattr(target, name)))
+        for label, name in _FIELDS
         if getattr(source, name) != getattr(target, name)
     ]
-    if source.event_time != target.event_time:
-        changed.append(("event time", str(source.event_time), str(target.event_time)))
     changed += _changed_properties(json.loads(source.properties), json.loads(target.properties))
     if source.payload != target.payload:
         changed.append(("payload", _payload(source), _payload(target)))
@@ -110,11 +124,7 @@ def _changed_properties(source: list[list[str]], target: list[list[str]]) -> lis
         for name in source_values.keys() | target_values.keys()
         if source_values.get(name) != target_values.get(name)
     )
-    return [(f"property {name!r}", _shown(source_values.get(name)), _shown(target_values.get(name))) for name in names]
-
-
-def _shown(value: str | None) -> str:
-    return "absent" if value is None else repr(value)
+    return [(f"property {name!r}", shown(source_values.get(name)), shown(target_values.get(name))) for name in names]
 
 
 def _payload(record: MessageRecord) -> str:
@@ -146,8 +156,8 @@ def _identified(source: MessageRecord, target: MessageRecord) -> bool:
     """Whether messages of different producers share a field that identifies a message."""
     same = (
         source.payload == target.payload,
-        source.event_time == target.event_time != 0,
-        source.key == target.key != "",
+        source.event_time == target.event_time and bool(source.event_time),
+        source.key == target.key and bool(source.key),
     )
     return sum(same) >= 1
 

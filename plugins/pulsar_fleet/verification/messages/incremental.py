@@ -6,12 +6,12 @@ import logging
 from collections.abc import Mapping
 
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.verification.messages.verdict import ENCODINGS, NONE_READ, TopicVerdict, Verdict, Verification
+from pulsar_fleet.verification.messages.verdict import ENCODINGS, KEYED, NONE_READ, TopicVerdict, Verdict, Verification
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,19 @@ def continuable(verification: Verification, source: str, target: str) -> dict[st
 
 def _is_continuable(topic: TopicVerdict) -> bool:
     """Whether its digests cover everything from the beginning on, in the encoding of this release."""
-    encoding_pair = (topic.proof[Side.SOURCE].get("engine"), topic.proof[Side.SOURCE].get("encoding"))
-    current = [(engine.value, encoding) for engine, encoding in ENCODINGS.items()]
     is_complete = topic.proof.get("compacted") is False and not topic.proof.get("after")
-    return encoding_pair in current and is_complete and NONE_READ not in topic.bounds.values()
+    return _encoding(topic) in ENCODINGS.items() and is_complete and NONE_READ not in topic.bounds.values()
+
+
+def _is_of_another_release(topic: TopicVerdict) -> bool:
+    """Whether the digests of its proof cover other fields than those of this release."""
+    return _encoding(topic) not in ENCODINGS.items() and _encoding(topic)[1] != KEYED
+
+
+def _encoding(topic: TopicVerdict) -> tuple[Json, Json]:
+    """The engine of its digests, and the version of their encoding."""
+    proof = topic.proof.get(Side.SOURCE) or {}
+    return proof.get("engine"), proof.get("encoding")
 
 
 def earlier_proofs(
@@ -44,6 +53,7 @@ def earlier_proofs(
     A document that is missing, altered or of another release is skipped: its proof is no longer valid.
     """
     proofs: dict[str, JsonObject] = {}
+    older = False
     for row in ledger.verdicts_of(str(name)):
         if not row.artefact:
             continue
@@ -54,10 +64,13 @@ def earlier_proofs(
             continue
         for topic, verdict in continuable(verification, source, target).items():
             proofs.setdefault(topic, _as_earlier(row.run_id, verdict))
+        compared = (topic for namespace in verification.namespaces for topic in namespace.topics)
+        older = older or any(_is_of_another_release(topic) for topic in compared if topic.verdict is Verdict.EQUAL)
     if not proofs:
+        reason = " The digests of its proofs were made by another release and cover other fields." if older else ""
         raise InvalidRequest(
             f"Mode 'incremental' continues a proof, but the ledger has no proof that {name} is equal on {source!r} and "
-            f"{target!r}; run mode 'full' first."
+            f"{target!r} that this release can continue; run mode 'full' first.{reason}"
         )
     return proofs
 

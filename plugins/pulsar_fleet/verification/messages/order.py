@@ -30,9 +30,14 @@ class PlacedMessage:
     in_key: bool
 
     @property
+    def breaks_order(self) -> bool:
+        """Whether the order of its producer or of its key is broken."""
+        return self.in_producer or self.in_key
+
+    @property
     def displaced(self) -> bool:
         """Whether any of its places differs."""
-        return self.source != self.target or self.in_producer or self.in_key
+        return self.source != self.target or self.breaks_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,19 @@ class Disorder:
     moves: tuple[Difference, ...]
     producers: tuple[str, ...]
     keys: tuple[str, ...]
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the messages of every producer and key kept their order, which is all that Pulsar promises."""
+        return not (self.producers or self.keys)
+
+    @property
+    def note(self) -> str:
+        """A harmless disorder in one sentence."""
+        return (
+            f"{self._moved}: only messages of different producers and keys lie differently between each other, which "
+            "Pulsar does not promise to keep; order 'total' counts it as a difference"
+        )
 
     @property
     def reason(self) -> str:
@@ -87,12 +105,12 @@ def match_messages(source: Iterable[MessageRecord], target: Iterable[MessageReco
     ranks = {place: rank for rank, place in enumerate(sorted(place for _, _, place, _ in matched))}
     matched = [(number, record, ranks[place], copy) for number, record, place, copy in matched]
     producers = _out_of_order([(record.producer, place) for _, record, place, _ in matched])
-    keys = _out_of_order([(record.key or None, place) for _, record, place, _ in matched])
+    keys = _out_of_order([(record.key, place) for _, record, place, _ in matched])
     placed = (
         PlacedMessage(record, copy, number, place, number in producers, number in keys)
         for number, record, place, copy in matched
     )
-    return [record for record in placed if record.displaced]
+    return sorted((record for record in placed if record.displaced), key=lambda record: not record.breaks_order)
 
 
 def _out_of_order(owned: Sequence[tuple[Hashable, int]]) -> frozenset[int]:
@@ -116,7 +134,11 @@ def find_disorder(displaced: Sequence[PlacedMessage]) -> Disorder:
     return Disorder(
         moves,
         tuple(sorted({message.at_source.producer for message in ordered if message.in_producer})),
-        tuple(sorted({message.at_source.key for message in ordered if message.in_key})),
+        tuple(
+            sorted(
+                {message.at_source.key for message in ordered if message.in_key and message.at_source.key is not None}
+            )
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Ve
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
 TOPICS_AT_ONCE = 8
-_PAYLOAD_ONLY = ["payload"]
+_CIPHER = {"payload", "encryption"}
 
 
 async def recheck(
@@ -127,7 +127,7 @@ class _Explainer:
         entry = await _entry(self.target, topic, difference.target)
         if difference.kind is Kind.EXTRA:
             return cause_of_extra(entry, await self._original(topic, entry, circumstances), circumstances)
-        by_cipher = [name for name, _, _ in difference.fields] == _PAYLOAD_ONLY and not circumstances.replicated
+        by_cipher = {name for name, _, _ in difference.fields} <= _CIPHER and not circumstances.replicated
         return Cause.ENCRYPTED if by_cipher and (entry or {}).get("x-pulsar-is-encrypted") == "true" else Cause.ALTERED
 
     async def _original(self, topic: TopicName, entry: Headers, circumstances: Circumstances) -> Headers:

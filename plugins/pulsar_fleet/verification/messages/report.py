@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.messages.credentials import Side
+from pulsar_fleet.planning.render import counted
 from pulsar_fleet.verification.messages.causes import Cause
 from pulsar_fleet.verification.messages.differences import Difference, Kind
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, TopicVerdict, Verdict, Verification
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
 
 
 def verification_text(verification: Verification) -> str:
-    """The whole result: a line for each namespace, and the topics that are not equal."""
+    """The whole result: how many topics are equal, a line for each namespace, and the topics that are not equal."""
     lines = [line for namespace in verification.namespaces for line in _namespace(namespace, verification)]
-    return "\n".join([*lines, *_conclusion(verification.verdict)])
+    return "\n".join([counts_text("Topics", verification.topics), *lines, *_conclusion(verification.verdict)])
+
+
+def counts_text(noun: str, counts: Mapping[Verdict, int]) -> str:
+    """One line with the number of parts by verdict, such as `Topics: 12 equal, 1 different, 0 inconclusive`."""
+    return f"{noun}: {', '.join(f'{number:,} {verdict}' for verdict, number in counts.items())}"
 
 
 def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str:
     """One line for the ledger, a log or a table; with the restriction of a verdict `equal`."""
-    topics = f"{len(namespace.topics):,} {'topic' if len(namespace.topics) == 1 else 'topics'}"
+    topics = counted(len(namespace.topics), "topic")
     if namespace.verdict is Verdict.EQUAL:
-        return f"equal{f' {restriction}' if restriction else ''}: {namespace.messages:,} messages in {topics}"
+        messages = counted(namespace.messages, "message")
+        return f"equal{f' {restriction}' if restriction else ''}: {messages} in {topics}"
     wrong = [topic for topic in namespace.topics if topic.verdict is namespace.verdict]
     if not wrong:
         return "inconclusive: nothing was compared"
@@ -38,7 +45,9 @@ def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str
 def _namespace(namespace: NamespaceVerdict, verification: Verification) -> Iterator[str]:
     if namespace.verdict is Verdict.EQUAL:
         restriction = f"; {verification.restriction}" if verification.restriction else ""
-        compared = f"{namespace.messages:,} messages in {len(namespace.topics):,} topics on both sides"
+        compared = (
+            f"{counted(namespace.messages, 'message')} in {counted(len(namespace.topics), 'topic')} on both sides"
+        )
         yield f"EQUAL      {namespace.namespace}: {compared}{restriction}"
     elif not namespace.topics:
         yield f"INCONCLUSIVE  {namespace.namespace}: nothing was compared"
@@ -70,7 +79,7 @@ def _difference(difference: Difference, source: str, target: str) -> str:
     if difference.kind is Kind.REORDERED:
         _, old, new = difference.fields[0]
         places = f"place {old} in {source}, {new} in {target}"
-        owner = f"key {difference.key!r}  producer {difference.producer!r}"
+        owner = f"{_key(difference)}  producer {difference.producer!r}"
         return f"reordered  {at_source} = {at_target}  {places}  {owner}"
     where = " = ".join(
         at for at, position in ((at_source, difference.source), (at_target, difference.target)) if position is not None
@@ -78,8 +87,12 @@ def _difference(difference: Difference, source: str, target: str) -> str:
     side = f"missing on {target}" if difference.kind is Kind.MISSING else f"extra on {target}"
     numbers = zip(difference.copies or (), (source, target), strict=False)
     copies = "  " + ", ".join(f"{number} × in {cluster}" for number, cluster in numbers) if difference.copies else ""
-    message = f"key {difference.key!r}  {_time(difference.publish_time)}  producer {difference.producer!r}"
+    message = f"{_key(difference)}  {_time(difference.publish_time)}  producer {difference.producer!r}"
     return f"{side}  {where}  {message}{copies}{_why(difference)}"
+
+
+def _key(difference: Difference) -> str:
+    return "no key" if difference.key is None else f"key {difference.key!r}"
 
 
 def _why(difference: Difference) -> str:

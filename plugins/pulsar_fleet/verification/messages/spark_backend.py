@@ -102,11 +102,13 @@ class SparkBackend:
             name: _turn(owner, Side.SOURCE) != _turn(owner, Side.TARGET)
             for name, owner in (("in_producer", "producer"), ("in_key", "key"))
         }
-        keyed = F.col("at_source.key") != ""
+        keyed = F.col("at_source.key").isNotNull()
         both = source.join(target, ["pair", "digest", "turn"]).withColumns(places).withColumns(turned)
         both = both.withColumn("in_key", F.col("in_key") & keyed)
         moved = both.where((F.col("source") != F.col("target")) | F.col("in_producer") | F.col("in_key"))
-        return [_placed(row, pair) for row in moved.orderBy("source").limit(MOST_DISPLACED).collect()]
+        breaks_order = F.col("in_producer") | F.col("in_key")
+        first = moved.orderBy(F.when(breaks_order, 0).otherwise(1), "source").limit(MOST_DISPLACED)
+        return [_placed(row, pair) for row in first.collect()]
 
     def _unequal(self, request: VerifyRequest, only: Only) -> DataFrame:
         fields = F.struct("ledger", "entry", "batch", *_OTHER_FIELDS)

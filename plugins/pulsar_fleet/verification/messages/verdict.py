@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,7 +18,7 @@ from pulsar_fleet.verification.messages.differences import Difference
 from pulsar_fleet.verification.request import Pair, VerifyRequest
 
 NONE_READ = "none"
-ENCODINGS = {EngineName.CLIENT: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
+ENCODINGS = {EngineName.MESSAGE: ENCODING_VERSION, EngineName.ENTRY: ENTRY_ENCODING_VERSION}
 """The encoding version of each engine; only digests of the same engine and encoding can be combined."""
 
 KEYED = "keyed"
@@ -39,6 +40,12 @@ class Verdict(StrEnum):
             return cls.DIFFERENT
         return cls.EQUAL if distinct == {cls.EQUAL} else cls.INCONCLUSIVE
 
+    @classmethod
+    def counts(cls, verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
+        """The number of parts by verdict, also of verdicts that no part has."""
+        counted = Counter(verdicts)
+        return {verdict: counted[verdict] for verdict in cls}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicVerdict(Document):
@@ -46,7 +53,7 @@ class TopicVerdict(Document):
 
     :param source_messages: messages read between the bounds; 0 if nothing was read.
     :param differing: number of missing, extra and altered messages; `differences` describes the first of them.
-    :param reordered: the messages that both clusters have are in another order.
+    :param reordered: the messages that both clusters have are in another order; equal if that is harmless.
     :param bounds: first and last position on each cluster, as text.
     :param proof: digests of both clusters, their engine and what they cover; `after` is the run whose proof they follow
         but cannot be combined with.
@@ -97,12 +104,17 @@ class Verification(Document):
     SCHEMA_VERSION = 2
     OTHER_VERSION = "verify again"
     INDENT = 1
-    PROPERTIES = ("verdict",)
+    PROPERTIES = ("verdict", "topics")
 
     source: str
     target: str
     namespaces: tuple[NamespaceVerdict, ...]
     restriction: str = ""
+
+    @property
+    def topics(self) -> dict[Verdict, int]:
+        """The number of topics by verdict; a namespace that could not be compared as a whole counts as one."""
+        return Verdict.counts(topic.verdict for namespace in self.namespaces for topic in namespace.topics)
 
     @property
     def verdict(self) -> Verdict:

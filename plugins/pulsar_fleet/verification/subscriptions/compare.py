@@ -57,7 +57,7 @@ async def compare_pairs(
 
     :param progress: takes the number of finished topics and their total.
     """
-    # Imports the pulsar client, which planning does not need.
+    # Imports protobuf and numpy, which planning does not need.
     from pulsar_fleet.messages.engines.engines import Engines
 
     with ExitStack() as stack:
@@ -68,6 +68,8 @@ async def compare_pairs(
         comparer = SubscriptionComparer(source, target, engines, request)
         slots = asyncio.Semaphore(TOPICS_AT_ONCE)
         done = 0
+        if progress:
+            progress(0, len(request.pairs))
 
         async def compare(pair: Pair) -> TopicSubscriptions:
             nonlocal done

@@ -136,14 +136,13 @@ class EntryMatcher:
         import numpy as np
 
         from pulsar_fleet.messages.digests import digest
-        from pulsar_fleet.messages.message_ids import position_of
 
         contents: list[bytes] = []
         entries = array("q")
         for entry_range in cut(bounds, pair=0, publish_time=pair.publish_time):
             for messages in self._engines[side].read(entry_range):
                 contents.extend(digest(message, publish_time=pair.publish_time) for message in messages)
-                entries.extend(ledgers.index_after(position_of(message)) - 1 for message in messages)
+                entries.extend(ledgers.index_after(message.position) - 1 for message in messages)
                 if len(contents) > MOST_MESSAGES:
                     raise _too_much(name)
         return Listing(contents, np.array(entries, dtype=np.int64))

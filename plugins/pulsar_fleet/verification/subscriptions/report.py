@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pulsar_fleet.planning.render import counted
+from pulsar_fleet.verification.messages.report import counts_text
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
 from pulsar_fleet.verification.subscriptions.verdict import (
@@ -19,12 +21,13 @@ _ONE = {Unit.ENTRIES: "entry", Unit.MESSAGES: "message"}
 
 
 def subscription_text(verification: SubscriptionVerification) -> str:
-    """The whole result: a line for each namespace, and the subscriptions that are not equal."""
+    """The whole result: how many are equal, a line for each namespace, and the subscriptions that are not equal."""
     lines = [
         line
         for namespace in verification.namespaces
         for line in _namespace(namespace, verification.source, verification.target)
     ]
+    lines = [counts_text("Subscriptions", verification.by_verdict), *lines]
     return "\n".join([*lines, BATCH_NOTE] if verification.subscriptions else lines)
 
 
@@ -44,10 +47,7 @@ def subscription_summary(namespace: NamespaceSubscriptions) -> str:
 
 
 def _amount(namespace: NamespaceSubscriptions) -> str:
-    topics = f"{len(namespace.topics):,} {'topic' if len(namespace.topics) == 1 else 'topics'}"
-    return (
-        f"{namespace.subscriptions:,} {'subscription' if namespace.subscriptions == 1 else 'subscriptions'} of {topics}"
-    )
+    return f"{counted(namespace.subscriptions, 'subscription')} of {counted(len(namespace.topics), 'topic')}"
 
 
 def _namespace(namespace: NamespaceSubscriptions, source: str, target: str) -> Iterator[str]:

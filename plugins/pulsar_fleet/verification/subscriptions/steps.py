@@ -42,7 +42,11 @@ async def compare_subscriptions(
 
 
 async def compare_in_process(
-    source: ClusterConnection, target: ClusterConnection, request_uri: str, result_uri: str
+    source: ClusterConnection,
+    target: ClusterConnection,
+    request_uri: str,
+    result_uri: str,
+    progress: Progress | None = None,
 ) -> SubscriptionVerification:
     """Run the Spark job in this process: read the request, compare, write the result.
 
@@ -52,7 +56,7 @@ async def compare_in_process(
     result.unlink(missing_ok=True)
     request = VerifyRequest.from_bytes(UPath(request_uri).read_bytes())
     async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
-        verification = await compare_subscriptions(source_admin, target_admin, request)
+        verification = await compare_subscriptions(source_admin, target_admin, request, progress)
     result.write_bytes(verification.to_bytes())
     return verification
 

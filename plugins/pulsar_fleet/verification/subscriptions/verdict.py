@@ -108,7 +108,7 @@ class SubscriptionVerification(Document):
     SCHEMA_VERSION = 2
     OTHER_VERSION = "verify again"
     INDENT = 1
-    PROPERTIES = ("verdict",)
+    PROPERTIES = ("verdict", "by_verdict")
 
     source: str
     target: str
@@ -123,3 +123,10 @@ class SubscriptionVerification(Document):
     def subscriptions(self) -> int:
         """The number of compared subscriptions; each topic counts its own."""
         return sum(namespace.subscriptions for namespace in self.namespaces)
+
+    @property
+    def by_verdict(self) -> dict[Verdict, int]:
+        """The number of subscriptions by verdict; a topic that could not be compared as a whole counts as one."""
+        topics = [topic for namespace in self.namespaces for topic in namespace.topics]
+        alone = [topic.topic_verdict for topic in topics if topic.topic_verdict is not Verdict.EQUAL]
+        return Verdict.counts([*alone, *(item.verdict for topic in topics for item in topic.subscriptions)])

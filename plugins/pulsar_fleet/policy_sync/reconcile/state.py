@@ -1,0 +1,144 @@
+"""The state of a fleet as one scan shows it: what its clusters hold, what differs, what would have to be written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.fleet import Fleet
+from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, compare, namespaces_to_list
+from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
+from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
+from pulsar_fleet.policy_sync.merge.view import Item, View
+from pulsar_fleet.policy_sync.reconcile.history import History
+from pulsar_fleet.policy_sync.reconcile.merge_options import compare_options
+from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
+from pulsar_fleet.policy_sync.reconcile.summary import summarise
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.resources import read_namespace
+
+FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
+"""Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The fleet as one scan shows it, and what would have to be written."""
+
+    observed: Mapping[str, ClusterScan]
+    history: History
+    views: Sequence[View]
+    divergent: frozenset[Item] | None
+    comparison: Comparison
+    plans: Mapping[str, Plan]
+
+    def summary(self, fleet: Fleet) -> DriftSummary:
+        """In numbers, without references to documents."""
+        return summarise(self.comparison, self.observed, self.history, fleet.behind, self.plans)
+
+
+async def read_state(
+    fleet: Fleet,
+    size: int,
+    request: Request,
+    run: Run,
+    redactor: Redactor,
+    find_divergent: FindDivergent | None = None,
+) -> State:
+    """Scan all clusters, merge, and plan the writes; no cluster is changed and nothing is recorded.
+
+    :param size: the number of clusters of the fleet, including unreachable ones.
+    :param find_divergent: compares the clusters in a job; it may take long.
+    """
+    observed = await _scan(fleet, request, redactor)
+    history = History.of(run.ledger, fleet, size, request.choose)
+    views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
+    if namespaces := namespaces_to_list(views):
+        observed = await _with_topics(fleet, observed, namespaces)
+        views = [replace(view, topics=observed[view.cluster].topics) for view in views]
+    divergent = await _divergent(find_divergent, request, observed, history)
+    options = compare_options(request, history, observed, views, divergent)
+    comparison = compare(views, history.merge_bases, options)
+    plans = await _plans(fleet, observed, comparison, request, redactor)
+    return State(
+        observed=observed, history=history, views=views, divergent=divergent, comparison=comparison, plans=plans
+    )
+
+
+async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> dict[str, ClusterScan]:
+    """Scan all clusters in parallel; one that stops answering is removed from the fleet."""
+
+    async def attempt(admin: AdminClient) -> ClusterScan | Unavailable:
+        try:
+            return await scan_cluster(admin, request.selection, redactor, topics=request.topics)
+        except Unavailable as error:
+            return error
+
+    names = sorted(fleet.clusters)
+    results = dict(zip(names, await asyncio.gather(*(attempt(fleet.clusters[name]) for name in names)), strict=True))
+    observed = {name: result for name, result in results.items() if isinstance(result, ClusterScan)}
+    failed = {name: result for name, result in results.items() if isinstance(result, Unavailable)}
+    fleet.remove({fleet.clusters[name].connection.name: str(error) for name, error in failed.items()})
+    return observed
+
+
+async def _divergent(
+    find_divergent: FindDivergent | None, request: Request, observed: Mapping[str, ClusterScan], history: History
+) -> frozenset[Item] | None:
+    # The job reads snapshots only: a desired state in files is compared here.
+    if find_divergent is None or request.authority.kind is AuthorityKind.FILE or len(observed) < 2:
+        return None
+    snapshots = {name: scan.snapshot for name, scan in observed.items()}
+    return await asyncio.to_thread(find_divergent, snapshots, history.fleet)
+
+
+async def _with_topics(
+    fleet: Fleet, observed: Mapping[str, ClusterScan], namespaces: Mapping[str, Collection[str]]
+) -> dict[str, ClusterScan]:
+    async def with_topics(name: str) -> ClusterScan:
+        return await list_topics(fleet.clusters[name], observed[name], namespaces.get(name, ()))
+
+    return dict(zip(observed, await asyncio.gather(*map(with_topics, observed)), strict=True))
+
+
+async def _plans(
+    fleet: Fleet, observed: Mapping[str, ClusterScan], comparison: Comparison, request: Request, redactor: Redactor
+) -> dict[str, Plan]:
+    drift = comparison.drift()
+    scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
+    authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
+    plans = {}
+    for name, scan in sorted(scans.items()):
+        deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
+        plans[name] = plan_repair(
+            drift,
+            Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
+            [scans[other].snapshot for other in authority_first if other != name],
+            source=str(request.authority),
+            delete=request.propagate_deletes,
+        )
+    return plans
+
+
+async def _deletable(
+    admin: AdminClient, drift: Sequence[ComparedResource], own: str, redactor: Redactor
+) -> dict[str, JsonObject]:
+    """The current documents of the namespaces that may be deleted: an apply compares them with the live state."""
+    documents: dict[str, JsonObject] = {}
+    for resource in drift:
+        kind, name = resource.item
+        if resource.gone and kind is Resource.NAMESPACE:
+            document = await read_namespace(admin, NamespaceName.parse(name), redactor)
+            documents[name] = comparable(document or {}, own)
+    return documents
