@@ -9,11 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations, islice
 
-<<<<<<< HEAD
 from pulsar_fleet.cluster.text import counted
-=======
 from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
->>>>>>> s5-verify
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.planning.render import counted
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.verification.messages.report import counts_text
 from pulsar_fleet.verification.messages.verdict import Verdict
 from pulsar_fleet.verification.subscriptions.correspondence import Unit
