@@ -212,5 +212,6 @@ def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
         f"**Next steps.** {moves.blue} redirects clients until the applications are configured with {moves.green}: "
         "leave it running. Topics that are created from now on are found only by consumers that were restarted against "
         f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
-        "pattern are restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
+        f"pattern are restarted; then, on {moves.blue}: "
+        "`DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
     )

@@ -24,6 +24,7 @@ from tests.support.migration_view import (
     with_redirect_probe,
     with_survey,
 )
+from tests.support.remedies import require_harmless
 from tests.support.snapshots import (
     EVENTS,
     ORDERS,
@@ -40,8 +41,8 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.migration.preflight.view import ClusterFacts, View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
+from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 
@@ -116,6 +117,14 @@ LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "ou
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
+FLAGGED = FlaggedNamespace(name="acme/other", terminated=False)
+MOVED = FlaggedNamespace(name="acme/moved", terminated=True, is_on_green=True)
+
+
+def answering(host: str) -> AddressProbe:
+    """The stored redirect of blue leads to this broker."""
+    return AddressProbe(key="brokerServiceUrl", url="pulsar://alias:6650", answered=f"pulsar://{host}:6650")
+
 
 FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
@@ -141,7 +150,14 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("certificate-not-trusted", lambda base: with_redirect_probe(base, trust="unknown authority")),
     ("blue-is-migrated", lambda base: with_blue(base, redirect={"migrated": True})),
     ("green-is-migrated", lambda base: with_green(base, redirect={"migrated": True})),
-    ("flag-left-elsewhere", lambda base: with_survey(base, flagged=("acme/other",))),
+    ("flag-left-elsewhere", lambda base: with_survey(base, flagged=(FLAGGED,))),
+    ("redirect-lost", lambda base: with_survey(base, flagged=(MOVED,))),
+    (
+        "redirect-to-other-addresses",
+        lambda base: with_survey(
+            with_blue(base, redirect=stored("pulsar://alias:6650")), stored_probes=(answering("green-0.example"),)
+        ),
+    ),
     ("flags-unknown", lambda base: with_survey(base, flagged=None)),
     (
         "copied-and-redirected",
@@ -237,6 +253,13 @@ def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: 
     assert ids(spoil(view())) == set(expected.split())
 
 
+@pytest.mark.parametrize("spoil", [spoil for _, spoil in FAULTS], ids=[name for name, _ in FAULTS])
+@pytest.mark.parametrize("prepares", [True, False])
+def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, prepares: bool) -> None:
+    for finding in check(spoil(view(prepares=prepares))):
+        require_harmless(finding)
+
+
 @pytest.mark.parametrize(
     ("more", "text"),
     [
@@ -299,7 +322,7 @@ def test_what_the_run_prepares_on_green_is_no_fault() -> None:
 
 def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_flag() -> None:
     earlier = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
-    assert ids(with_blue(with_survey(view(), flagged=("acme/moved",)), redirect=earlier)) == set()
+    assert ids(with_blue(with_survey(view(), flagged=(MOVED,)), redirect=earlier)) == set()
 
 
 def test_one_broker_whose_check_is_off_is_named() -> None:

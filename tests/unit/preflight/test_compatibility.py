@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.remedies import require_harmless
 from tests.support.snapshots import (
     CHANGES,
     EVENTS,
@@ -481,9 +482,20 @@ def test_a_finding_names_both_values_and_the_exact_call() -> None:
     assert finding.call == ("blue: POST /admin/v2/persistent/acme/orders/events/partitions?updateLocalTopicOnly=true 3")
 
 
+@pytest.mark.parametrize("spoil", [row[0] for row in FAULTS] + [row[1] for row in PIP_433])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, reverse: bool) -> None:
+    clusters = spoil(full_pair())
+    for finding in check(clusters.swapped() if reverse else clusters):
+        require_harmless(finding)
+
+
 def test_the_call_is_shown_wherever_a_finding_is() -> None:
     (finding,) = check(target(settings(defaultNumPartitions="2"))(full_pair()))
-    assert finding.call == "green: POST /admin/v2/brokers/configuration/defaultNumPartitions/1"
+    assert finding.call == (
+        "blue: POST /admin/v2/namespaces/acme/orders/autoTopicCreation "
+        '{"allowAutoTopicCreation": true, "topicType": "non-partitioned"}'
+    )
     assert finding.call in finding.text()
     assert finding.call in findings_markdown([finding])
     assert Finding.from_json(finding.to_json()) == finding

@@ -67,6 +67,27 @@ async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Term
     return Terminations(ends | await _read(blue, waiting, move))
 
 
+def unterminated_text(move: Move, waiting: Sequence[TopicName], seconds: float) -> str:
+    """What to do about partitions that were not terminated; the flag may be cleared only while none is terminated."""
+    text = (
+        f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
+        f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
+        "loaded, "
+        "and its producers may write to blue and green. The flag is set. "
+    )
+    if len(waiting) == len(move.partitions):
+        return text + (
+            "Clear it to keep the namespace on blue, since no partition is terminated; or let brokers whose check is "
+            "on "
+            "serve them, and run again."
+        )
+    return text + (
+        "Leave it: the clients of the terminated partitions are redirected, and would hang without it. Let a broker "
+        "whose "
+        "check is on serve these partitions, and run again."
+    )
+
+
 async def check_periods(blue: AdminClient) -> dict[str, float]:
     """Broker → seconds between two checks of the flag; 0 means that its migration check is off."""
     brokers = await blue.brokers()

@@ -53,7 +53,9 @@ async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, gre
     if created != count:
         raise PreconditionFailed(
             f"{topic} has {created or 'no'} partitions on {blue.connection.name} and {count or 'none'} on "
-            f"{green.connection.name}: a client created it in between. Remove it there, then run again."
+            f"{green.connection.name}: a client created it in between. Stop that client; if the topic's statistics "
+            "show no "
+            "message, delete it there, then run again."
         )
 
 

@@ -86,7 +86,7 @@ async def recheck_gates(
 
 async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected: Expectations) -> View:
     async with sides.open() as (blue, green):
-        surveyed = await survey(blue, green, names, redactor=open_redactor())
+        surveyed = await survey(blue, green, names, run, redactor=open_redactor())
     log.info("%s", surveyed.headline())
     # The task may have been cleared after blue was frozen.
     return View(survey=_with_original_settings(surveyed, run), strategies={}, expected=expected)

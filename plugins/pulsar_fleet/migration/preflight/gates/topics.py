@@ -118,7 +118,8 @@ def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
                 f"{entries:,} unread entries and no consumer; last read {_when(last_used)}",
                 "nothing: it is transferred with its position."
                 if is_transferred
-                else "consume it, delete it, or move the namespace with replicate_then_switch.",
+                else "move the namespace with replicate_then_switch, or let a consumer read it. Delete it only if no "
+                "application needs its messages.",
                 mild=is_transferred,
             )
 
@@ -138,7 +139,9 @@ def replicators_are_connected(view: View) -> Iterator[Finding]:
                 str(facts.namespace),
                 f"no link to {cluster} from {len(partitions)} partitions, first {partitions[0].topic}; "
                 f"{waiting:,} entries wait",
-                f"repair the replication to {cluster}, or take {cluster} out of the namespace's list.",
+                f"repair the replication to {cluster}. Only if {cluster} needs none of these entries, take it out of "
+                "the "
+                "namespace's list, and leave all other clusters in it.",
             )
         yield from _waiting(facts)
 
@@ -168,7 +171,9 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
             yield _INBOUND.finding(
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                f"let {cluster} replicate to {view.green.name} instead, or end its replication before the cut-over.",
+                f"let {cluster} replicate to {view.green.name} instead. Before the cut-over, when its replication "
+                "backlog to "
+                f"{view.blue.name} is 0, take {view.blue.name} out of its list.",
             )
 
 
@@ -195,7 +200,7 @@ def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
                 state.name,
                 f"its own property {MIGRATED_PROPERTY} = {value}",
                 "store that fact under another name, and remove this property.",
-                call=f"DELETE /admin/v2/{topic.path}/properties?key={MIGRATED_PROPERTY}",
+                call=f"{view.blue.name}: DELETE /admin/v2/{topic.path}/properties?key={MIGRATED_PROPERTY}",
             )
 
 
