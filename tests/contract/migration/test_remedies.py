@@ -14,7 +14,7 @@ from tests.support.remedies import calls, send
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -22,13 +22,16 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS, REDIRECT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect, stored_redirect
+from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
+from pulsar_fleet.migration.drain.remediate import RemedyContext, remediate
 from pulsar_fleet.migration.failback.steps import check_failback
-from pulsar_fleet.migration.model import Phase, Strategy
+from pulsar_fleet.migration.model import Move, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.flagged import flagged_names
 from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, View
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
@@ -128,7 +131,7 @@ class Fleet:
 
 def _publish_and_receive(blue: ClusterConnection, green: ClusterConnection, topic: TopicName) -> bool:
     """A partition of its own: a client through blue is redirected, a consumer on green gets the message."""
-    part, logger = str(topic.partitions(2)[0]), pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal)
+    part, logger = str(topic.partitions(2)[0]), pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     there = pulsar.Client(green.require_service_url(), logger=logger)
     here = pulsar.Client(blue.require_service_url(), operation_timeout_seconds=5, logger=logger)
     try:
@@ -341,3 +344,71 @@ async def test_a_shorter_retention_is_raised_where_the_run_reads_it(fleet: Fleet
 async def _lower(*clusters: AdminClient, name: NamespaceName) -> None:
     for admin in clusters:
         await admin.post(f"/namespaces/{name.path}/retention", {"retentionTimeInMinutes": 5, "retentionSizeInMB": 100})
+
+
+def moved_context(fleet: Fleet, topic: TopicName) -> RemedyContext:
+    partitions = {part: PartitionClients(0, {}, {}) for part in topic.partitions(2)}
+    return RemedyContext(
+        blue=fleet.blue,
+        green=fleet.green,
+        move=Move(topic.namespace, Strategy.REDIRECT, "", {topic: 2}, partitions),
+        redirect=redirect_to(fleet.green.connection),
+        before=OriginalSettings(dynamic={}, publish_rates={}, replication={}),
+    )
+
+
+def incident(kind: IncidentKind, remedy: Remedy, subject: str, name: NamespaceName) -> Incident:
+    return Incident(kind=kind, namespace=str(name), subject=subject, sentence="", remedy=remedy, topics=(subject,))
+
+
+async def test_a_lost_flag_and_a_lost_redirect_are_set_again_during_the_drain(fleet: Fleet) -> None:
+    topic = await fleet.move(fleet.beside("moved"))
+    name, context = topic.namespace, moved_context(fleet, topic)
+    await fleet.blue.post(f"/namespaces/{name.path}/migration", False)
+    cleared = incident(IncidentKind.FLAG_RESET, Remedy.SET_FLAG, str(name), name)
+    fleet.run.ledger.enter_phase("fail_back_namespaces/other", str(name), Phase.REOPENED)
+    assert await remediate(cleared, context, fleet.run) is None
+    assert not (await fleet.blue.namespace(name) or {})["migrated"]
+    fleet.run.ledger.enter_phase(fleet.run.id, str(name), Phase.CUT_OVER)
+    assert await remediate(cleared, context, fleet.run)
+    await fleet.redirect_by_hand(NOBODY)
+    lost = incident(IncidentKind.REDIRECT_LOST, Remedy.STORE_REDIRECT, str(name), name)
+    assert await remediate(lost, context, fleet.run)
+    assert await fleet.arrives(topic)
+
+
+async def test_a_topic_with_unread_entries_is_not_unloaded_and_one_without_is(fleet: Fleet) -> None:
+    topic = await fleet.make(fleet.beside("moved"))
+    part = topic.partitions(2)[0]
+    await asyncio.to_thread(_publish, fleet.blue.connection, part)
+    await store_redirect(fleet.blue, "blue", redirect_to(fleet.green.connection))
+    await set_flag(fleet.blue, topic.namespace, migrated=True)
+    async with asyncio.timeout(20):
+        while not await fleet.is_terminated(topic):
+            await asyncio.sleep(0.2)
+    context = moved_context(fleet, topic)
+    fenced = incident(IncidentKind.FENCED, Remedy.UNLOAD, str(part), topic.namespace)
+    assert await remediate(fenced, context, fleet.run) is None
+    assert (await fleet.blue.stats(part))["subscriptions"]["billing"]["msgBacklog"] == 1
+    await fleet.blue.post(f"{part.subscription_path('billing')}/skip_all")
+    assert await remediate(fenced, context, fleet.run)
+    with pytest.raises(Conflict, match="already migrated"):
+        await fleet.blue.stats(part)
+
+
+def _publish(connection: ClusterConnection, part: TopicName) -> None:
+    client = pulsar.Client(connection.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client.create_producer(str(part)).send(b"unread")
+    client.close()
+
+
+async def test_permissions_are_granted_on_green_and_no_other_role_changes(fleet: Fleet) -> None:
+    topic = await fleet.make(fleet.beside("moved"))
+    path = f"/namespaces/{topic.namespace.path}/permissions"
+    await fleet.blue.post(f"{path}/app", ["produce", "consume"])
+    for role, actions in (("app", ["consume"]), ("other", ["produce"])):
+        await fleet.green.post(f"{path}/{role}", actions)
+    missing = incident(IncidentKind.PERMISSIONS_MISSING, Remedy.GRANT, str(topic.namespace), topic.namespace)
+    assert await remediate(missing, moved_context(fleet, topic), fleet.run)
+    rights = {role: sorted(actions) for role, actions in (await fleet.green.get(path)).items()}
+    assert rights == {"app": ["consume", "produce"], "other": ["produce"]}

@@ -316,6 +316,20 @@ async def test_a_topic_that_green_alone_has_terminated_is_not_advised_to_be_dele
     await pair.green.post(f"{pair.path}/migration", False)
 
 
+async def test_the_override_of_a_migration_on_blue_is_no_reason_to_change_green(pair: Pair) -> None:
+    key = "brokerDeleteInactiveTopicsEnabled"
+    on_green = (await pair.green.runtime_configuration())[key]
+    await pair.blue.set_dynamic(key, "true" if on_green == "false" else "false")
+    try:
+        finding = (await pair.findings({}))["inactive-topics-default-differs"]
+        assert finding.remedy.startswith("nothing if a dynamic setting is the cause")
+        ((cluster, call),) = calls(finding.call)
+        assert (cluster, key in await pair.blue.get(call.path)) == ("blue", True)
+    finally:
+        await pair.blue.unset_dynamic(key)
+    assert "inactive-topics-default-differs" not in await pair.findings({})
+
+
 def test_every_finding_that_is_executed_has_a_case() -> None:
     migration = {id_ for id_ in EXECUTED if id_.startswith(("flag", "redirect", "both", "copy", "migrated"))}
     assert {case.id for case in (*CASES, *QUESTIONS)} == EXECUTED - migration

@@ -215,7 +215,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     (
-        "migrated-property green-topics-missing",
+        "migrated-property",
         lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
     ),
     ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),

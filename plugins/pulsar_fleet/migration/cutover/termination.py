@@ -17,11 +17,11 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.model import Move
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
-MIGRATED_PROPERTY = "migrated"
 
 _FIRST_TOPICS = 2
 _POLL_SECONDS = 0.1

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
-from pulsar_fleet.migration.cutover.termination import MIGRATED_PROPERTY
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
 _TRANSACTIONS = blocks(
     "transactions-in-use",
