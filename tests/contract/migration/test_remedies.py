@@ -287,6 +287,20 @@ async def test_of_two_flags_without_effect_both_are_cleared(fleet: Fleet) -> Non
     assert not await fleet.is_terminated(TopicName(fleet.next, "events"))
 
 
+async def test_a_loaded_topic_with_the_property_of_a_user_is_terminated_by_the_flag_as_any_other(fleet: Fleet) -> None:
+    topic = TopicName(fleet.beside("marked"), "plain")
+    await fleet.make(topic.namespace)
+    for admin in (fleet.blue, fleet.green):
+        await admin.create_topic(topic, {"migrated": "true"} if admin is fleet.blue else {})
+    await fleet.blue.create_subscription(topic, "billing")
+    await store_redirect(fleet.blue, "blue", redirect_to(fleet.green.connection))
+    assert not is_terminated(await fleet.blue.internal_info(topic))
+    await set_flag(fleet.blue, topic.namespace, migrated=True)
+    async with asyncio.timeout(20):
+        while not is_terminated(await fleet.blue.internal_info(topic)):
+            await asyncio.sleep(0.2)
+
+
 async def failback_findings(fleet: Fleet, name: NamespaceName) -> dict[str, Finding]:
     run = replace(fleet.run, id="fail_back_namespaces/checks")
     sides = Sides(fleet.blue.connection, fleet.green.connection, 5.0)

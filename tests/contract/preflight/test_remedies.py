@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.remedies import EXECUTED, calls, send
 from tests.support.snapshots import record, with_settings
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -56,9 +58,10 @@ class Pair:
             await admin.create_topic(self.topic)
             await admin.create_subscription(self.topic, "billing")
 
-    async def both(self, path: str, body: Any) -> None:
+    async def unload(self) -> None:
+        """A cursor stores its replicated flag with its position: snapshots do not see it before."""
         for admin in (self.blue, self.green):
-            await admin.post(path, body)
+            await admin.put(f"/{self.topic.path}/unload")
 
     async def snapshots(self) -> list[Snapshot]:
         selection = Selection(tenants=frozenset({self.name.tenant}))
@@ -154,6 +157,7 @@ def replicated(on_green: bool) -> Seed:
         await pair.blue.post(path, True)
         if on_green:
             await pair.green.post(path, True)
+        await pair.unload()
 
     return seed
 
@@ -265,6 +269,7 @@ async def test_the_printed_call_removes_the_finding_and_harms_nothing(case: Case
     for cluster, call in calls(finding.call):
         touched.add(cluster)
         await send({"blue": pair.blue, "green": pair.green}[cluster], call)
+    await pair.unload()
     left = await _left(pair, case)
     assert left is None, left.text()
     for cluster, rows, later in zip(("blue", "green"), before, await pair.rows(), strict=True):
@@ -300,7 +305,8 @@ async def test_a_call_that_only_asks_changes_nothing(case: Case, pair: Pair) -> 
     await case.seed(other)
     before, finding = await other.rows(), (await other.findings({}))[case.id]
     for cluster, call in calls(finding.call):
-        await send({"blue": other.blue, "green": other.green}[cluster], call)
+        with suppress(InvalidRequest):  # The answer of a broker that would refuse the schema.
+            await send({"blue": other.blue, "green": other.green}[cluster], call)
     assert await other.rows() == before
     await other.green.post(f"{other.path}/migration", False)
 

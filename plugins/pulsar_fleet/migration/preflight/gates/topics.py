@@ -57,7 +57,7 @@ _INBOUND = blocks(
 _PROPERTY = blocks(
     "migrated-property",
     Owner.APPLICATION,
-    "Brokers mark a topic that they redirected with this property: they treat the topic as redirected already.",
+    "It reads as the brokers' mark of a redirected topic: when such a topic is terminated, its clients are redirected.",
 )
 _RUNS = warns(
     "functions-in-namespace",
@@ -190,7 +190,13 @@ def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
 
 
 def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
-    """A property `migrated` that an application gave to a topic."""
+    """A property `migrated` that an application gave to a topic.
+
+    Observed on 4.2.4: while the topic is not terminated the property has no effect, with or without a flag; it loads,
+    accepts messages and is terminated as any other. If a user has terminated it, a broker that loads it again redirects
+    its producers as soon as a redirect is stored, without any flag. A partitioned topic has the property in its metadata,
+    its partitions do not. The copy of a topic never gets it (`planning/translation.py`).
+    """
     moving = {str(facts.namespace): facts for facts in view.moving}
     for state in view.blue.snapshot.topics:
         topic = TopicName.parse(state.name)
