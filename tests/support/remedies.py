@@ -128,7 +128,7 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     "named-like-a-partition": ("no client, no subscription and storageSize 0",),
     "namespace-deleted": ("without force",),
     "open-on-blue": ("take the namespace out", "no entries, subscriptions or clients"),
-    "other-run": ("never while one of its tasks runs",),
+    "other-run": ("never while one of its tasks runs", "If its process has died"),
     "partitioned-on-one-side": ("no client, no subscription and storageSize 0",),
     "partitions-grow": ("while no consumer needs order",),
     "peer-address-local": ("keep its other fields and its credentials",),

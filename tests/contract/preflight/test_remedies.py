@@ -13,7 +13,7 @@ from tests.support.remedies import EXECUTED, calls, send
 from tests.support.snapshots import record, with_settings
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -58,10 +58,11 @@ class Pair:
             await admin.create_topic(self.topic)
             await admin.create_subscription(self.topic, "billing")
 
-    async def unload(self) -> None:
+    async def unload(self, *clusters: str) -> None:
         """A cursor stores its replicated flag with its position: snapshots do not see it before."""
         for admin in (self.blue, self.green):
-            await admin.put(f"/{self.topic.path}/unload")
+            if admin.connection.name in clusters:
+                await admin.put(f"/{self.topic.path}/unload")
 
     async def snapshots(self) -> list[Snapshot]:
         selection = Selection(tenants=frozenset({self.name.tenant}))
@@ -157,7 +158,7 @@ def replicated(on_green: bool) -> Seed:
         await pair.blue.post(path, True)
         if on_green:
             await pair.green.post(path, True)
-        await pair.unload()
+        await pair.unload("blue", "green")
 
     return seed
 
@@ -269,7 +270,8 @@ async def test_the_printed_call_removes_the_finding_and_harms_nothing(case: Case
     for cluster, call in calls(finding.call):
         touched.add(cluster)
         await send({"blue": pair.blue, "green": pair.green}[cluster], call)
-    await pair.unload()
+    if case.changes:
+        await pair.unload(*touched)
     left = await _left(pair, case)
     assert left is None, left.text()
     for cluster, rows, later in zip(("blue", "green"), before, await pair.rows(), strict=True):
@@ -305,7 +307,8 @@ async def test_a_call_that_only_asks_changes_nothing(case: Case, pair: Pair) -> 
     await case.seed(other)
     before, finding = await other.rows(), (await other.findings({}))[case.id]
     for cluster, call in calls(finding.call):
-        with suppress(InvalidRequest):  # The answer of a broker that would refuse the schema.
+        # The answers of a broker that would refuse the schema, and of one without a redirect.
+        with suppress(InvalidRequest, NotFound):
             await send({"blue": other.blue, "green": other.green}[cluster], call)
     assert await other.rows() == before
     await other.green.post(f"{other.path}/migration", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -258,6 +259,72 @@ def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: 
 def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, prepares: bool) -> None:
     for finding in check(spoil(view(prepares=prepares))):
         require_harmless(finding)
+
+
+def lost(base: View) -> View:
+    """Blue's redirect was overwritten after a namespace had moved to green."""
+    return with_blue(with_survey(base, flagged=(MOVED,)), redirect=stored("pulsar://localhost:1"))
+
+
+def by_id(found: View, id_: str) -> Finding:
+    return next(finding for finding in check(found) if finding.id == id_)
+
+
+def test_a_lost_redirect_is_stored_again_with_the_verified_addresses() -> None:
+    finding = by_id(lost(view()), "redirect-lost")
+    assert finding.call == f"blue: POST /admin/v2/clusters/blue/migrate?migrated=false {json.dumps(REDIRECT)}"
+    assert "leave the flags" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda base: with_probe(base, "brokerServiceUrl", answered="", error="refused"),
+        lambda base: with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650"),
+        flagged("blue"),
+        lambda base: with_blue(base, redirect={**stored("pulsar://localhost:1"), "migrated": True}),
+    ],
+    ids=["connection does not answer", "connection leads elsewhere", "a flag would take effect", "cluster is flagged"],
+)
+def test_a_redirect_is_not_stored_again_while_that_could_harm(spoil: Spoil) -> None:
+    finding = by_id(spoil(lost(view())), "redirect-lost")
+    assert (finding.call, finding.remedy.startswith("leave the flags. Do first")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "says"),
+    [
+        (replace(MOVED, lacking=("namespace acme/moved",)), "leave its flag"),
+        (replace(MOVED, is_on_green=False), "leave its flag"),
+        (replace(FLAGGED, moved_by="migrate_namespaces/earlier"), "leave its flag"),
+        (replace(FLAGGED, terminated=None), "leave its flag until its topics can be read"),
+    ],
+    ids=["green lacks it", "not known where it is", "moved by the ledger", "not read"],
+)
+def test_a_flag_that_may_redirect_clients_is_never_advised_to_be_cleared(
+    namespace: FlaggedNamespace, says: str
+) -> None:
+    for redirect in ({}, stored("pulsar://third:6650")):
+        found = with_blue(with_survey(view(), flagged=(namespace,)), redirect=redirect)
+        finding = by_id(found, "flag-left-elsewhere")
+        assert (finding.call, finding.remedy.startswith(says)) == ("", True)
+        assert "redirect-lost" not in ids(found)
+
+
+def test_a_flag_is_kept_while_a_redirect_makes_it_effective() -> None:
+    found = with_survey(view(), flagged=(FLAGGED,))
+    assert by_id(found, "flag-left-elsewhere").call
+    for redirect in (None, {"migratedClusterUrl": {}}, stored("pulsar://third:6650")):
+        assert by_id(with_blue(found, redirect=redirect), "flag-left-elsewhere").call == ""
+
+
+@pytest.mark.parametrize("side", ["blue", "green"])
+def test_the_flag_of_a_cluster_is_cleared_only_without_a_redirect(side: str) -> None:
+    spoil, id_ = {"blue": with_blue, "green": with_green}[side], f"{side}-is-migrated"
+    assert by_id(spoil(view(), redirect={"migrated": True}), id_).call
+    for document in ({}, REDIRECT):
+        found = spoil(view(), redirect={"migrated": True, "migratedClusterUrl": document})
+        assert by_id(found, id_).call == ""
 
 
 @pytest.mark.parametrize(

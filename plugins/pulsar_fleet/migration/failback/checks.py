@@ -188,10 +188,15 @@ def check_other_runs(namespace: FailbackNamespace) -> Iterator[Finding]:
             str(namespace.namespace),
             run,
             "That run has not ended: the two would undo each other's steps.",
-            "let it end. If it died, end it: clear its task write_report in Airflow, or continue it with "
-            "pulsar-fleet and "
-            "--resume; never while one of its tasks runs.",
+            f"let it end. If its process has died, continue it: {_resumption(run)}."
+            if run.startswith("cli/")
+            else "let it end. If it died, clear its task write_report; never while one of its tasks runs.",
         )
+
+
+def _resumption(run: str) -> str:
+    resume = f"--resume {run}"
+    return f"pulsar-fleet fail-back {resume}" if run.startswith("cli/fail-back") else f"pulsar-fleet migrate {resume}"
 
 
 def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:

@@ -60,7 +60,8 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
                     "terminated, "
                     "so its clients are on another cluster. fail_back_namespaces leads back."
                     if _has_terminated(own, namespace.name)
-                    else f"if {own.cluster} has no redirect, the flag has no effect and may be cleared. With one, its "
+                    else f"if {own.cluster} has no redirect (404), the flag has no effect and may be cleared. With "
+                    "one, its "
                     "clients may be on another cluster: leave the flag and take the namespace out of the selection.",
                     call=call_text(own.cluster, bare("GET", f"{cluster_path(own.cluster)}/migrate")),
                 )

@@ -194,8 +194,8 @@ def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
 
     Observed on 4.2.4: while the topic is not terminated the property has no effect, with or without a flag; it loads,
     accepts messages and is terminated as any other. If a user has terminated it, a broker that loads it again redirects
-    its producers as soon as a redirect is stored, without any flag. A partitioned topic has the property in its metadata,
-    its partitions do not. The copy of a topic never gets it (`planning/translation.py`).
+    its producers as soon as a redirect is stored, without any flag. The metadata of a partitioned topic has the
+    property, its partitions do not. The copy of a topic never gets it (`planning/translation.py`).
     """
     moving = {str(facts.namespace): facts for facts in view.moving}
     for state in view.blue.snapshot.topics:
