@@ -22,7 +22,12 @@ _SEPARATOR = re.compile(r"; (?=[\w.-]+: (?:GET|PUT|POST|DELETE) /admin/v2/)")
 _CALL = re.compile(r"([\w.-]+): (GET|PUT|POST|DELETE) /admin/v2(/[^ ?]+)(?:\?(\S+))?(?: (.+))?", re.DOTALL)
 _NOT_IDS = frozenset({"non-partitioned", "partitioned-stats"})
 
-CATALOGUES = ("preflight/checks", "migration/preflight/gates", "migration/failback/checks.py")
+CATALOGUES = (
+    "preflight/checks",
+    "migration/preflight/gates",
+    "migration/failback/checks.py",
+    "migration/proof_freshness.py",
+)
 """Where findings with remedies are defined, relative to the package."""
 
 
@@ -133,6 +138,10 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     "partitions-grow": ("while no consumer needs order",),
     "peer-address-local": ("keep its other fields and its credentials",),
     "peer-address-missing": ("keep its other fields and its credentials",),
+    "green-written-to": ("find the cause, then verify again",),
+    "proof-too-old": ("verify again",),
+    "settings-changed": ("find the cause, then verify again",),
+    "topics-changed": ("then start it again",),
     "removal-not-allowed": ("allow_removal",),
     "replicates-into-blue": ("when its replication backlog to blue is 0",),
     "replicator-disconnected": ("leave all other clusters in it",),
@@ -175,7 +184,7 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     "inactive-topics-default-differs": ("nothing if a dynamic setting is the cause",),
     "max-message-size-smaller": ("set maxMessageSize=",),
     "namespace-missing": ("correct 'namespaces'",),
-    "no-proof": ("run verify_clusters",),
+    "no-proof": ("run verify_clusters", "clear the task verify_copy"),
     "no-right-to-copy": ("administrator of the tenant",),
     "non-durable-consumer": ("nothing if they may start",),
     "non-persistent-topic": ("stop its producers",),
