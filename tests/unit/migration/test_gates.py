@@ -270,6 +270,18 @@ def by_id(found: View, id_: str) -> Finding:
     return next(finding for finding in check(found) if finding.id == id_)
 
 
+def test_an_address_of_a_broker_that_was_replaced_is_stored_again_by_the_run() -> None:
+    document = {**REDIRECT, "brokerServiceUrlTls": "pulsar+ssl://green-9.example:6651"}
+    probes = (
+        AddressProbe(
+            key="brokerServiceUrl", url=REDIRECT["brokerServiceUrl"], answered="pulsar://green-0.example:6650"
+        ),
+        AddressProbe(key="brokerServiceUrlTls", url=document["brokerServiceUrlTls"], error="refused"),
+    )
+    found = with_survey(view(), flagged=(MOVED,), stored_probes=probes)
+    assert ids(with_blue(found, redirect={"migratedClusterUrl": document})) == set()
+
+
 def test_a_lost_redirect_is_stored_again_with_the_verified_addresses() -> None:
     finding = by_id(lost(view()), "redirect-lost")
     assert finding.call == f"blue: POST /admin/v2/clusters/blue/migrate?migrated=false {json.dumps(REDIRECT)}"

@@ -61,7 +61,8 @@ async def survey(
         targets = GreenTargets(on_green.snapshot.brokers, verified_addresses(redirect_probe.to_json()))
         flagged = await read_flagged(blue, green, run, frozenset(names), targets)
         stored_probes = await probe_stored(green.connection, on_blue.redirect_addresses, advertised)
-    on_green_flagged = await flagged_names(green) if on_green.redirect else ()
+    home = await _home(blue, on_green.redirect)
+    on_green_flagged = await flagged_names(green) if on_green.broker_addresses - home else ()
     return Survey(
         blue=on_blue,
         green=on_green,
@@ -70,7 +71,7 @@ async def survey(
         stored_probes=stored_probes,
         flagged=flagged,
         flagged_on_green=None if on_green_flagged is None else tuple(map(str, on_green_flagged)),
-        home=await _home(blue, on_green.redirect),
+        home=home,
         answers=answers,
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,

@@ -65,6 +65,11 @@ class ClusterFacts:
         document = (self.redirect or {}).get("migratedClusterUrl") or {}
         return {key: str(url) for key, url in document.items() if key in ADDRESS_SCHEMES and url}
 
+    @property
+    def broker_addresses(self) -> frozenset[str]:
+        """Those of `redirect_addresses` to which clients connect."""
+        return frozenset(url for key, url in self.redirect_addresses.items() if key.startswith("broker"))
+
     def has_terminated(self, namespace: NamespaceName) -> bool:
         """Whether it has terminated a topic of the namespace, or one of its partitions."""
         inside = f"://{namespace}/"
@@ -127,7 +132,7 @@ class Survey:
 
     :param stored_probes: what answers at the addresses that blue redirects to, where this run would store others.
     :param flagged: other namespaces on blue that are flagged already; None if they could not be read.
-    :param flagged_on_green: read only where green has a redirect; None if they could not be read.
+    :param flagged_on_green: read only where green redirects to another cluster than blue; None if that failed.
     :param home: addresses that lead to blue; read only where green has a redirect.
     :param answers: the answers of green's brokers about schemas that differ.
     :param calls: HTTP requests of the survey, to both clusters.

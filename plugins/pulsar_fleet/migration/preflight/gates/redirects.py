@@ -124,17 +124,19 @@ def no_other_redirect_is_stored(view: View) -> Iterator[Finding]:
             )
     yield from _stored_on_blue(view)
     # A redirect to blue belongs to a failback, or to the migration that this run reverts: other namespaces need it.
-    if addresses := _broker_addresses(view.green) - view.survey.home:
+    if addresses := view.green.broker_addresses - view.survey.home:
         yield _left_on_green(view, ", ".join(sorted(addresses)))
 
 
 def _stored_on_blue(view: View) -> Iterator[Finding]:
     probe = view.survey.redirect_probe
-    stored, moved = _broker_addresses(view.blue), moved_to_green(view)
+    stored, moved = view.blue.broker_addresses, moved_to_green(view)
     differing = stored - set(probe.document.values())
-    answered = {entry.answered for entry in view.survey.stored_probes if entry.answered}
-    if differing and answered and answered <= probe.advertised:
-        yield _other_addresses(view, ", ".join(sorted(differing)))
+    answered = {entry.url: entry.answered for entry in view.survey.stored_probes if entry.answered}
+    if differing and answered and set(answered.values()) <= probe.advertised:
+        # Where none of these answers, as after a broker was replaced, this run stores addresses that do.
+        if in_use := differing & set(answered):
+            yield _other_addresses(view, ", ".join(sorted(in_use)))
     elif moved and (differing or not stored) and not any(flagged_elsewhere(view)):
         yield _lost(view, [namespace.name for namespace in moved], ", ".join(sorted(stored)) or "no address")
     elif differing:
@@ -202,10 +204,6 @@ def _left_on_green(view: View, stored: str) -> Finding:
 def _deletion(cluster: ClusterFacts) -> str:
     """Without a body the call deletes the stored addresses (observed)."""
     return f"{cluster.name}: POST /admin/v2/clusters/{cluster.name}/migrate?migrated=false"
-
-
-def _broker_addresses(cluster: ClusterFacts) -> set[str]:
-    return {url for key, url in cluster.redirect_addresses.items() if key.startswith("broker")}
 
 
 def clients_are_accepted(view: View) -> Iterator[Finding]:
