@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow.sdk import Param, dag
+import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
+from airflow.sdk import dag
 
 from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
-from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param
+from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param, setting
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
 
@@ -26,13 +27,13 @@ PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster to copy. It is only read."),
     "target": connection_param("pulsar_green", "Target", "Connection of the cluster that receives the copy."),
     "selection": selection_param(),
-    "subscriptions": Param(
+    "subscriptions": setting(
         True,
         type="boolean",
         title="Create subscriptions",
         description="Create the source's subscriptions on the target, at the earliest message.",
     ),
-    "expected_lag_hours": Param(
+    "expected_lag_hours": setting(
         0,
         type="integer",
         minimum=0,
@@ -41,7 +42,7 @@ PARAMS = {
         description="How long messages may wait on the source before they are copied later: retention, time to live "
         "and quotas are checked against it. 0: no messages will be copied.",
     ),
-    "allow_changes": Param(
+    "allow_changes": setting(
         [],
         type="array",
         items={"type": "string"},
@@ -49,7 +50,7 @@ PARAMS = {
         description="Ids of the irreversible or destructive changes of the plan that are allowed, from a dry run.",
     ),
     **approval_params("the plan"),
-    "compare_in_spark": Param(
+    "compare_in_spark": setting(
         "auto",
         type="string",
         enum=["auto", "always", "never"],
@@ -57,7 +58,7 @@ PARAMS = {
         description="auto uses Spark from 2,000,000 rows on: fewer rows are compared in the task before Spark has "
         "started.",
     ),
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Show findings and plan; change nothing."),
+    "dry_run": setting(False, type="boolean", title="Dry run", description="Show findings and plan; change nothing."),
 }
 
 

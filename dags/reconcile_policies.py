@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 import pendulum
 from airflow.sdk import dag
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airflow imports it once, not in every parse.
 from airflow.sdk import dag, task_group
 
 from pulsar_fleet.airflow import VerifyMessagesOperator, VerifySubscriptionsOperator

@@ -31,7 +31,8 @@ print("RESULT " + json.dumps({
     "errors": {str(k): v for k, v in bag.import_errors.items()},
     "dags": sorted(bag.dags),
     "seconds": {str(s.file): s.duration.total_seconds() for s in bag.dagbag_stats},
-    "heavy": sorted({"pulsar", "pyspark", "pandas", "pyarrow", "httpx", "sqlalchemy.ext", "numpy"}
+    "heavy": sorted({"pulsar", "pyspark", "pandas", "pyarrow", "httpx", "sqlalchemy.ext", "numpy", "aiohttp",
+                     "tenacity", "pulsar_fleet.cluster.admin.client"}
                     & (set(sys.modules) - BEFORE)),
 }))
 """

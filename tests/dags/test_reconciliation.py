@@ -107,7 +107,8 @@ def test_above_the_threshold_a_missing_spark_connection_is_refused_and_nothing_i
     change(blue, shared, MAX_PRODUCERS[0], 5)
     refused = play("reconcile_policies", selection=[shared.tenant], mode="repair", compare_with_spark_above=1)
     assert (states(refused)["find_drift"], states(refused)["repair"]) == ("failed", "upstream_failed")
-    assert report(refused).startswith("# Failed in find_drift, repair: nothing was compared")
+    assert report(refused).startswith("# Failed in find_drift: Spark connection 'spark_default' does not exist")
+    assert "Nothing was compared, nothing has been changed." in report(refused)
     assert values(green, shared)[MAX_PRODUCERS[1]] is None
 
 

@@ -66,7 +66,7 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     assert f"`{live}`" in asked["body"].partition("##")[0]
     # The next wave is a run of its own, with an approval of its own.
     asked = approve_wave(airflow, f"{run_id}__wave-2")
-    assert (asked["subject"], f"`{quiet}`" in asked["body"]) == ("Wave 2 of 2: 1 namespaces from blue to green", True)
+    assert (asked["subject"], f"`{quiet}`" in asked["body"]) == ("Wave 2 of 2: 1 namespace from blue to green", True)
     assert wait_for(lambda: ended(airflow, "migrate_namespaces", f"{run_id}__wave-2")) == "success"
 
 

@@ -166,6 +166,7 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     "cluster-unknown-to-target": ("is to replicate to it",),
     "copied-and-redirected": ("replicate_then_switch",),
     "credentials-refused-by-green": ("accept the tokens",),
+    "dag-may-become-stale": ("restart the DAG processor",),
     "dedup-before-fix": ("upgrade",),
     "delayed-delivery-off": ("set delayedDeliveryEnabled=true",),
     "delayed-messages": ("wait until they are delivered",),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pulsar_fleet.ledger.run import Run
     from pulsar_fleet.migration.clusters import Sides
     from pulsar_fleet.migration.model import Moves
+    from pulsar_fleet.migration.preflight.view import DagParsing
     from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
     from pulsar_fleet.migration.procedure import Procedure
 
@@ -49,14 +49,27 @@ def clusters_of(params: dict[str, Any]) -> list[ClusterConnection]:
     return [cluster_connection(name) for name in params["clusters"]]
 
 
-def inputs_of(context: Context) -> tuple[dict[str, Any], Sides, Run]:
-    """Settings, clusters and records of a DAG run, from which a `Migration` or a `Failback` is made."""
+def inputs_of(context: Context) -> tuple[dict[str, Any], Sides, Run, DagParsing]:
+    """What a `Migration` or a `Failback` is made of: settings, clusters, records, Airflow's settings."""
     from pulsar_fleet.airflow.run import current_run
     from pulsar_fleet.migration.clusters import Sides
 
     params = context["params"]
     sides = Sides(cluster_connection(params["blue"]), cluster_connection(params["green"]))
-    return dict(params), sides, current_run(context)
+    return dict(params), sides, current_run(context), dag_parsing()
+
+
+def dag_parsing() -> DagParsing:
+    """Airflow's settings for the parsing of DAG files, as this process has them."""
+    from airflow.sdk.configuration import conf
+
+    from pulsar_fleet.migration.preflight.view import DagParsing
+
+    return DagParsing(
+        timeout=conf.getint("dag_processor", "dag_file_processor_timeout"),
+        interval=conf.getint("dag_processor", "min_file_process_interval"),
+        stale_after=conf.getint("dag_processor", "stale_dag_threshold"),
+    )
 
 
 def procedure_of(context: Context) -> Procedure:
@@ -84,6 +97,7 @@ def original_settings_of(reference: JsonObject) -> OriginalSettings:
 
 async def require_two_clusters(source: str, target: str, namespaces: Sequence[NamespaceName]) -> JsonObject:
     """Read the names of both clusters; refuse two connections to one cluster, and namespaces missing on the source."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.snapshot.tenants import require_namespaces
 
     connections = cluster_connection(source), cluster_connection(target)

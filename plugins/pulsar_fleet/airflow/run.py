@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.report.progress import progress_lines
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from pulsar_fleet.ledger.run import Run
-
-
-DEFAULT_ARGS: dict[str, Any] = {
-    "retries": 3,
-    "retry_delay": timedelta(seconds=10),
-    "retry_policy": ExceptionRetryPolicy(
-        rules=[
-            RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
-            RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
-        ]
-    ),
-}
-"""The default arguments of every DAG: only errors that can pass without an operator are retried."""
-
-FAILED_STATES = frozenset({"failed", "upstream_failed"})
 
 
 def fleet_run_id(context: Context) -> str:
@@ -46,14 +33,37 @@ def current_run(context: Context) -> Run:
     return Run.open(fleet_run_id(context))
 
 
-def failed_tasks(context: Context) -> tuple[str, ...]:
-    """Tasks of this run that failed or could not run, without the current task."""
-    run, own = context["dag_run"], context["ti"]
-    states = own.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id]).get(run.run_id, {})
-    return tuple(sorted(task for task, state in states.items() if state in FAILED_STATES and task != own.task_id))
+def store_failure(context: Context) -> None:
+    """Store the reason of a task's failure with the run, so that the report can name it; for `on_failure_callback`."""
+    run, error = current_run(context), context.get("exception")
+    known = isinstance(error, FleetError)
+    reason = str(error) if known or error is None else f"{type(error).__name__}: {error}"
+    run.artefacts.write_json(run.id, _FAILURE.format(context["ti"].task_id), reason if error else "")
 
 
-def finish_run(context: Context, failed: tuple[str, ...]) -> None:
+def failed_tasks(context: Context) -> dict[str, str]:
+    """Tasks of this run that failed by themselves → the reason, as far as it is stored; without the current task.
+
+    A task that could not run because another one failed is named only if no task failed by itself.
+    """
+    dag_run, own, run = context["dag_run"], context["ti"], current_run(context)
+    states = own.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
+    others = {task: state for task, state in states.items() if task != own.task_id}
+    failed = [task for task, state in others.items() if state == "failed"]
+    failed = failed or [task for task, state in others.items() if state == "upstream_failed"]
+    return {task: _reason(run, task) for task in sorted(failed)}
+
+
+def _reason(run: Run, task: str) -> str:
+    # An instance of a mapped task is listed as `task_<index>`; its reason is stored by the name of the task.
+    stored = run.stored(_FAILURE.format(task)) or run.stored(_FAILURE.format(re.sub(r"_\d+$", "", task)))
+    return str(stored or "")
+
+
+_FAILURE = "failures/{}.json"
+
+
+def finish_run(context: Context, failed: Mapping[str, str]) -> None:
     """End the run in the ledger, and fail the current task if another task failed.
 
     Airflow takes the state of a run from its last task.
@@ -61,7 +71,7 @@ def finish_run(context: Context, failed: tuple[str, ...]) -> None:
     run = current_run(context)
     run.ledger.finish_run(run.id, "failed" if failed else "succeeded")
     if failed:
-        raise PreconditionFailed(f"The run failed in {', '.join(failed)}; the reason is at the end of that task's log.")
+        raise PreconditionFailed(f"{failure_line(failed)}{failure_details(failed)}")
 
 
 log = logging.getLogger(__name__)
@@ -71,3 +81,17 @@ def log_progress(noun: str) -> Callable[[int, int], None]:
     """A callback for (done, total) that logs `120 of 480 changes, done in about 30 s`."""
 
     return progress_lines(noun, lambda line: log.info("%s", line))
+
+
+DEFAULT_ARGS: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=10),
+    "retry_policy": ExceptionRetryPolicy(
+        rules=[
+            RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
+            RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
+        ]
+    ),
+    "on_failure_callback": store_failure,
+}
+"""The default arguments of every DAG: only errors that can pass without an operator are retried."""

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cli.terminal import UsageError, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection import UNSAFE_URL, ClusterConnection, admin_url_problem
 from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import (
@@ -59,20 +60,16 @@ def _by_id(text: str, environment: Mapping[str, str]) -> ClusterConnection:
 
 
 def _by_url(text: str, side: Side, environment: Mapping[str, str]) -> ClusterConnection:
-    try:
-        parts = urlsplit(text)
-        address = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-    except ValueError as error:
-        raise UsageError("The URL of a cluster has an invalid host or port: write it as http://host:port.") from error
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        # The text may contain a secret, so it is not repeated.
-        raise UsageError(
-            "Give only http://host:port as the URL of a cluster, since other users can read the command line. "
-            f"Put credentials into the environment: PULSAR_FLEET_{side.upper()}_TOKEN_FILE or …_TOKEN_SECRET."
-        )
-    service_url = service_url_from_environment(side, environment)
+    if problem := admin_url_problem(text):
+        variables = f"PULSAR_FLEET_{side.upper()}_TOKEN_FILE or …_TOKEN_SECRET"
+        remedy = f" Put credentials into the environment: {variables}." if problem == UNSAFE_URL else ""
+        raise UsageError(f"The URL of a cluster {problem}: write it as http://host:port.{remedy}")
     return connection_from_environment(
-        side, name=address, admin_url=text, service_url=service_url, environment=environment
+        side,
+        name=urlsplit(text).netloc,
+        admin_url=text,
+        service_url=service_url_from_environment(side, environment),
+        environment=environment,
     )
 
 
@@ -150,9 +147,9 @@ async def read_two(
     stored = [load_snapshot(run.artefacts, side.reference) for side in sides if isinstance(side, StoredSnapshot)]
     chosen = sorted({side.selection for side in stored} | ({selection.texts()} if selection else set()))
     if len(chosen) > 1:
-        listed = " and ".join(", ".join(texts) or "everything" for texts in chosen)
+        selections = " and ".join(listed(texts) if texts else "everything" for texts in chosen)
         raise UsageError(
-            f"Snapshots of different selections cannot be compared: {listed}. Take them with the same --select."
+            f"Snapshots of different selections cannot be compared: {selections}. Take them with the same --select."
         )
     chosen_selection = parse_selection(chosen[0] if chosen else ())
     waiting = iter(stored)

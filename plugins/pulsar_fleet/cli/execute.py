@@ -14,6 +14,7 @@ from pulsar_fleet.cli.text import applied_text, nothing_text, question
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.results import AppliedBatch
 from pulsar_fleet.onboarding.steps import apply_onboarding
@@ -81,9 +82,7 @@ def execute_plan(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> 
 def _require_agreement(terminal: Terminal, execution: PlanExecution, *, ask: bool) -> None:
     unknown = sorted(set(execution.allow) - {change.id for change in execution.plan.needing_permission()})
     if unknown:
-        terminal.note(
-            f"--allow {', '.join(unknown)}: this plan has no such change that needs permission.", style="yellow"
-        )
+        terminal.note(f"--allow {listed(unknown)}: this plan has no such change that needs permission.", style="yellow")
     question_text = question(execution.plan, execution.allow)
     if not question_text:
         raise PreconditionFailed(

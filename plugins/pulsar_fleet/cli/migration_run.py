@@ -12,12 +12,12 @@ from pulsar_fleet.cli.procedure_run import POLL_SECONDS, ProcedureRun
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.resumption import Reached
-from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import count_line, findings_markdown
 from pulsar_fleet.report.migration import store_migration_report
 
@@ -59,6 +59,7 @@ class MigrationRun(ProcedureRun):
             if window.opens is None:
                 raise PreconditionFailed(window.sentence)
             self.progress(window.sentence)
+            await self._migration.keep_lease()
             await asyncio.sleep(POLL_SECONDS)
         return window.sentence
 
@@ -75,7 +76,7 @@ class FailbackRun(ProcedureRun):
 
     def prepare(self) -> bool:
         """Evaluate checks and gates, ask, reopen blue, evaluate the gates again and prepare blue."""
-        failback, names = self._failback, ", ".join(str(name) for name in self._failback.namespaces)
+        failback, names = self._failback, listed(self._failback.namespaces)
         self.step("read_request", failback.require_namespaces(), lambda _: names)
         findings = findings_markdown(self.step("check_failback", failback.check_failback(), count_line))
         if failback.request.dry_run:
@@ -120,21 +121,23 @@ def _run_to_end(run: ProcedureRun) -> tuple[JsonObject, ExitState]:
 
     An error before the first change is raised, after the run has ended.
     """
-    records, problem, failed, complete = run.records, None, [], False
+    records, complete = run.records, False
+    problem: BaseException | None = None
+    failed: dict[str, str] = {}
     try:
         complete = run.execute()
     except (Exception, KeyboardInterrupt) as error:
-        problem, failed = error, [run.current]
+        problem, failed = error, {run.current: _reason(error)}
     changed = _has_changed(records)
     try:
         if changed:
             run.restore()
     except (FleetError, Interrupted, KeyboardInterrupt) as error:
         run.terminal.note(f"The settings are not restored: {error or 'interrupted'}", style="red")
-        problem, failed = problem or error, [*failed, run.current]
+        problem, failed = problem or error, {**failed, run.current: _reason(error)}
     report = store_migration_report(records, failed, read_approval(records))
     records.ledger.finish_run(records.id, "failed" if failed else "succeeded")
-    document: JsonObject = {"run": records.id, "failed": failed, "steps": run.done, "report": report}
+    document: JsonObject = {"run": records.id, "failed": list(failed), "steps": run.done, "report": report}
     if problem is None:
         if complete:
             run.terminal.say(report)
@@ -144,8 +147,14 @@ def _run_to_end(run: ProcedureRun) -> tuple[JsonObject, ExitState]:
     stopped = isinstance(problem, Interrupted | KeyboardInterrupt)
     if not (stopped or (changed and isinstance(problem, FleetError))):
         raise problem
-    run.terminal.note(f"{failed[0]}: {'interrupted.' if stopped else problem}", style="red")
+    run.terminal.note(f"{next(iter(failed))}: {'interrupted.' if stopped else problem}", style="red")
     return document, ExitState.PARTLY if changed else ExitState.INTERRUPTED
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, Interrupted | KeyboardInterrupt):
+        return "interrupted"
+    return str(error) if isinstance(error, FleetError) else f"{type(error).__name__}: {error}"
 
 
 def _has_changed(records: Run) -> bool:

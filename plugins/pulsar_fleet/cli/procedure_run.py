@@ -14,6 +14,7 @@ from pulsar_fleet.cli.interrupts import Interrupts
 from pulsar_fleet.cli.terminal import Terminal
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
@@ -23,7 +24,6 @@ from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Procedure
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.waves.steps import find_moves
-from pulsar_fleet.planning.render import counted
 
 Result = TypeVar("Result")
 POLL_SECONDS = 5.0
@@ -111,7 +111,7 @@ class ProcedureRun(ABC):
     def prepare_new(self, moves: Moves) -> None:
         """Create on the new cluster what the clients need and it lacks."""
         prepared = steps.prepare_green(self._sides, self.records, moves)
-        self.step(f"prepare_{self.NEW}", prepared, lambda counts: f"{counts['changes']} changes")
+        self.step(f"prepare_{self.NEW}", prepared, lambda counts: counted(counts["changes"], "change"))
 
     def moves(self) -> Moves:
         """What moves in this run."""
@@ -144,9 +144,16 @@ class ProcedureRun(ABC):
         frozen = steps.freeze_blue(self._sides, self.records, starting)
         self.step(f"freeze_{self.OLD}", frozen, lambda _: "the original settings are stored")
         replicating = steps.start_replication(self._sides, self.records, starting)
-        self.step("start_replication", replicating, lambda count: f"{count} of {len(starting.moves)} namespaces")
+        self.step(
+            "start_replication", replicating, lambda count: f"{count} of {counted(len(starting.moves), 'namespace')}"
+        )
         waiting = steps.wait_replicated(
-            self._sides, starting, seconds=self._seconds, poll_seconds=POLL_SECONDS, progress=self.progress
+            self._sides,
+            self.records,
+            starting,
+            seconds=self._seconds,
+            poll_seconds=POLL_SECONDS,
+            progress=self.progress,
         )
         self.step("wait_replicated", waiting, lambda line: f"near its end, {line}")
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import NoReturn
@@ -29,21 +29,26 @@ class ExitState(IntEnum):
     """How a command ended; its JSON contains the name under `state`."""
 
     DONE = 0
-    """Nothing to do, equal, or everything done."""
     ERROR = 1
-    """A cluster, a file or the ledger failed; the message names it."""
     USAGE = 2
-    """The command line is invalid."""
     DIFFERENT = 3
-    """`diff` and `verify` found differences, `plan` planned changes."""
     REFUSED = 4
-    """Blockers, a change without permission, or an operator who rejected it."""
     PARTLY = 5
-    """Conflicts, failures or Ctrl-C: some changes are in place, others are not."""
     INCONCLUSIVE = 6
-    """`verify` could not compare everything; the reasons are in its result."""
     INTERRUPTED = 130
-    """Ctrl-C before anything was changed."""
+
+
+MEANINGS: Mapping[ExitState, str] = {
+    ExitState.DONE: "nothing to do, equal, or all of it done",
+    ExitState.ERROR: "a cluster, a file or the ledger failed, or a snapshot is incomplete; stderr says which",
+    ExitState.USAGE: "the command is invalid; no call was made to a cluster, or only one for its name",
+    ExitState.DIFFERENT: "`diff` and `verify` found differences, `plan` planned changes, `reconcile` left drift",
+    ExitState.REFUSED: "blockers, a gate, changes without permission, or you did not agree",
+    ExitState.PARTLY: "conflicts, failures or Ctrl-C: some changes are in place, others are not",
+    ExitState.INCONCLUSIVE: "`verify` could not compare everything; the reasons are in its result",
+    ExitState.INTERRUPTED: "Ctrl-C before anything was changed",
+}
+"""What each state means; the table in docs/onboard_cluster.md has the same words."""
 
 
 class UsageError(InvalidRequest):
@@ -69,7 +74,8 @@ class Terminal:
     def say(self, text: str) -> None:
         """Print a part of the result for people; nothing with `as_json`."""
         if not self.as_json:
-            _print(self._result, text)
+            with self._writing():
+                _print(self._result, text)
 
     def show(self, text: str) -> None:
         """Print what an operator must read before a question; with `as_json` on stderr."""
@@ -121,10 +127,11 @@ class Terminal:
 
     def finish(self, document: JsonObject, state: ExitState) -> NoReturn:
         """Print the result and exit."""
-        if self.as_json:
-            text = json.dumps({"state": state.name.lower(), **document}, indent=1, ensure_ascii=False)
-            self._stdout.write(f"{text}\n")
-        self._stdout.flush()
+        with self._writing():
+            if self.as_json:
+                text = json.dumps({"state": state.name.lower(), **document}, indent=1, ensure_ascii=False)
+                self._stdout.write(f"{text}\n")
+            self._stdout.flush()
         raise typer.Exit(state)
 
     @contextmanager
@@ -137,9 +144,20 @@ class Terminal:
         except BrokenPipeError:
             raise
         except OSError as error:
-            self._fail(f"{error.filename or 'A file'!r} cannot be used: {error.strerror or error}.", ExitState.ERROR)
+            place = repr(error.filename) if error.filename else "A file or its disk"
+            self._fail(f"{place} cannot be used: {error.strerror or error}.", ExitState.ERROR)
         except KeyboardInterrupt:
             self._fail("Interrupted.", ExitState.INTERRUPTED)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn an error of stdout into one sentence; a closed pipe ends the command as usual."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._fail(f"The result cannot be written to stdout: {error.strerror or error}.", ExitState.ERROR)
 
     def _fail(self, message: str, state: ExitState) -> NoReturn:
         self.note(message, style="red")

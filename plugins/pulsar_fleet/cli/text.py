@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.planning.diff_entry import Difference, Side
 from pulsar_fleet.planning.plan import LeftAlone, Plan
-from pulsar_fleet.planning.render import counted, left_alone_lines, short
+from pulsar_fleet.planning.render import left_alone_lines, short
 from pulsar_fleet.preflight.findings import Finding, Severity, count_line
 
 _MAX_LINES = 200
@@ -20,7 +21,7 @@ def compared_line(source: TakenSnapshot, target: TakenSnapshot, seconds: float) 
     """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`."""
     counts = source.counts
     resources = f"{counted(counts['namespaces'], 'namespace')}, {counted(counts['topics'], 'topic')}"
-    return f"{_side(source)} → {_side(target)}: {resources} compared in {seconds:.0f} s"
+    return f"{_side(source)} → {_side(target)}: {resources} compared in {duration(seconds)}"
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
@@ -38,7 +39,7 @@ def snapshot_text(snapshot: TakenSnapshot, seconds: float) -> str:
     """What was read, how fast, and where it is stored."""
     counts = {name: count for name, count in snapshot.counts.items() if name not in _NOT_COPIED and count}
     read = ", ".join(counted(count, _singular(name)) for name, count in counts.items()) or "nothing"
-    lines = [f"{_side(snapshot)}: {read}; {counted(snapshot.calls, 'call')} in {seconds:.0f} s"]
+    lines = [f"{_side(snapshot)}: {read}; {counted(snapshot.calls, 'call')} in {duration(seconds)}"]
     if not snapshot.complete:
         lines.insert(0, "INCOMPLETE: some resources could not be read, see its table 'notes'. Do: take it again.")
     return "\n".join([*lines, f"stored in {snapshot.reference.uri}"])
@@ -83,7 +84,7 @@ def question(plan: Plan, allow: Collection[str]) -> str:
     makes = len(plan.changes) - len(refused)
     if not makes:
         return ""
-    rest = f"{counted(len(refused), 'change')} need --allow and will be skipped. " if refused else ""
+    rest = f"{counted(len(refused), 'change')} without --allow: skipped. " if refused else ""
     return f"{rest}Make {counted(makes, 'change')} on {plan.target}?"
 
 

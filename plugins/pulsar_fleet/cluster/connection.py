@@ -46,11 +46,9 @@ class ClusterConnection:
     max_connections: int = 8
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.admin_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if problem := admin_url_problem(self.admin_url):
             raise InvalidRequest(
-                f"The admin URL {self.admin_url!r} of {self.name!r} is not usable: "
-                "write it as http://host:port or https://host:port."
+                f"The admin URL of {self.name!r} {problem}: write it as http://host:port or https://host:port."
             )
         if self.service_url and urlsplit(self.service_url).scheme not in ("pulsar", "pulsar+ssl"):
             raise InvalidRequest(
@@ -89,6 +87,26 @@ class ClusterConnection:
         trust = {"brokerClientTrustCertsFilePath": self.tls_trust_file} if self.tls_trust_file else {}
         addresses = {"serviceUrlTls": self.admin_url, "brokerServiceUrlTls": service_url}
         return {**addresses, "brokerClientTlsEnabled": True, **trust}
+
+
+UNSAFE_URL = "has credentials or a query, which other users may read"
+
+
+def admin_url_problem(url: str) -> str:
+    """Why an admin URL cannot be used; empty if it can. A URL that may contain a secret is not repeated."""
+    if any(sign in url for sign in "@?#"):
+        return UNSAFE_URL
+    if "," in url:
+        return f"names several hosts, {url!r}; one of them is enough, since brokers redirect to each other"
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.scheme not in ("http", "https") or parts.port == 0:
+            return f"is not usable, {url!r}"
+    except ValueError:
+        return "has an invalid host or port"
+    if parts.path.startswith(("/admin", "/lookup")):
+        return f"has a path, {url!r}, which the calls add themselves"
+    return ""
 
 
 _EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")

@@ -18,7 +18,8 @@ PATTERN = "re:"
 class Selection:
     """Selected tenants and namespaces; an empty selection is all of them except system namespaces.
 
-    `public/default`, which every cluster creates, is selected only when it is named or has a topic.
+    `public/default`, which every cluster creates, is selected only when it or its tenant is named, or it has a topic; a
+    pattern does not name it.
 
     :param patterns: regular expressions that match the whole of `tenant/namespace`.
     """
@@ -67,12 +68,13 @@ class Selection:
         """Whether the selection includes this namespace."""
         if str(namespace) in SYSTEM_NAMESPACES:
             return False
-        return self.everything or self.names(namespace)
+        if self.everything or self.names(namespace):
+            return True
+        return any(_compiled(pattern).fullmatch(str(namespace)) for pattern in self.patterns)
 
     def names(self, namespace: NamespaceName) -> bool:
-        """Whether the user named the namespace, its tenant, or a pattern that matches it."""
-        named = namespace.tenant in self.tenants or namespace in self.namespaces
-        return named or any(_compiled(pattern).fullmatch(str(namespace)) for pattern in self.patterns)
+        """Whether the user named the namespace or its tenant."""
+        return namespace.tenant in self.tenants or namespace in self.namespaces
 
     def absent(self, tenants: Iterable[str], namespaces: Iterable[NamespaceName]) -> tuple[str, ...]:
         """Selected tenants, namespaces and patterns that are in neither list."""

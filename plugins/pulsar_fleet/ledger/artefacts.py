@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,11 +16,12 @@ from typing import Self
 from upath import UPath
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, Unavailable
 from pulsar_fleet.cluster.json import Json
 
 LEDGER_VARIABLE = "PULSAR_FLEET_LEDGER"
 ARTEFACTS_VARIABLE = "PULSAR_FLEET_ARTEFACTS"
+_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def default_home() -> Path:
@@ -69,21 +73,40 @@ class Artefacts:
     def folder(self, run_id: str) -> UPath:
         """The folder of one run; created if it does not exist."""
         folder = self.root / _safe(run_id)
-        folder.mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def write(self, run_id: str, name: str, content: bytes) -> Reference:
-        """Store a document of a run. A second document of the same name replaces the first, as a retried task must."""
+        """Store a document of a run. A second document of the same name replaces the first, as a retried task must.
+
+        :raises InvalidRequest, Unavailable: the store cannot be written; `Unavailable` if its disk is full.
+        """
         path = self.folder(run_id) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(path, Path):
-            # A process that is killed while it writes must not leave half a document.
-            draft = Path(f"{path}.{os.getpid()}.new")
-            draft.write_bytes(content)
-            draft.replace(path)
-        else:
-            path.write_bytes(content)
+        with self._writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(path, Path):
+                # A process that is killed while it writes must not leave half a document.
+                draft = Path(f"{path}.{os.getpid()}.new")
+                try:
+                    draft.write_bytes(content)
+                    draft.replace(path)
+                finally:
+                    draft.unlink(missing_ok=True)
+            else:
+                path.write_bytes(content)
         return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = Unavailable if error.errno in _SPACE else InvalidRequest
+            raise kind(
+                f"The artefact store {self.root} cannot be written: {error.strerror or error}. Free some space or give "
+                f"this process the right to write there, or name another place in {ARTEFACTS_VARIABLE}; then run again."
+            ) from error
 
     def find(self, run_id: str, name: str) -> Reference | None:
         """The document of that name that the run stored earlier; None if there is none."""

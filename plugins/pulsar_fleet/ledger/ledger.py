@@ -10,9 +10,10 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from pulsar_fleet.cluster.errors import InvalidRequest, Unavailable
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
+from pulsar_fleet.ledger.database_errors import explain_errors
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
@@ -41,8 +42,8 @@ class Ledger:
 
         A second call changes nothing.
 
-        :raises InvalidRequest: the URL cannot be used.
-        :raises Unavailable: the database does not answer.
+        :raises InvalidRequest: the URL cannot be used, or the database cannot be written.
+        :raises Unavailable: the database does not answer, or its disk is full.
         """
         chosen = url or ledger_url()
         try:
@@ -51,7 +52,7 @@ class Ledger:
             raise InvalidRequest(f"{LEDGER_VARIABLE} is not a SQLAlchemy URL: {error}.") from error
         options: dict[str, Any] = {"poolclass": sa.NullPool}
         if parsed.get_backend_name() == "sqlite" and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(Path(parsed.database).parent)
             options["connect_args"] = {"timeout": _LOCK_WAIT_SECONDS}
         try:
             engine = sa.create_engine(parsed, **options)
@@ -59,10 +60,8 @@ class Ledger:
             raise InvalidRequest(
                 f"{LEDGER_VARIABLE} needs the package {error.name!r}, which is not installed."
             ) from error
-        try:
-            _migrate(engine)
-        except sa.exc.OperationalError as error:
-            raise Unavailable(f"The ledger ({LEDGER_VARIABLE}) cannot be opened: {error.orig}.") from error
+        explain_errors(engine)
+        _migrate(engine)
         return cls(engine)
 
     @property
@@ -207,6 +206,16 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"The ledger's folder {str(folder)!r} cannot be created: {error.strerror}. "
+            f"Name another place in {LEDGER_VARIABLE}, or in AIRFLOW_HOME."
+        ) from error
+
+
 def _migrate(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         has_versions = sa.inspect(connection).has_table(_VERSIONS.name)
@@ -215,6 +224,7 @@ def _migrate(engine: sa.Engine) -> None:
     # The import of Alembic takes a third of a second: a process with a current ledger does not pay for it.
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
@@ -225,4 +235,10 @@ def _migrate(engine: sa.Engine) -> None:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise InvalidRequest(
+                f"The ledger {engine.url.render_as_string(hide_password=True)} was written by another release of this "
+                f"package ({error}): use that release, or name another database in {LEDGER_VARIABLE}."
+            ) from error

@@ -13,6 +13,7 @@ from typing import Any
 from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.oauth2 import OAuth2
+from pulsar_fleet.cluster.text import listed
 
 CONNECTION_PREFIX = "AIRFLOW_CONN_"
 DIGEST_KEY_VARIABLE = "PULSAR_FLEET_DIGEST_SECRET"
@@ -98,7 +99,7 @@ def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) 
     text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
     if text:
         return ConnectionFields.parse(conn_id, text).cluster()
-    defined = ", ".join(defined_connections(environment)) or "none"
+    defined = listed(defined_connections(environment), 10)
     raise InvalidRequest(
         f"Connection {conn_id!r} does not exist. The environment defines: {defined}. "
         f"Set {CONNECTION_PREFIX}{conn_id.upper()}, or name the cluster by its admin URL, http://host:port."

@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
@@ -60,12 +61,11 @@ class Leftovers:
     def text(self, cluster: str) -> str:
         """A sentence for the report."""
         if not self.is_unused:
-            first = next(iter((*self.subscriptions, *self.clients)))
-            return (
-                f"{cluster} is still in use: {len(self.subscriptions)} subscriptions and {len(self.clients)} clients "
-                f"are left there, first {first}."
-            )
-        terminated = f"; its {len(self.topics)} terminated topics stay and redirect clients" if self.topics else ""
+            subscriptions = counted(len(self.subscriptions), "subscription")
+            left = f"{subscriptions} and {counted(len(self.clients), 'client')}"
+            return f"{cluster} is still in use: {left} are left there, first {(*self.subscriptions, *self.clients)[0]}."
+        topics = counted(len(self.topics), "terminated topic")
+        terminated = f"; {topics} left there to redirect clients" if self.topics else ""
         return (
             f"No subscription and no client is left on {cluster}{terminated}. Applications connect through {cluster} "
             "until their configuration names the other cluster: keep it running until then."

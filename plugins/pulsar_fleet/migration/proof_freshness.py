@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
@@ -91,7 +92,7 @@ def _age(baseline: ProofBaseline, now: ProofBaseline, allowed: float) -> Iterato
         yield blocker(
             "proof-too-old",
             now.namespace,
-            f"{baseline.verdict} {minutes:,.0f} minutes ago, {allowed:,.0f} are allowed",
+            f"{baseline.verdict} {duration(minutes * 60)} ago, {duration(allowed * 60)} are allowed",
             "The clusters may have changed since.",
             "verify again while the change window is open: clear the task verify_copy and its downstream tasks.",
         )

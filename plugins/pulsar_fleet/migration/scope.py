@@ -9,6 +9,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
 
 ALL = "all"
@@ -58,14 +59,14 @@ def select_namespaces(
     """
     ordered, existing = sorted(set(namespaces)), set(tenants)
     if absent := selection.absent(existing, ordered):
-        names = [*sorted(existing), *map(str, ordered)]
-        close = difflib.get_close_matches(absent[0], names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"its tenants are {', '.join(sorted(existing)) or 'none'}."
-        listed = ", ".join(map(repr, absent))
-        raise NotFound(f"{cluster} has no {listed}, which 'namespaces' names; {hint}", cluster=cluster)
+        close = difflib.get_close_matches(absent[0], [*sorted(existing), *map(str, ordered)], n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"its tenants are {listed(sorted(existing), 10)}."
+        raise NotFound(
+            f"{cluster} has no {listed(map(repr, absent))}, which 'namespaces' names; {hint}", cluster=cluster
+        )
     chosen = tuple(name for name in ordered if selection.has(name) and not is_system(name))
     if not chosen:
-        what = ", ".join(selection.texts()) or ALL
+        what = listed(selection.texts()) if selection.texts() else ALL
         raise InvalidRequest(
             f"{what!r} selects no namespace on {cluster}: correct 'namespaces' in the run's configuration."
         )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
@@ -23,20 +24,19 @@ def headline(plan: Plan) -> str:
     return (
         f"Plan {plan.id} for {plan.target}: {counted(len(plan.changes), 'change')}, "
         f"{hazards[Hazard.DESTRUCTIVE]} destructive, {hazards[Hazard.IRREVERSIBLE]} irreversible. "
-        f"{counted(plan.calls, 'call')}, about {max(1, round(plan.seconds))} s."
+        f"{counted(plan.calls, 'call')}, about {duration(max(1, plan.seconds))}."
     )
 
 
 def plan_text(plan: Plan, *, most: int = 200) -> str:
     """The plan as aligned lines; only a count replaces the lines after the first `most`."""
     rows = [_line(change, plan) for change in _shown(plan)]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    names, fields = (_width([row[column] for row in rows]) for column in (1, 2))
     lines = [
-        f"  {symbol} {name:{widths[1]}}  {field:{widths[2]}}  {what}".rstrip()
-        for symbol, name, field, what in rows[:most]
+        f"  {symbol} {name:{names}}  {field:{fields}}  {what}".rstrip() for symbol, name, field, what in rows[:most]
     ]
     if len(rows) > most:
-        lines.append(f"  … and {len(rows) - most} more (see the JSON)")
+        lines.append(f"  … and {len(rows) - most:,} more (see the JSON)")
     lines += [f"    left alone: {text}" for text in left_alone_lines(plan.left_alone)]
     return "\n".join([headline(plan), "", *lines]).rstrip()
 
@@ -49,7 +49,7 @@ def plan_markdown(plan: Plan, *, most: int = 200) -> str:
         for symbol, name, field, what in rows[:most]
     ]
     if len(rows) > most:
-        table.append(f"| … | {len(rows) - most} more, see the JSON | | |")
+        table.append(f"| … | {len(rows) - most:,} more, see the JSON | | |")
     head = ["| | resource | field | change |", "| --- | --- | --- | --- |"] if rows else []
     reasons = left_alone_lines(plan.left_alone)
     tail = ["", "**Left alone**", "", *(f"* {_escaped(text)}" for text in reasons)] if reasons else []
@@ -63,10 +63,15 @@ def left_alone_lines(differences: Iterable[LeftAlone], *, most: int = 20) -> lis
         label = " ".join(part for part in (difference.name, difference.field) if part)
         grouped.setdefault((difference.resource.value, difference.reason), []).append(label)
     lines = [
-        f"{counted(len(names), resource)} ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): {reason}"
-        for (resource, reason), names in grouped.items()
+        f"{counted(len(names), resource)} ({listed(names)}): {reason}" for (resource, reason), names in grouped.items()
     ]
-    return lines if len(lines) <= most else [*lines[:most], f"{len(lines) - most} more reasons, see the JSON"]
+    return lines if len(lines) <= most else [*lines[:most], f"{len(lines) - most:,} more reasons, see the JSON"]
+
+
+def _width(texts: list[str]) -> int:
+    """The width that nine of ten texts need: a few long ones do not widen the lines of the others."""
+    lengths = sorted(map(len, texts))
+    return lengths[(len(lengths) - 1) * 9 // 10] if lengths else 0
 
 
 def _shown(plan: Plan) -> list[Change]:
@@ -124,13 +129,6 @@ def short(value: Json, longest: int = _LONGEST_VALUE) -> str:
         return "not set"
     text = json.dumps(value, sort_keys=True, ensure_ascii=False) if not isinstance(value, str) else value
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 change`, `1,200 policies`, `2 entries`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun[:-1] + 'ies' if noun.endswith(('cy', 'ry')) else noun + 's'}"
 
 
 def _escaped(text: str) -> str:

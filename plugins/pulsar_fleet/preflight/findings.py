@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.planning.render import counted
+from pulsar_fleet.cluster.text import counted
 
 
 class Severity(StrEnum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.planning.render import counted
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.policy_sync.events.results import SyncSummary
 
 _NUMBERS = (
@@ -56,7 +56,7 @@ def metadata_report(result: SyncSummary) -> str:
     ]
     table = [f"| cluster | {' | '.join(_NUMBERS)} |", f"| --- |{' --- |' * len(_NUMBERS)}", *rows]
     details = [f"* {line.strip().removeprefix('! ')}" for line in lines(result)]
-    return "\n".join([f"# {headline(result)}", "", *table, "", *details, f"It took {result.seconds} s.", ""])
+    return "\n".join([f"# {headline(result)}", "", *table, "", *details, f"It took {duration(result.seconds)}.", ""])
 
 
 def metrics(result: SyncSummary) -> dict[str, float]:

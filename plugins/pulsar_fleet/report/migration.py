@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted, duration, listed
 from pulsar_fleet.ledger.rows import RecordedPhase, RecordedVerdict
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
@@ -22,17 +23,18 @@ from pulsar_fleet.migration.artefacts import (
     WAVE_MOVES,
     WAVES,
 )
-from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
+from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, reversal_text
 from pulsar_fleet.migration.waves.steps import find_moves
-from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import Finding, findings_markdown
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.report.migration_timeline import migration_picture
 from pulsar_fleet.report.page import approval_text, store_report
 
 
-def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
+def migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> str:
     """Markdown: the outcome, what happened, what to do.
 
+    :param failed: task that failed by itself → its reason, empty if that is only in its log.
     :param approval: answer to the approval of the wave: `about`, `answer`, `by`, `at`; None without an approval.
     """
     moves = find_moves(run)
@@ -53,7 +55,7 @@ def migration_report(run: Run, failed: Sequence[str], approval: JsonObject | Non
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject | None = None) -> str:
+def store_migration_report(run: Run, failed: Mapping[str, str], approval: JsonObject | None = None) -> str:
     """Write report, picture and evidence into the run's artefacts, return the report; a second call replaces them."""
     report = migration_report(run, failed, approval)
     state = run.stored(DRAIN_STATE) or {}
@@ -69,7 +71,7 @@ def store_migration_report(run: Run, failed: Sequence[str], approval: JsonObject
         {
             "schema_version": 1,
             "run": run.id,
-            "failed": list(failed),
+            "failed": dict(failed),
             "approval": approval,
             "phases": [[entry.namespace, entry.phase, entry.at.isoformat(), entry.detail] for entry in phases],
             "verdicts": [[row.scope, row.verdict, row.messages, row.summary] for row in run.ledger.verdicts(run.id)],
@@ -100,26 +102,40 @@ def _headline(
     moves: Moves | None,
     phases: Sequence[RecordedPhase],
     verdicts: Sequence[RecordedVerdict],
-    failed: Sequence[str],
+    failed: Mapping[str, str],
 ) -> str:
     if failed:
         reached = {entry.namespace: Phase(entry.phase) for entry in phases}
         migrated = [name for name, phase in reached.items() if not is_reversible(phase)]
-        state = f"Already cut over: {', '.join(migrated)}." if migrated else "No namespace was cut over: nothing lost."
-        return f"## Failed in {', '.join(failed)}\n\n{state} The reason is at the end of that task's log."
+        state = f"Already cut over: {listed(migrated)}." if migrated else "No namespace was cut over: nothing lost."
+        return f"## {failure_line(failed)}\n\n{state}{failure_details(failed)}"
     finished = {entry.namespace for entry in phases if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
     if moves is None or not finished:
         return "## Every gate holds\n\nNothing has been changed."
     topics = sum(len(move.topics) for move in moves.moves)
-    # Verdicts of copies and of subscriptions have their own scopes, and count the same messages.
-    names = {str(move.namespace) for move in moves.moves}
-    messages = sum(verdict.messages for verdict in verdicts if verdict.scope in names)
     return (
-        f"## Migrated {len(finished)} namespaces, {topics} topics, from {moves.blue} to {moves.green}\n\n"
-        f"{sum(move.producers for move in moves.moves)} producers and "
-        f"{sum(move.consumers for move in moves.moves)} consumers arrived. "
-        f"{messages:,} messages compared, equal on both sides."
+        f"## Migrated {counted(len(finished), 'namespace')}, {counted(topics, 'topic')}, from {moves.blue} to "
+        f"{moves.green}\n\n{counted(sum(move.producers for move in moves.moves), 'producer')} and "
+        f"{counted(sum(move.consumers for move in moves.moves), 'consumer')} arrived. {_verified(moves, verdicts)}"
     )
+
+
+def _verified(moves: Moves, verdicts: Sequence[RecordedVerdict]) -> str:
+    """What was shown for each strategy: copied messages were compared, a redirect copies none."""
+    replicated = {str(move.namespace) for move in moves.moves if move.strategy is Strategy.REPLICATE}
+    redirected = len(moves.moves) - len(replicated)
+    sentences = []
+    if replicated:
+        # Verdicts of copies and of subscriptions have their own scopes, and count the same messages.
+        messages = sum(verdict.messages for verdict in verdicts if verdict.scope in replicated)
+        sentences.append(f"{counted(messages, 'message')} compared, equal on both sides.")
+    if redirected:
+        subject = counted(redirected, "namespace") if replicated else "Every backlog"
+        sentences.append(
+            f"{subject} drained on {moves.blue}: no unread entry is left there. A redirect copies no message, so none "
+            "was compared."
+        )
+    return " ".join(sentences)
 
 
 def _phase_table(phases: Sequence[RecordedPhase]) -> str:
@@ -139,15 +155,15 @@ def _switches(switched: JsonObject) -> str:
     for name, result in switched.items():
         lines.append(f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(result)}")
         lines += [
-            f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: {cursor['unread']:,} unread entries "
-            f"continue on green; of the individually acknowledged messages {cursor['carried']:,} were acknowledged on "
-            f"green, {cursor['redelivered']:,} are redelivered."
+            f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: it continues on green with "
+            f"{counted(cursor['unread'], 'unread entry')}; of the individually acknowledged messages "
+            f"{cursor['carried']:,} were acknowledged on green, {cursor['redelivered']:,} are redelivered."
             for cursor in result["cursors"]
         ]
         window = result["duplicates"]
         lines.append(
-            f"* Duplicates to expect: {sum(window.values())} messages, written to blue after the cursors were set on "
-            "green; each subscription with consumers receives them from both clusters."
+            f"* Duplicates to expect: {counted(sum(window.values()), 'message')}, written to blue after the cursors "
+            "were set on green; each subscription with consumers receives them from both clusters."
             if window
             else "* Duplicates to expect from the transfer of the cursors: none."
         )
@@ -164,7 +180,7 @@ def _late(result: JsonObject) -> str:
         return "No entry was counted between the moment when nothing was in flight and the termination."
     return (
         f"{counted(sum(late.values()), 'entry')} of producers that had been idle entered just before the "
-        f"termination, on {', '.join(sorted(late))}: check that the producers of these topics are on green."
+        f"termination, on {listed(sorted(late))}: check that the producers of these topics are on green."
     )
 
 
@@ -176,19 +192,19 @@ def _drain(state: JsonObject) -> str:
     for name, namespace in state["namespaces"].items():
         if (error := namespace["forecast_error"]) is not None:
             lines.append(
-                f"`{name}`: the first forecast of the drain's end was {abs(error['first']):.0f} s too "
-                f"{'early' if error['first'] > 0 else 'late'}, the one at half-time {abs(error['middle']):.0f} s."
+                f"`{name}`: the first forecast of the drain's end was {duration(abs(error['first']))} too "
+                f"{'early' if error['first'] > 0 else 'late'}, the one at half-time {duration(abs(error['middle']))}."
             )
         lines += [
             f"* **{incident['kind']}** {incident['sentence']} *{_outcome(incident)}*"
             for incident in namespace["incidents"].values()
         ]
-    lines.append(f"Monitoring took {state['polls']:,} polls and {state['calls']:,} admin calls.")
+    lines.append(f"Monitoring took {counted(state['polls'], 'poll')} and {counted(state['calls'], 'admin call')}.")
     return "\n".join(lines)
 
 
 def _outcome(incident: JsonObject) -> str:
-    seconds = f"lasted {incident['last'] - incident['first']:.0f} s"
+    seconds = f"lasted {duration(incident['last'] - incident['first'])}"
     ended = "over" if incident["outcome"] == "over" else "**not over**"
     return f"{incident.get('remediated') or 'Nothing was changed for it.'} {ended.capitalize()}, {seconds}."
 
@@ -208,10 +224,11 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
 def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ""
+    namespaces = "".join(f" --namespaces {move.namespace}" for move in moves.moves)
     return (
         f"**Next steps.** {moves.blue} redirects clients until the applications are configured with {moves.green}: "
         "leave it running. Topics that are created from now on are found only by consumers that were restarted against "
-        f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
-        f"pattern are restarted; then, on {moves.blue}: "
-        "`DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
+        f"{moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that subscribe by "
+        f"pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore BLUE "
+        f"--delete-inactive-topics{namespaces}`, with the connection or the URL of {moves.blue} for BLUE."
     )

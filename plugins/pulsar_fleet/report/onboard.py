@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
@@ -48,14 +49,14 @@ def verdict(
     if verified is not None:
         if verified.equal:
             return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified.compared)})"
-        return f"NOT EQUAL: {names}, {verified.differences:,} changes remain"
+        return f"NOT EQUAL: {names}, {counted(verified.differences, 'change')} left to make"
     if blockers(findings):
         return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"
     if applied is None:
-        return f"Planned, not applied: {names}, {len(plan.changes):,} changes. Nothing has been changed"
+        return f"Planned, not applied: {names}, {counted(len(plan.changes), 'change')}. Nothing has been changed"
     if not applied.complete:
-        return f"INCOMPLETE: {names}, at least {len(applied.problems)} changes were not made"
-    return f"Applied, not verified: {names}, {len(plan.changes):,} changes"
+        return f"INCOMPLETE: {names}, at least {counted(len(applied.problems), 'change')} not made"
+    return f"Applied, not verified: {names}, {counted(len(plan.changes), 'change')}"
 
 
 def _compared(source: TakenSnapshot, target: TakenSnapshot) -> str:
@@ -73,7 +74,7 @@ def _applied(applied: AppliedChanges | None) -> str:
     if applied is None:
         return ""
     done = ", ".join(f"{count:,} {outcome}" for outcome, count in applied.counts.items() if count)
-    lines = [f"## Applied: {done or 'nothing to do'}", f"{applied.calls:,} calls, reads included."]
+    lines = [f"## Applied: {done or 'nothing to do'}", f"{counted(applied.calls, 'call')}, reads included."]
     lines += [f"* {problem}" for problem in applied.problems]
     return "\n".join(lines)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from pulsar_fleet.cluster.text import duration
+
 EVERY_SECONDS = 10.0
 
 
@@ -22,7 +24,7 @@ def progress_lines(noun: str, write: Callable[[str], None]) -> Callable[[int, in
         if done < total and now - reported < EVERY_SECONDS:
             return
         reported = now
-        remaining = f", done in about {(now - began) / done * (total - done):.0f} s" if 0 < done < total else ""
-        write(f"{done} of {total} {noun}{remaining}")
+        remaining = f", done in about {duration((now - began) / done * (total - done))}" if 0 < done < total else ""
+        write(f"{done:,} of {total:,} {noun}{remaining}")
 
     return progress

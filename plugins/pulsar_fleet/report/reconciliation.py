@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.planning.render import counted, plan_markdown, short
+from pulsar_fleet.planning.render import plan_markdown, short
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 
 _MOST_CONFLICTS = 50

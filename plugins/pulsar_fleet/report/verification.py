@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import NamespaceVerdict, Verdict, Verification
 from pulsar_fleet.verification.steps import VERDICT
@@ -16,20 +18,21 @@ from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
 
 
-def verification_report(run: Run, failed: Sequence[str], batches: Sequence[JsonObject]) -> str:
+def verification_report(run: Run, failed: Mapping[str, str], batches: Sequence[JsonObject]) -> str:
     """Markdown: the verdict, the namespaces, the evidence.
 
+    :param failed: task that failed by itself → its reason, empty if that is only in its log.
     :param batches: the `namespaces` of each batch and the `folder` of its documents; empty if the request was refused.
     """
     compared = [reference for batch in batches if (reference := _document(run, batch, VERDICT))]
     if not compared:
-        names = ", ".join(failed)
-        return f"## Inconclusive\n\nNothing was compared: {names} failed; the reason is at the end of its log.\n"
+        return f"## Inconclusive: nothing was compared\n\n{failure_line(failed)}.{failure_details(failed)}\n"
     verification = _joined(run, batches)
+    clusters = f"{verification.source} and {verification.target}"
     headline = {
-        Verdict.EQUAL: f"Equal: {verification.messages:,} messages on {verification.source} and {verification.target}",
-        Verdict.DIFFERENT: f"Different: {verification.source} and {verification.target} do not hold the same messages",
-        Verdict.INCONCLUSIVE: f"Inconclusive: {verification.source} and {verification.target} could not be compared",
+        Verdict.EQUAL: f"Equal: {counted(verification.messages, 'message')} on {clusters}",
+        Verdict.DIFFERENT: f"Different: {clusters} do not hold the same messages",
+        Verdict.INCONCLUSIVE: f"Inconclusive: {clusters} could not be compared",
     }[verification.verdict]
     subscriptions = _read_subscriptions(run, batches)
     if verification.verdict is Verdict.EQUAL and subscriptions and subscriptions[1].verdict is not Verdict.EQUAL:

@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.snapshot.model import TenantState
 
 
@@ -61,9 +62,9 @@ async def require_namespaces(admin: AdminClient, namespaces: Iterable[NamespaceN
 
 async def _no_such_namespace(admin: AdminClient, namespace: NamespaceName, cluster: str) -> str:
     if await admin.tenant(namespace.tenant) is None:
-        existing = ", ".join(await admin.tenants())
+        existing = listed(await admin.tenants(), 10)
         return f"Namespace {str(namespace)!r} does not exist on {cluster}. The tenants of {cluster} are: {existing}."
-    existing = ", ".join(str(name) for name in await admin.namespaces(namespace.tenant)) or "none"
+    existing = listed(await admin.namespaces(namespace.tenant), 10)
     return (
         f"Namespace {str(namespace)!r} does not exist on {cluster}. Tenant {namespace.tenant!r} contains: {existing}."
     )

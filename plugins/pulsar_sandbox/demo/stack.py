@@ -204,6 +204,9 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "15",
         # The files do not change while it runs, and parsing them again and again costs a fifth of a core.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
+        # A parse that is killed on a busy machine must not deactivate the DAG in the middle of a run.
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
+        "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD": "3600",
         "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "httpx=WARNING alembic=WARNING",
         "PYSPARK_PYTHON": sys.executable,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

@@ -661,11 +661,21 @@ async def test_a_page_that_is_not_of_a_broker_is_told(proxy: Proxy, impatient: A
         await impatient.clusters()
 
 
-async def test_the_message_port_instead_of_the_admin_port_names_the_cluster(blue: ClusterConnection) -> None:
-    wrong = replace(blue, admin_url=blue.require_service_url().replace("pulsar:", "http:"))
-    async with AdminClient(wrong, retry_seconds=0) as admin:
-        with pytest.raises(Unavailable, match=r"^blue: .* got no answer: Server disconnected"):
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_message_port_instead_of_the_admin_port_is_named_at_once(
+    blue: ClusterConnection, scheme: str
+) -> None:
+    wrong = replace(blue, admin_url=blue.require_service_url().replace("pulsar:", f"{scheme}:"))
+    async with AdminClient(wrong) as admin:
+        with pytest.raises(InvalidRequest, match=r"^blue: .* speaks Pulsar's binary protocol, which is for messages"):
             await admin.clusters()
+        assert admin.calls == 1
+
+
+async def test_a_path_that_the_brokers_do_not_serve_is_named(blue: ClusterConnection) -> None:
+    async with AdminClient(replace(blue, admin_url=f"{blue.admin_url}/pulsar")) as admin:
+        with pytest.raises(InvalidRequest, match="remove the path /pulsar from the admin URL of this connection"):
+            await admin.cluster_name()
 
 
 async def test_redirects_in_a_circle_are_transient(proxy: Proxy, impatient: AdminClient) -> None:
@@ -808,6 +818,28 @@ async def test_a_certificate_of_an_unknown_authority_says_what_to_add(safe: Clus
     async with AdminClient(replace(reach(safe, safe.admin_url_tls), tls_trust_file=None)) as admin:
         with pytest.raises(PermissionDenied, match=r"is not trusted: .*Name its authority in .*tls_trust_file"):
             await admin.clusters()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "cause"),
+    [
+        ("admin_url", "https", "speaks HTTP without TLS: write http://"),
+        ("admin_url_tls", "http", "speaks TLS: write https://"),
+        ("service_url_tls", "http", "speaks Pulsar's binary protocol with TLS, which is for messages"),
+        ("service_url_tls", "https", "speaks Pulsar's binary protocol with TLS, which is for messages"),
+    ],
+)
+async def test_the_wrong_protocol_for_a_port_is_named_at_once(
+    safe: Cluster, right: str, wrong: str, cause: str
+) -> None:
+    address = getattr(safe, right).partition("://")[2].partition(",")[0]
+    async with AdminClient(reach(safe, f"{wrong}://{address}")) as admin:
+        with pytest.raises(
+            InvalidRequest, match=f"^safe: {wrong}://{address} is not an admin API: .*{cause}"
+        ) as caught:
+            await admin.clusters()
+        assert admin.calls == 1
+    assert ONE_SENTENCE.fullmatch(str(caught.value))
 
 
 class Collector(logging.Handler):

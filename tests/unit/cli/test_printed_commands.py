@@ -15,7 +15,7 @@ from pulsar_fleet.cli import app
 
 ROOT = Path(pulsar_fleet.__file__).parent
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-_COMMAND = re.compile(r"pulsar-fleet ([a-z][a-z-]+)((?:[^`.;,)]|\.(?=\S))*)")
+_COMMAND = re.compile(r"pulsar-fleet (?!that )([a-z][a-z-]+)((?:[^`.;,)]|\.(?=\S))*)")
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -20,6 +20,34 @@ def test_an_unusable_admin_url_is_refused(url: str) -> None:
         ClusterConnection(name="blue", admin_url=url)
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://a:1,b:2", "names several hosts, 'http://a:1,b:2'"),
+        ("http://a,b:8080", "names several hosts"),
+        ("http://blue:8080/admin/v2", "has a path, 'http://blue:8080/admin/v2'"),
+        ("http://blue:99999", "has an invalid host or port"),
+        ("http://[::1", "has an invalid host or port"),
+        ("http://blue:8080?x=1", "has credentials or a query"),
+        ("ftp://blue", "is not usable, 'ftp://blue'"),
+    ],
+)
+def test_the_problem_of_an_admin_url_is_named_before_any_call(url: str, problem: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ClusterConnection(name="blue", admin_url=url)
+    assert str(caught.value).startswith(f"The admin URL of 'blue' {problem}")
+
+
+def test_a_secret_in_an_admin_url_is_not_repeated() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ClusterConnection(name="blue", admin_url="ftp://admin:s3cret@blue")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_path_of_a_reverse_proxy_is_accepted() -> None:
+    assert ClusterConnection(name="blue", admin_url="https://gateway.example/pulsar").admin_url
+
+
 def test_an_unusable_service_url_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="pulsar://host:port"):
         ClusterConnection(name="blue", admin_url="http://blue:8080", service_url="http://blue:6650")

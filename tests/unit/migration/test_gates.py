@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, View
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
@@ -110,6 +111,11 @@ def kept(minutes: int) -> Spoil:
 
 def rights(**more: object) -> dict[str, object]:
     return {"auth_policies": {"namespace_auth": {"app": ["consume"]}, **more}}
+
+
+def parsed_with(*, timeout: int, interval: int, stale_after: int) -> Spoil:
+    parsing = DagParsing(timeout=timeout, interval=interval, stale_after=stale_after)
+    return lambda findings: replace(findings, expected=replace(findings.expected, dag_parsing=parsing))
 
 
 IDLE = subscription("archive", msgBacklog=7)
@@ -233,6 +239,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
             base, partitions=tuple(partition(topic, **subscription("billing", JAVA)) for topic in (TOPIC, SECOND))
         ),
     ),
+    ("dag-may-become-stale", parsed_with(timeout=50, interval=30, stale_after=50)),
 )
 
 
@@ -484,8 +491,34 @@ def test_the_page_names_every_gate_as_the_code_has_it() -> None:
     assert all(f"| `{id_}` |" in page for id_ in GATES)
 
 
+def test_two_killed_parses_in_a_row_are_what_the_threshold_must_survive() -> None:
+    assert ids(parsed_with(timeout=100, interval=30, stale_after=260)(view())) == {"dag-may-become-stale"}
+    assert ids(parsed_with(timeout=100, interval=30, stale_after=261)(view())) == set()
+
+
+def test_the_warning_about_a_stale_dag_names_the_settings_and_the_remedy() -> None:
+    (finding,) = check(parsed_with(timeout=50, interval=30, stale_after=50)(view()))
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence == (
+        "stale_dag_threshold = 50 s, min_file_process_interval = 30 s, dag_file_processor_timeout = 50 s"
+    )
+    assert "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD to more than 160" in finding.remedy
+
+
+@pytest.mark.parametrize("file", ["docker/compose.yaml", "plugins/pulsar_sandbox/demo/stack.py", "README.md"])
+def test_the_settings_that_we_ship_and_advise_keep_the_dag(file: str) -> None:
+    text = (Path(__file__).parents[3] / file).read_text()
+    values = {name: int(value) for name, value in re.findall(r'AIRFLOW__DAG_PROCESSOR__(\w+)"?(?:: |=)"?(\d+)', text)}
+    settings = {
+        "timeout": values["DAG_FILE_PROCESSOR_TIMEOUT"],
+        "interval": values.get("MIN_FILE_PROCESS_INTERVAL", 30),
+        "stale_after": values["STALE_DAG_THRESHOLD"],
+    }
+    assert ids(parsed_with(**settings)(view())) == set()
+
+
 def test_the_headline_says_what_was_compared() -> None:
     reported = replace(view().survey, calls=61, seconds=4.2)
     assert reported.headline() == (
-        "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespaces, 2 topics compared in 4 s, 61 calls"
+        "blue (4.2.4, 2 brokers) → green (4.2.4, 2 brokers): 1 namespace, 2 topics compared in 4 s, 61 calls"
     )

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.drain_states import FIRST, ORDERS, SECOND, seen, stats
+from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, stats
 
 from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.drain.detect import detect_incidents
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.permissions import missing_grants
@@ -23,8 +24,10 @@ from pulsar_fleet.migration.drain.remediate import (
     may_attempt,
 )
 from pulsar_fleet.migration.drain.state import NamespaceState
+from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.clients import absent_clients
 from pulsar_fleet.migration.stats.partition_state import Absence
+from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, store_gate_clients
 
 BEFORE = stats("p-1", billing=(7, ["c-1"]))
 OWNERS = {FIRST: ("b:1", "0x0_0x1"), SECOND: ("b:1", "0x1_0x2")}
@@ -222,3 +225,39 @@ def test_an_incident_that_is_no_longer_detected_is_over_and_stays_recorded() -> 
     namespace.record_incidents([], 9.0)
     (record,) = namespace.incidents.values()
     assert (record["first"], record["last"], record["outcome"]) == (1.0, 1.0, "over")
+
+
+DEPARTED = {FIRST: TopicStats.of(FIRST, stats(billing=(7, ["c-1"]))).clients}
+
+
+def test_a_backlog_whose_consumer_left_before_the_cut_over_is_named_with_its_last_owner() -> None:
+    present = TopicStats.of(FIRST, stats("p-1")).clients
+    (incident,) = detect_incidents(
+        facts(before={FIRST: present}, blue={FIRST: seen(stats(billing=(7, [])))}, departed=DEPARTED, seconds=0.0)
+    )
+    assert (incident.kind, incident.remedy) == (IncidentKind.NO_CONSUMERS, Remedy.OPERATOR)
+    assert incident.sentence.startswith(f"Start a consumer of subscription 'billing' on {FIRST}")
+    assert "7 unread entries left on blue, and no consumer was connected at the cut-over" in incident.sentence
+    assert 'The last one was consumer "c-1" (10.0.0.1:3, Pulsar-Java-v4.2.4)' in incident.sentence
+
+
+@pytest.mark.parametrize(
+    "blue", [stats(billing=(0, [])), stats(billing=(7, ["c-2"])), stats()], ids=["read", "consumer is back", "deleted"]
+)
+def test_without_a_backlog_or_with_a_consumer_nobody_is_missed(blue: dict[str, Any]) -> None:
+    assert found(blue={FIRST: seen(blue)}, departed=DEPARTED, before={}) == []
+
+
+def test_the_consumers_of_the_gates_are_compared_with_those_of_the_cut_over(records: Any) -> None:
+    run = Run.open("migrate/1")
+    move = move_of(first=stats("p-1", billing=(7, ["c-1"]), audit=(1, ["a-1"])))
+    gate = {FIRST: TopicStats.of(FIRST, stats("p-1", billing=(7, ["c-1"]), audit=(1, ["a-1"]))).clients}
+    store_gate_clients(run, str(ORDERS), gate)
+    # The gates are evaluated again when billing has left already.
+    later = {FIRST: TopicStats.of(FIRST, stats("p-1", audit=(1, ["a-1"]))).clients}
+    store_gate_clients(run, str(ORDERS), later)
+    assert departed_consumers(run, move, {}) == {}
+    departed = departed_consumers(run, move, {str(ORDERS): later})
+    assert [client.name for client in departed[FIRST]] == ["c-1"]
+    replicated = replace(move, strategy=Strategy.REPLICATE)
+    assert departed_consumers(run, replicated, {str(ORDERS): later}) == {}

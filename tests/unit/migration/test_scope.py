@@ -60,3 +60,20 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(texts: list[str], kind:
         chosen(*texts)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("public/default", True), ("public", True), ("re:.*", False), ("re:public/.*", False), ("all", False)],
+)
+def test_only_a_name_takes_the_namespace_that_every_cluster_creates(text: str, named: bool) -> None:
+    selection = parse_scope([text])
+    assert selection.has(NamespaceName("public", "default"))
+    assert selection.names(NamespaceName("public", "default")) is named
+
+
+def test_thousands_of_unknown_names_are_a_short_sentence() -> None:
+    with pytest.raises(NotFound) as error:
+        chosen(*(f"acme/unknown-{number}" for number in range(10_000)))
+    assert len(str(error.value)) < 300
+    assert "and 9,997 more, which 'namespaces' names" in str(error.value)

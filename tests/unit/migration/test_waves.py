@@ -169,5 +169,5 @@ def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back(
     )
     assert "**If it were cut over now:**\n\n* In all 3 entries come again." in placed
     table = plan_markdown(plan, "blue", "green")
-    assert table.startswith("## 1 namespaces from blue to green in 1 waves")
+    assert table.startswith("## 1 namespace from blue to green in 1 wave")
     assert "| 1 | 1 | 2 | 1 | 1 | 7 | 1 |" in table

@@ -237,6 +237,35 @@ def test_the_text_says_first_what_can_be_lost() -> None:
     assert f"IRREVERSIBLE, id {plan.changes[0].id}" in plan_text(plan)
 
 
+def test_one_long_name_does_not_widen_the_lines_of_the_others() -> None:
+    names = [f"acme/n{number}" for number in range(20)]
+    policies = {"message_ttl_in_seconds": 5}
+    ours, theirs = (
+        snapshot(
+            side,
+            tenants=(TenantState("acme", ("owner",), (side,)),),
+            namespaces=tuple(
+                NamespaceState(name, {"replication_clusters": [side], **(policies if side == "blue" else {})})
+                for name in [*names, f"acme/{'long' * 50}"]
+            ),
+        )
+        for side in ("blue", "green")
+    )
+    lines = [line for line in plan_text(plan_changes(ours, theirs)).splitlines() if "message_ttl_in_seconds" in line]
+    assert len(lines) == 21
+    assert max(line.index("message_ttl_in_seconds") for line in lines if "long" not in line) < 40
+    assert len({line.index("message_ttl_in_seconds") for line in lines if "long" not in line}) == 1
+
+
+def test_the_estimate_of_a_plan_is_a_duration_that_people_use() -> None:
+    plan = plan_changes(holding("blue", {"message_ttl_in_seconds": 5}), holding("green", {}))
+    (change,) = plan.changes
+    many = replace(plan, changes=(replace(change, calls=change.calls * 10_000_000),))
+    assert many.seconds > 86_400
+    assert " s." not in headline(many)
+    assert " days " in headline(many)
+
+
 def test_a_new_topic_is_one_line_with_what_is_made_in_it() -> None:
     source = holding(
         "blue",

@@ -11,6 +11,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.run import current_run
+from pulsar_fleet.cluster.text import counted
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
@@ -63,7 +64,7 @@ class PlanApprovalOperator(ApprovalOperator):
         from pulsar_fleet.ledger.artefacts import Reference
 
         text = current_run(context).artefacts.read(Reference.from_json(self.planned["text"])).decode()
-        return f"{self.planned['warnings']} warnings.\n\n{text}"
+        return f"{counted(self.planned['warnings'], 'warning')}.\n\n{text}"
 
     def _store(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
         store_answer(context, f"plan {self.planned['id']}", answer)

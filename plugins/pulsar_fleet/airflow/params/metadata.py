@@ -7,7 +7,13 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params.common import clusters_param, granularity_param, selection_param, tie_break_param
+from pulsar_fleet.airflow.params.common import (
+    clusters_param,
+    granularity_param,
+    selection_param,
+    setting,
+    tie_break_param,
+)
 from pulsar_fleet.airflow.params.scheduled import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_SYNC_METADATA"
@@ -20,32 +26,32 @@ _PARAMS = {
         "all of them, to create the event topic.",
     ),
     "selection": selection_param(),
-    "event_topic": Param(
+    "event_topic": setting(
         "persistent://pulsar-fleet/metadata/events",
         type="string",
         pattern=r"^persistent://[^/]+/[^/]+/.+$",
         title="Event topic",
         description="The topic that the clusters share. Its own tenant and namespace are never synchronised.",
     ),
-    "topics": Param(
+    "topics": setting(
         True, type="boolean", title="Policies of topics", description="Synchronise the policies of topics too."
     ),
     "granularity": granularity_param(),
     "tie_break": tie_break_param("at equal times"),
-    "write_provenance": Param(
+    "write_provenance": setting(
         False,
         type="boolean",
         title="Record the last update",
         description="Write the cluster and the time of the last change into each namespace's properties: "
         "`lastUpdatedBy`, `lastUpdatedTime`.",
     ),
-    "snapshot": Param(
+    "snapshot": setting(
         False,
         type="boolean",
         title="Snapshot",
         description="Publish every resource once, each field with its original time: for a cluster that is added.",
     ),
-    "snapshot_minutes": Param(
+    "snapshot_minutes": setting(
         60.0,
         type="number",
         minimum=0,
@@ -53,7 +59,7 @@ _PARAMS = {
         description="How often a follower publishes a snapshot; 0: never. A scheduled run publishes one only if "
         "`snapshot` is true.",
     ),
-    "poll_seconds": Param(
+    "poll_seconds": setting(
         0.5,
         type="number",
         minimum=0,
@@ -61,7 +67,7 @@ _PARAMS = {
         title="Pause between scans, seconds",
         description="How long a follower waits between two scans of its cluster. A scan costs one call per namespace.",
     ),
-    "calls_per_second": Param(
+    "calls_per_second": setting(
         0,
         type="number",
         minimum=0,
@@ -69,7 +75,7 @@ _PARAMS = {
         title="Calls of a scan, per second",
         description="Rate limit of a scan on each cluster; 0: no limit.",
     ),
-    "idle_seconds": Param(
+    "idle_seconds": setting(
         2.0,
         type="number",
         minimum=0.1,

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params.common import approval_params, connection_param, namespaces_param
+from pulsar_fleet.airflow.params.common import approval_params, connection_param, namespaces_param, setting
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
 
 STRINGS = {"type": "string"}
@@ -17,7 +17,7 @@ def _param(name: str, kind: str, **schema: Any) -> Param:
     """A setting of the procedure, with its default and its limits."""
     low, high = LIMITS.get(name, (None, None))
     limits: dict[str, Any] = {key: limit for key, limit in (("minimum", low), ("maximum", high)) if limit is not None}
-    return Param(DEFAULTS[name], type=kind, **limits, **schema)
+    return setting(DEFAULTS[name], type=kind, **limits, **schema)
 
 
 def _strategy(suffix: str = "") -> Param:
@@ -70,7 +70,7 @@ DRAIN = {
 PARAMS = {
     "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces leave."),
     "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they move to."),
-    "namespaces": Param(
+    "namespaces": setting(
         ["acme/orders"],
         type="array",
         items={"type": "string", "pattern": SCOPE_PATTERN},
@@ -139,7 +139,7 @@ PARAMS = {
     "dry_run": _param(
         "dry_run", "boolean", title="Dry run", description="Evaluate every gate and show the waves; change nothing."
     ),
-    "continues": Param(
+    "continues": setting(
         None,
         type=["null", "string"],
         title="Continued run",
@@ -164,5 +164,5 @@ FAILBACK_PARAMS = {
     **QUIESCE,
     **PROOF,
     **DRAIN,
-    "dry_run": Param(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
+    "dry_run": setting(False, type="boolean", title="Dry run", description="Evaluate every interlock; change nothing."),
 }

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params.common import clusters_param, granularity_param, selection_param, tie_break_param
+from pulsar_fleet.airflow.params.common import (
+    clusters_param,
+    granularity_param,
+    selection_param,
+    setting,
+    tie_break_param,
+)
 from pulsar_fleet.airflow.params.scheduled import defaults_from, schedule_from
 
 VARIABLE = "PULSAR_FLEET_RECONCILE"
@@ -19,7 +25,7 @@ _STRINGS = {"type": "string"}
 _PARAMS = {
     "clusters": clusters_param(2, "Connections of the clusters whose policies are reconciled, one per line."),
     "selection": selection_param(),
-    "mode": Param(
+    "mode": setting(
         "report",
         type="string",
         enum=["report", "repair", "dry_run"],
@@ -27,7 +33,7 @@ _PARAMS = {
         description="report lists the differences; repair writes them; dry_run shows what a repair would write and "
         "stores nothing.",
     ),
-    "authority": Param(
+    "authority": setting(
         "merge",
         type="string",
         pattern=r"^(merge|cluster:.+|file:.+)$",
@@ -37,31 +43,31 @@ _PARAMS = {
     ),
     "granularity": granularity_param(),
     "tie_break": tie_break_param("when no change is known to be the later one"),
-    "topics": Param(
+    "topics": setting(
         True, type="boolean", title="Policies of topics", description="Reconcile the policies of topics too."
     ),
-    "propagate_deletes": Param(
+    "propagate_deletes": setting(
         False,
         type="boolean",
         title="Propagate deletions",
         description="Plan to delete empty namespaces and tenants that were deleted on another cluster. Each deletion "
         "needs its id under allowed changes.",
     ),
-    "allow_changes": Param(
+    "allow_changes": setting(
         [],
         type="array",
         items=_STRINGS,
         title="Allowed changes",
         description="Ids of the irreversible or destructive changes that are allowed, from the report of a run.",
     ),
-    "choose": Param(
+    "choose": setting(
         [],
         type="array",
         items={"type": "string", "pattern": "^.+=.+$"},
         title="Choose",
         description="Choose another cluster's value for a conflict: conflict id=cluster name.",
     ),
-    "skew_seconds": Param(
+    "skew_seconds": setting(
         2.0,
         type="number",
         minimum=0,
@@ -69,7 +75,7 @@ _PARAMS = {
         title="Clock skew, seconds",
         description="Times closer than this count as equal, in addition to the measured skew of each cluster's clock.",
     ),
-    "compare_with_spark_above": Param(
+    "compare_with_spark_above": setting(
         SPARK_ABOVE,
         type=["integer", "null"],
         minimum=0,
@@ -77,7 +83,7 @@ _PARAMS = {
         description="Number of namespaces per cluster above which a Spark job on the connection spark_default finds "
         "the divergent resources. Empty: never. Desired state in files is always compared without Spark.",
     ),
-    "fail_on_drift": Param(
+    "fail_on_drift": setting(
         False,
         type="boolean",
         title="Fail on drift",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
-from pulsar_fleet.airflow.params.common import connection_param, namespaces_param
+from pulsar_fleet.airflow.params.common import connection_param, namespaces_param, setting
 
 PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
     "target": connection_param("pulsar_green", "Target", "Connection of the cluster that holds the copy."),
     "namespaces": namespaces_param("What to compare, one tenant/namespace per line."),
-    "mapping": Param(
+    "mapping": setting(
         "auto",
         type="string",
         enum=["auto", "replicated", "whole"],
         title="Mapping",
         description="replicated compares the replicated messages by source position; whole compares all messages.",
     ),
-    "mode": Param(
+    "mode": setting(
         "full",
         type="string",
         enum=["full", "window", "sample", "incremental"],
@@ -25,28 +23,28 @@ PARAMS = {
         description="full compares all messages; window the messages published between two times; sample randomly "
         "chosen ranges; incremental the messages since the last proof in the ledger.",
     ),
-    "window_from": Param(
+    "window_from": setting(
         None,
         type=["null", "string"],
         format="date-time",
         title="Window: from",
         description="For window: publish time of the first messages, such as 2026-11-21T08:00:00+00:00.",
     ),
-    "window_to": Param(
+    "window_to": setting(
         None,
         type=["null", "string"],
         format="date-time",
         title="Window: to",
         description="For window: end of the publish times; messages published at this time or later are left out.",
     ),
-    "sample_one_in": Param(
+    "sample_one_in": setting(
         10_000,
         type="integer",
         minimum=1,
         title="Sample: one in",
         description="For sample: a difference in one of this many messages of a topic is detected …",
     ),
-    "sample_probability": Param(
+    "sample_probability": setting(
         0.99,
         type="number",
         exclusiveMinimum=0,
@@ -54,10 +52,10 @@ PARAMS = {
         title="Sample: probability",
         description="… with this probability.",
     ),
-    "sample_seed": Param(
+    "sample_seed": setting(
         1, type="integer", title="Sample: seed", description="Chooses the ranges; equal seeds choose equal ranges."
     ),
-    "compacted": Param(
+    "compacted": setting(
         "auto",
         type="string",
         enum=["auto", "always", "never"],
@@ -65,7 +63,7 @@ PARAMS = {
         description="When to compare only the latest value of each key; auto: if either cluster has compacted the "
         "topic.",
     ),
-    "engine": Param(
+    "engine": setting(
         "auto",
         type="string",
         enum=["auto", "client", "entry"],
@@ -73,7 +71,7 @@ PARAMS = {
         description="entry reads whole entries of replicated topics, client reads messages; auto chooses the cheaper "
         "one. Windows and compacted topics are always read by client.",
     ),
-    "read_from": Param(
+    "read_from": setting(
         "serving",
         type="string",
         enum=["serving", "shadow"],
@@ -81,7 +79,7 @@ PARAMS = {
         description="serving reads the topics of the source; shadow reads a shadow topic of each topic, which keeps "
         "the load off the brokers that applications use.",
     ),
-    "keyed_digests": Param(
+    "keyed_digests": setting(
         False,
         type="boolean",
         title="Keyed digests",
@@ -89,14 +87,14 @@ PARAMS = {
         "without the key, different messages with equal digests cannot be constructed. An incremental run never "
         "continues such a proof.",
     ),
-    "max_bytes_per_second": Param(
+    "max_bytes_per_second": setting(
         None,
         type=["null", "integer"],
         minimum=1,
         title="Bytes per second",
         description="Read limit per broker, over all tasks. Empty: no limit.",
     ),
-    "examples": Param(
+    "examples": setting(
         20,
         type="integer",
         minimum=1,
@@ -104,14 +102,14 @@ PARAMS = {
         title="Example messages",
         description="Number of different messages to list per topic.",
     ),
-    "namespaces_per_job": Param(
+    "namespaces_per_job": setting(
         100,
         type="integer",
         minimum=1,
         title="Namespaces per job",
         description="Number of namespaces per Spark job. A larger run freezes each batch just before its job.",
     ),
-    "subscriptions": Param(
+    "subscriptions": setting(
         True,
         type="boolean",
         title="Compare subscriptions",

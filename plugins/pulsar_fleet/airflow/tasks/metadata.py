@@ -50,6 +50,7 @@ def write_report() -> str:
     """Report applied and dead-lettered events; fail if an event could not be applied or a cluster is behind."""
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.policy_sync.events.results import SyncSummary
+    from pulsar_fleet.report.failure import failure_details, failure_line
     from pulsar_fleet.report.metadata import failure, metadata_report, metrics
     from pulsar_fleet.report.page import store_report
 
@@ -57,7 +58,8 @@ def write_report() -> str:
     failed, run = failed_tasks(context), current_run(context)
     document = context["ti"].xcom_pull(task_ids="sync_changes")
     if document is None:
-        report = f"# Failed in {', '.join(failed)}: the next run synchronises the other changes\n"
+        state = "The next run synchronises the other changes."
+        report = f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
         store_report(run, report)
         finish_run(context, failed)
         return report

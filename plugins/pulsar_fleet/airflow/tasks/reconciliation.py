@@ -62,6 +62,7 @@ def write_report(params: dict[str, Any]) -> str:
     from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore
     from pulsar_fleet.policy_sync.reconcile import steps
     from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
+    from pulsar_fleet.report.failure import failure_details, failure_line
     from pulsar_fleet.report.page import store_report
     from pulsar_fleet.report.reconciliation import failure, metrics, reconciliation_report
 
@@ -69,7 +70,8 @@ def write_report(params: dict[str, Any]) -> str:
     failed, run = failed_tasks(context), current_run(context)
     results = {name: context["ti"].xcom_pull(task_ids=name) for name in ("find_drift", "repair")}
     if results["find_drift"] is None:
-        report = f"# Failed in {', '.join(failed)}: nothing was compared, nothing has been changed\n"
+        state = "Nothing was compared, nothing has been changed."
+        report = f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
         store_report(run, report)
         finish_run(context, failed)
         return report

@@ -11,6 +11,7 @@ from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.options import AsJson, Yes
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.abort import AbortResult, abort_migration
@@ -37,7 +38,7 @@ def abort(
         record = records.ledger.run(run)
         conf = record.conf if record else {}
         sides = asyncio.run(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
-        if not yes and not terminal.confirm(f"{len(moves.moves)} namespaces. {_QUESTION}"):
+        if not yes and not terminal.confirm(f"{counted(len(moves.moves), 'namespace')}. {_QUESTION}"):
             terminal.finish({"run": run}, ExitState.REFUSED)
         aborted = asyncio.run(abort_migration(sides, records, moves))
         records.ledger.finish_run(run, "undone")
@@ -69,4 +70,4 @@ def _text(aborted: AbortResult) -> str:
         "removed on green": aborted.removed,
         "kept on green": aborted.kept,
     }
-    return "\n".join(f"{name}: {', '.join(resources) if resources else 'none'}" for name, resources in parts.items())
+    return "\n".join(f"{name}: {listed(resources, 20)}" for name, resources in parts.items())

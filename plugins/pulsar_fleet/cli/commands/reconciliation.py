@@ -16,6 +16,7 @@ from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_c
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
@@ -46,7 +47,7 @@ def export(
                 return await export_cluster(reached.connection, selection, folder, topics=topics)
 
             exported = asyncio.run(read())
-    terminal.say(f"{len(exported.written)} files written, {exported.unchanged} unchanged, in {folder}")
+    terminal.say(f"{counted(len(exported.written), 'file')} written, {exported.unchanged} unchanged, in {folder}")
     for name in exported.stale:
         terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
     terminal.finish(exported.to_json(), ExitState.DONE)

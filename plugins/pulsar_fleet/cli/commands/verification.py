@@ -16,6 +16,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification import steps
@@ -118,7 +119,7 @@ async def _verify(
         with terminal.status(f"Freezing the bounds of {first.name} and {second.name}"):
             request = await steps.freeze_bounds(source_admin, target_admin, names, mapping=mapping, examples=examples)
         if request.entries > ENTRIES_HERE:
-            terminal.note(f"{request.entries:,} entries: the DAG verify_clusters is faster, with Spark.")
+            terminal.note(f"{counted(request.entries, 'entry')}: the DAG verify_clusters is faster, with Spark.")
         with terminal.progress("Comparing messages", "entries") as progress:
             messages = await steps.verify_in_process(source_admin, target_admin, request, progress=progress)
         steps.record(run, messages)

@@ -103,6 +103,10 @@ class AdminClient:
         if self._name is None:
             try:
                 self._name = str((await self.runtime_configuration())["clusterName"])
+            except NotFound as error:
+                # Every broker has this path.
+                url = self.connection.admin_url.rstrip("/") + f"{ADMIN}/brokers/configuration/runtime"
+                raise self.http.no_broker("GET", url, "was answered with 404") from error
             except NotAllowed:
                 self._name = await self._name_without_rights()
         return self._name

@@ -16,6 +16,7 @@ import httpx
 import tenacity
 
 from pulsar_fleet.cluster.admin.error_map import denial, read_reason
+from pulsar_fleet.cluster.admin.protocol_probe import wrong_protocol
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
@@ -85,6 +86,7 @@ class BrokerHttp:
         self.retry_seconds = retry_seconds
         self.rate_limiter = RateLimiter(calls_per_second)
         self.calls = 0
+        self._answered = False
         self._own_hosts = {urlsplit(connection.admin_url).hostname, *connection.broker_hosts}
         self._transport = Transport(connection)
 
@@ -158,7 +160,7 @@ class BrokerHttp:
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise self._no_broker(answer.request.method, str(answer.url), "JSON") from error
+            raise self.no_broker(answer.request.method, str(answer.url), "was not answered with JSON") from error
 
     async def _follow(
         self, method: str, url: str, query: Mapping[str, str], content: bytes | None, content_type: str
@@ -191,9 +193,9 @@ class BrokerHttp:
         try:
             # As a stream, since for `content` httpx computes headers that aiohttp writes anyway.
             request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(content or b""))
-            return await self._transport.handle_async_request(request)
+            answer = await self._transport.handle_async_request(request)
         except httpx.RemoteProtocolError as error:
-            raise self._no_broker(method, url, "HTTP") from error
+            raise self.no_broker(method, url, "was not answered with HTTP", await wrong_protocol(url)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                 raise PermissionDenied(
@@ -201,18 +203,34 @@ class BrokerHttp:
                     'Name its authority in the connection ("tls_trust_file").',
                     cluster=self.connection.name,
                 ) from error
+            if self._may_be_wrong_protocol(error) and (cause := await wrong_protocol(url)):
+                raise self.no_broker(method, url, "got no answer", cause) from error
             raise Unavailable(
                 f"{self.connection.name}: {method} {urlsplit(url).path} at {_origin(url)} got no answer: "
                 f"{str(error) or type(error).__name__}.",
                 cluster=self.connection.name,
             ) from error
+        self._answered = True
+        return answer
 
-    def _no_broker(self, method: str, url: str, expected: str) -> InvalidRequest:
-        return InvalidRequest(
-            f"{self.connection.name}: {_origin(url)} is not an admin API: {method} {urlsplit(url).path} "
-            f"was not answered with {expected}. Check the admin URL of this connection.",
-            cluster=self.connection.name,
-        )
+    def _may_be_wrong_protocol(self, error: Exception) -> bool:
+        """Whether a port accepted a connection and then ended it, and no broker has answered yet."""
+        if isinstance(error.__cause__, ssl.SSLError):
+            return not self._answered
+        refused = isinstance(error, httpx.ConnectError | httpx.InvalidURL) or isinstance(error.__cause__, TimeoutError)
+        return not (refused or self._answered)
+
+    def no_broker(self, method: str, url: str, problem: str, cause: str = "") -> InvalidRequest:
+        """The error for an address that is not the admin API of a cluster.
+
+        :param cause: what the port speaks, and the URL to use, if that is known.
+        """
+        if not cause:
+            path = urlsplit(self.connection.admin_url).path.strip("/")
+            remedy = f"remove the path /{path} from the admin URL" if path else "check the admin URL"
+            cause = f"{method} {urlsplit(url).path} {problem}: {remedy} of this connection"
+        text = f"{self.connection.name}: {_origin(url)} is not an admin API: {cause}."
+        return InvalidRequest(text, cluster=self.connection.name)
 
     def _credentials(self, url: str) -> dict[str, str]:
         token = self.connection.read_token()

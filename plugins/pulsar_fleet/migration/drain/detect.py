@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.stats.clients import absent_clients
@@ -192,6 +193,24 @@ def _no_consumers(facts: DrainFacts) -> Iterator[Incident]:
                 yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
 
 
+def _departed_consumers(facts: DrainFacts) -> Iterator[Incident]:
+    """A backlog on blue whose last consumer left between the gates and the cutover: nobody reads it there."""
+    for topic, clients in facts.departed.items():
+        state = facts.blue.get(topic)
+        for client in {client.subscription: client for client in clients}.values():
+            name = client.subscription
+            backlog = state.backlog.get(name) if state and state.absence is None else None
+            if backlog and state and not state.consumers(name):
+                text = (
+                    f"Start a consumer of subscription {name!r} on {topic}, configured with the old cluster: "
+                    f"{counted(backlog, 'unread entry')} left on blue, and no consumer was connected at the cut-over. "
+                    f"The last one was {client}, which left after the gates were evaluated. A new consumer reads the "
+                    "backlog on blue and is then redirected to green."
+                )
+                kind, subject = IncidentKind.NO_CONSUMERS, f"{topic} {name}"
+                yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
+
+
 def _unread_text(backlog: int | None) -> str:
     if backlog is None:
         return "Its backlog is not known: do not unload it, since a flagged topic is not loaded again."
@@ -215,4 +234,5 @@ _RULES: tuple[Callable[[DrainFacts], Iterator[Incident]], ...] = (
     _permissions,
     _clients,
     _no_consumers,
+    _departed_consumers,
 )

@@ -79,6 +79,7 @@ class DrainFacts:
 
     :param seconds: since the cutover, or since the last remedy.
     :param before: the clients connected to blue before the cutover.
+    :param departed: consumers that the gates saw and that left before the cutover, of subscriptions without consumers.
     :param owners: partition → (broker, bundle) that served it on blue right after the cutover.
     :param flagged: whether blue's namespace has the flag; `redirected`: whether the stored address is the run's.
     :param green_exists: whether green's namespace exists.
@@ -103,3 +104,4 @@ class DrainFacts:
     unreachable: Mapping[str, float] = field(default_factory=dict)
     live: Collection[str] = frozenset()
     restarted: Collection[str] = frozenset()
+    departed: ConnectedClients = field(default_factory=dict)

@@ -68,6 +68,7 @@ class DrainMonitor:
     """Monitors some namespaces; the caller stores its state.
 
     :param connected: namespace → the clients connected to blue right before the cutover.
+    :param departed: namespace → consumers of the gates that left before the cutover, see `departed_consumers`.
     :param redirect: the address to which blue must redirect its clients.
     :param probing: probe with a new producer whether topics are fenced; not in a process that must not hang.
     """
@@ -76,6 +77,7 @@ class DrainMonitor:
     green: AdminClient
     moves: Sequence[Move]
     connected: Mapping[str, ConnectedClients]
+    departed: Mapping[str, ConnectedClients]
     redirect: Redirect
     state: DrainState
     probing: bool
@@ -187,6 +189,7 @@ class DrainMonitor:
             live=live,
             restarted=self.state.restarted,
             fenced=namespace.fenced,
+            departed=self.departed.get(str(move.namespace), {}),
         )
 
     async def _with_settings(self, facts: DrainFacts) -> DrainFacts:

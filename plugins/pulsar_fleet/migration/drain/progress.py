@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient
 from pulsar_fleet.migration.drain.forecast import Forecast
 from pulsar_fleet.migration.model import Move, PartitionClients, Strategy
@@ -61,10 +62,14 @@ class DrainProgress:
 
     def line(self) -> str:
         """One line for the log."""
-        state = "drained" if not self.remaining else f"{self.remaining:,} entries left on blue{self._forecast_text()}"
+        state = (
+            "drained"
+            if not self.remaining
+            else f"{counted(self.remaining, 'entry')} left on blue{self._forecast_text()}"
+        )
         clients = (
-            f"{self.producers[0]} of {self.producers[1]} producers and "
-            f"{self.consumers[0]} of {self.consumers[1]} consumers on green"
+            f"{self.producers[0]} of {counted(self.producers[1], 'producer')} and "
+            f"{self.consumers[0]} of {counted(self.consumers[1], 'consumer')} on green"
         )
         late = f"; waiting for {'; '.join(self.missing[:3])}" if self.missing else ""
         stragglers = f"; still on blue: {', '.join(map(str, self.stragglers[:3]))}" if self.stragglers else ""
@@ -118,25 +123,15 @@ def has_arrived(topic: TopicName, before: PartitionClients, state: PartitionStat
     return state.close and state.absence is None and not tuple(_gaps(topic, before, state))
 
 
-def duration(seconds: float) -> str:
-    """For operators: `20 s`, `2 min 20 s`, `38 min` or `2.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 10:
-        return f"{minutes} min {rest} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
-
-
 def _gaps(topic: TopicName, before: PartitionClients, state: PartitionState | None) -> Iterator[tuple[str, int, str]]:
     """(producers or consumers, how many are missing, in words)."""
     producers = before.producers - (state.producers if state else 0)
     if producers > 0:
-        yield "producers", producers, f"{producers} producers of {topic}"
+        yield "producers", producers, f"{counted(producers, 'producer')} of {topic}"
     for name, count in before.consumers.items():
         consumers = count - (state.consumers(name) if state else 0)
         if consumers > 0:
-            yield "consumers", consumers, f"{consumers} consumers of {name!r} on {topic}"
+            yield "consumers", consumers, f"{counted(consumers, 'consumer')} of {name!r} on {topic}"
 
 
 def _remaining(move: Move, topic: TopicName, state: PartitionState) -> int:
@@ -168,9 +163,9 @@ def summary(namespaces: Collection[DrainProgress]) -> str:
     done = sum(progress.is_done for progress in namespaces)
     remaining = sum(progress.remaining for progress in namespaces)
     stragglers = [client for progress in namespaces for client in progress.stragglers]
-    late = f"; {len(stragglers)} clients still on blue: {stragglers[0]}" if stragglers else ""
-    backlog = f"{remaining:,} entries left on blue{_wave_forecast(namespaces)}"
-    first = f"{done} of {len(namespaces)} namespaces done; {backlog}{late}"
+    late = f"; {counted(len(stragglers), 'client')} still on blue: {stragglers[0]}" if stragglers else ""
+    backlog = f"{counted(remaining, 'entry')} left on blue{_wave_forecast(namespaces)}"
+    first = f"{done} of {counted(len(namespaces), 'namespace')} done; {backlog}{late}"
     return " · ".join([first, *(progress.line() for progress in list(namespaces)[:3] if not progress.is_done)])
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
@@ -21,8 +22,9 @@ from pulsar_fleet.migration.drain.state import DrainState
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.subscriptions.checkpoint import stored_clients, with_clients
+from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, stored_clients, with_clients
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ _POLL_RETRY_SECONDS = 4.0
 
 async def poll_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
     """Poll once and store the state; nothing is changed on the clusters."""
+    await renew_while_waiting(sides, run, moves)
     async with _monitor(sides, run, moves, probing=False) as monitor:
         return await _poll(monitor, run)
 
@@ -41,6 +44,7 @@ async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
 
     A remedy during which the process died is detected, and attempted, again by the next call.
     """
+    await renew_while_waiting(sides, run, moves)
     async with _monitor(sides, run, moves, probing=True) as monitor:
         status = await _poll(monitor, run)
         recovered: set[str] = set()
@@ -76,7 +80,7 @@ async def monitor_until_drained(
     end = time.monotonic() + seconds
     while not (status := await monitor_drain(sides, run, moves)).is_done:
         if time.monotonic() > end:
-            raise PreconditionFailed(f"The drain has not ended after {seconds:.0f} s: {status.line()}")
+            raise PreconditionFailed(f"The drain has not ended after {duration(seconds)}: {status.line()}")
         progress(status.line())
         await asyncio.sleep(poll_seconds)
     return status
@@ -97,6 +101,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
                 green=green,
                 moves=[with_clients(move, connected) for move in moves.moves],
                 connected=connected,
+                departed={str(move.namespace): departed_consumers(run, move, connected) for move in moves.moves},
                 redirect=redirect_of(sides, run),
                 state=state,
                 probing=probing,

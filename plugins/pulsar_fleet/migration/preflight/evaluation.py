@@ -24,8 +24,9 @@ from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
 from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import without_overrides
+from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,9 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     async with sides.open() as (blue, green):
         surveyed = await survey(blue, green, names, run, redactor=open_redactor())
     log.info("%s", surveyed.headline())
+    for facts in surveyed.namespaces:
+        connected = {partition.topic: tuple(partition.clients) for partition in facts.partitions}
+        store_gate_clients(run, str(facts.namespace), connected)
     # The task may have been cleared after blue was frozen.
     return View(survey=_with_original_settings(surveyed, run), strategies={}, expected=expected)
 
@@ -96,7 +100,7 @@ def _with_original_settings(surveyed: Survey, run: Run) -> Survey:
     original = find_original_settings(run)
     if original is None:
         return surveyed
-    snapshot = without_overrides(surveyed.blue.snapshot, original, surveyed.green.name)
+    snapshot = with_original_tenants(surveyed.blue.snapshot, original)
     return replace(surveyed, blue=replace(surveyed.blue, snapshot=snapshot))
 
 

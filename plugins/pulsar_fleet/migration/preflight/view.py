@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
@@ -154,8 +155,8 @@ class Survey:
         """`blue (4.2.4, 2 brokers) → green (4.2.4, 1 broker): 214 namespaces, 3,120 topics compared in 9 s`."""
         topics = sum(len(facts.topics) for facts in self.namespaces)
         return (
-            f"{_described(self.blue)} → {_described(self.green)}: {len(self.namespaces):,} namespaces, "
-            f"{topics:,} topics compared in {self.seconds:.0f} s, {self.calls:,} calls"
+            f"{_described(self.blue)} → {_described(self.green)}: {counted(len(self.namespaces), 'namespace')}, "
+            f"{counted(topics, 'topic')} compared in {duration(self.seconds)}, {counted(self.calls, 'call')}"
         )
 
 
@@ -186,8 +187,26 @@ def without_leftovers(survey: Survey) -> Survey:
 
 
 def _described(cluster: ClusterFacts) -> str:
-    brokers = len(cluster.snapshot.brokers)
-    return f"{cluster.name} ({cluster.snapshot.oldest_version()}, {brokers} broker{'' if brokers == 1 else 's'})"
+    return f"{cluster.name} ({cluster.snapshot.oldest_version()}, {counted(len(cluster.snapshot.brokers), 'broker')})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DagParsing:
+    """Airflow's settings for the parsing of DAG files, in seconds.
+
+    :param timeout: a parse that takes longer is killed.
+    :param interval: from the end of a parse to the next one.
+    :param stale_after: a DAG is deactivated if its last complete parse is so much older than its last attempt.
+    """
+
+    timeout: int
+    interval: int
+    stale_after: int
+
+    @property
+    def needed(self) -> int:
+        """The largest `stale_after` with which two killed attempts in a row deactivate the DAG."""
+        return 2 * (self.interval + self.timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +216,13 @@ class Expectations:
     :param prepares_green: the run itself creates what is missing on green; else it must exist already.
     :param drain_minutes: how long replication and drain may take.
     :param is_failback: the run reverts a migration: green is the cluster that clients left, and was reopened.
+    :param dag_parsing: None outside Airflow.
     """
 
     prepares_green: bool = True
     drain_minutes: int = 60
     is_failback: bool = False
+    dag_parsing: DagParsing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Move, Moves, PartitionClients
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 
 
@@ -97,6 +97,42 @@ def stored_clients(run: Run, moves: Moves) -> dict[str, ConnectedClients]:
     return connected
 
 
+def store_gate_clients(run: Run, namespace: str, connected: ConnectedClients) -> None:
+    """Store the consumers that the gates see, for an operator who must know who read a backlog.
+
+    A later call keeps the consumers of subscriptions that have none any more.
+    """
+    name = _gate_clients_name(namespace)
+    earlier = _StoredClients.from_json(document).partitions if (document := run.stored(name)) else {}
+    consumers = {
+        topic: tuple(client for client in clients if client.role is Role.CONSUMER)
+        for topic, clients in connected.items()
+    }
+    partitions = {
+        topic: (*consumers.get(topic, ()), *_of_other_subscriptions(earlier.get(topic, ()), consumers.get(topic, ())))
+        for topic in {**earlier, **consumers}
+    }
+    run.artefacts.write_json(run.id, name, _StoredClients(partitions).to_json())
+
+
+def departed_consumers(run: Run, move: Move, connected: Mapping[str, ConnectedClients]) -> ConnectedClients:
+    """Consumers that the gates saw, of subscriptions that had none at the cutover and were not transferred to green."""
+    document, now = run.stored(_gate_clients_name(str(move.namespace))), connected.get(str(move.namespace))
+    if document is None or now is None or move.strategy is Strategy.REPLICATE:
+        return {}
+    gates = _StoredClients.from_json(document).partitions
+    left = {topic: _of_other_subscriptions(clients, now.get(topic, ())) for topic, clients in gates.items()}
+    return {topic: clients for topic, clients in left.items() if clients}
+
+
+def _of_other_subscriptions(
+    clients: tuple[ConnectedClient, ...], present: tuple[ConnectedClient, ...]
+) -> tuple[ConnectedClient, ...]:
+    """The clients whose subscription has no client among those present."""
+    subscriptions = {client.subscription for client in present if client.role is not Role.PRODUCER}
+    return tuple(client for client in clients if client.subscription not in subscriptions)
+
+
 def with_clients(move: Move, connected: Mapping[str, ConnectedClients]) -> Move:
     """The move with the clients that were connected right before its cutover, instead of those of the gates."""
     partitions = connected.get(str(move.namespace), {})
@@ -117,6 +153,10 @@ def _counted(before: PartitionClients, now: tuple[ConnectedClient, ...]) -> Part
 
 def _cursors_name(namespace: str) -> str:
     return f"transferred-cursors/{namespace.replace('/', '+')}.json"
+
+
+def _gate_clients_name(namespace: str) -> str:
+    return f"gate-clients/{namespace.replace('/', '+')}.json"
 
 
 def _clients_name(namespace: str) -> str:

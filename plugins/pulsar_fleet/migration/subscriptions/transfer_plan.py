@@ -10,6 +10,7 @@ from enum import StrEnum
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
@@ -63,15 +64,16 @@ class PlannedTransfer:
     def text(self) -> str:
         """One line for the plan."""
         if self.consumers:
-            action = f"its {self.consumers} consumers read the {self.unread:,} unread entries on blue, then go to green"
+            unread = counted(self.unread, "unread entry")
+            action = f"{counted(self.consumers, 'consumer')} first on blue, with {unread}, then on green"
         elif self.individually_acknowledged:
             result = "acknowledged on green too" if self.carried else "**redelivered**"
             action = (
-                f"continues on green with {self.unread:,} unread entries; "
-                f"{self.individually_acknowledged:,} individually acknowledged entries are {result}"
+                f"continues on green with {counted(self.unread, 'unread entry')}; "
+                f"{counted(self.individually_acknowledged, 'individually acknowledged entry')} {result}"
             )
         else:
-            action = f"continues on green with {self.unread:,} unread entries"
+            action = f"continues on green with {counted(self.unread, 'unread entry')}"
         return f"* `{self.subscription}` on `{self.topic}`: {action}"
 
 
@@ -109,7 +111,7 @@ def transfers_text(plans: Sequence[PlannedTransfer], *, batch_index: bool) -> st
     lines = [plan.text() for plan in plans[:_MAX_LISTED]]
     if len(plans) > _MAX_LISTED:
         lines.append(f"* … and {len(plans) - _MAX_LISTED:,} more subscriptions, all in {CURSOR_TRANSFERS}")
-    return "\n".join([*lines, f"* In total {redelivered:,} entries are redelivered. {batches}"])
+    return "\n".join([*lines, f"* Redelivered in total: {counted(redelivered, 'entry')}. {batches}"])
 
 
 async def plan_transfers(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.ledger.rows import RecordedVerdict
 from pulsar_fleet.migration.model import Strategy
@@ -48,7 +49,7 @@ def verification_sentence(
     for verdict, group in sorted(by_verdict.items()):
         at = {name: _utc(verdicts[name].at) for name in group}
         oldest = min(group, key=at.__getitem__)
-        age = f"{_duration(now - at[oldest])} ago"
+        age = f"{duration((now - at[oldest]).total_seconds())} ago"
         parts.append(f"{verdict} {age}" if len(names) == 1 else f"{len(group)} {verdict}, oldest {age} ({oldest})")
     if missing := [name for name in names if name not in verdicts]:
         few = len(missing) < len(names)
@@ -62,29 +63,20 @@ def drain_sentence(members: Sequence[Member]) -> str:
     if unknown:
         backlog = sum(member.backlog for member in unknown)
         first = unknown[0].namespace
+        more = f" (and {counted(len(unknown) - 1, 'more namespace')})" if len(unknown) > 1 else ""
         return (
-            f"Expected drain: not known. {first} has a subscription with a backlog that no consumer reads now"
-            f"{f' (and {len(unknown) - 1} more namespaces)' if len(unknown) > 1 else ''}; "
-            f"{backlog:,} unread entries."
+            f"Expected drain: not known. {first} has a subscription with a backlog that no consumer reads now{more}; "
+            f"{counted(backlog, 'unread entry')}."
         )
     slowest = max(members, key=lambda member: member.drain_seconds or 0.0)
     if not slowest.drain_seconds:
         return "Expected drain: nothing to drain on blue."
     return (
-        f"Expected drain: about {_duration(timedelta(seconds=slowest.drain_seconds))} at the present read rates; "
-        f"{sum(member.backlog for member in members):,} unread entries, {slowest.namespace} takes longest."
+        f"Expected drain: about {duration(max(slowest.drain_seconds, 1.0))} at the present read rates; "
+        f"{counted(sum(member.backlog for member in members), 'unread entry')}, {slowest.namespace} takes longest."
     )
 
 
 def _utc(at: datetime) -> datetime:
     # SQLite drops the time zone; the ledger stores UTC.
     return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _duration(span: timedelta) -> str:
-    seconds = max(span.total_seconds(), 1.0)
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
-        if seconds >= length:
-            number = int(seconds // length)
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
-    raise AssertionError(seconds)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.migration.model import Move, Strategy
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.migration.waves.approval_facts import drain_seconds
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
-from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 
 REVERSIBLE = (
@@ -51,7 +51,7 @@ def plan_markdown(plan: WavePlan, blue: str, green: str) -> str:
     ]
     total = sum(len(wave.members) for wave in plan.waves)
     parts = [
-        f"## {total} namespaces from {blue} to {green} in {len(plan.waves)} waves",
+        f"## {counted(total, 'namespace')} from {blue} to {green} in {counted(len(plan.waves), 'wave')}",
         "| wave | namespaces | topics | producers | consumers | unread entries | warnings |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(rows),
         *(_members_table(wave) for wave in plan.waves),
@@ -81,7 +81,7 @@ def approval_markdown(
     strategies = sorted({_WORDS[member.strategy] for member in wave.members})
     warnings = sum(finding.severity is Severity.WARNING for finding in shown)
     waived = len(shown) - warnings
-    passed = f"All {gates} gates hold" if not waived else f"{waived} blockers are waived; the other gates hold"
+    passed = f"All {gates} gates hold" if not waived else f"{counted(waived, 'blocker')} waived; the other gates hold"
     lines = [
         f"**Wave {wave.number} of {len(plan.waves)}{' (canary)' if wave.is_canary else ''}: "
         f"{counted(len(wave.members), 'namespace')}, {counted(wave.total('topics'), 'topic')}, "

@@ -13,6 +13,7 @@ from typing import Annotated
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.migration.model import Strategy
 
 
@@ -147,7 +148,8 @@ def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
             pieces.append([])
         pieces[-1].append(member)
     split = (
-        f"{len(group)} namespaces share clients, more than fit into one wave, and were split into {len(pieces)} parts: "
+        f"{counted(len(group), 'namespace')} share clients, more than fit into one wave: they are split into "
+        f"{counted(len(pieces), 'part')}, and "
         f"applications that use {group[0].namespace} and {group[-1].namespace} use both clusters until the last part "
         "is cut over."
     )
@@ -157,7 +159,8 @@ def _pieces(group: tuple[Member, ...], limits: Limits) -> list[_Unit]:
 
 def _too_large(piece: Sequence[Member], limits: Limits) -> Iterator[str]:
     if not limits.hold(piece):
-        yield f"{piece[0].namespace} has {piece[0].topics} topics, more than the limit of {limits.topics}: it is alone."
+        topics = counted(piece[0].topics, "topic")
+        yield f"{piece[0].namespace} has {topics}, more than the limit of {limits.topics}: it is alone."
 
 
 def _packed(units: Iterable[_Unit], limits: Limits) -> Iterator[list[_Unit]]:

@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
@@ -59,7 +60,9 @@ def read_plan(run: Run) -> WavePlan:
 def wave_of(plan: WavePlan, number: int) -> Wave:
     """A wave by its number, counted from 1; `InvalidRequest` for a number that the plan does not have."""
     if not 1 <= number <= len(plan.waves):
-        raise InvalidRequest(f"The plan has {len(plan.waves)} waves, so there is no wave {number!r}: correct 'wave'.")
+        raise InvalidRequest(
+            f"The plan has {counted(len(plan.waves), 'wave')}, so there is no wave {number!r}: correct 'wave'."
+        )
     return plan.waves[number - 1]
 
 
@@ -108,7 +111,8 @@ def select_wave(
     )
     if number == 1 and len(plan.waves) > 1:
         text += "\n" + plan_markdown(plan, moves.blue, moves.green)
-    headline = f"Wave {number} of {len(plan.waves)}: {len(moves.moves)} namespaces from {moves.blue} to {moves.green}"
+    size = counted(len(moves.moves), "namespace")
+    headline = f"Wave {number} of {len(plan.waves)}: {size} from {moves.blue} to {moves.green}"
     return SelectedWave(
         number=number,
         waves=len(plan.waves),

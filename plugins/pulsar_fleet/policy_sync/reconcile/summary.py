@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations, islice
 
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.planning.render import counted
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.reconcile.history import History

@@ -16,6 +16,7 @@ from pulsar_fleet.migration.preflight.gates import (
     green,
     redirects,
     retention,
+    scheduler,
     topics,
 )
 from pulsar_fleet.migration.preflight.view import View
@@ -53,6 +54,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     clients.clients_follow_a_redirect,
     clients.readers_continue,
     clients.pattern_consumers_are_reported,
+    scheduler.airflow_keeps_the_dag,
 )
 
 

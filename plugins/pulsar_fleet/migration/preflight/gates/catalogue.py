@@ -5,7 +5,6 @@ The table in docs/migrate_namespaces.md is generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +19,7 @@ class Owner(StrEnum):
     APPLICATION = "application's team"
     TENANT = "tenant's administrators"
     RUN = "operator of the run"
+    AIRFLOW = "operators of Airflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +54,6 @@ class Gate:
             owner=self.owner.value,
         )
 
-
-def first_of(names: Sequence[str]) -> str:
-    """The first three names, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
-_NAMED = 3
 
 GATES: dict[str, Gate] = {}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import has_addresses
-from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of
+from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace
 from pulsar_fleet.preflight.findings import Finding
@@ -116,7 +117,7 @@ def _state_of(view: View, namespace: FlaggedNamespace) -> tuple[str, str, bool]:
     stored = ", ".join(sorted(set(view.blue.redirect_addresses.values())))
     if namespace.was_moved:
         by = f"run {namespace.moved_by} moved it" if namespace.moved_by else "its topics are terminated"
-        where = f", and {view.green.name} lacks {first_of(namespace.lacking)}" if namespace.lacking else ""
+        where = f", and {view.green.name} lacks {listed(namespace.lacking)}" if namespace.lacking else ""
         return f"{by}{where}", _KEEP_MOVED, False
     if namespace.terminated is None:
         return "its topics could not be read", _KEEP_UNREAD, False

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate, Owner, blocks, first_of
+from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate, Owner, blocks
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.diff_entry import Resource, same
@@ -69,7 +70,7 @@ def green_has_what_blue_has(view: View) -> Iterator[Finding]:
         labels = [" ".join(part for part in (change.name, change.field) if part) for change in changes]
         yield GATES[gate].finding(
             name,
-            f"{view.green.name} lacks or differs in: {first_of(labels)}",
+            f"{view.green.name} lacks or differs in: {listed(labels)}",
             f"create it on {view.green.name}: onboard {name} from {view.blue.name}, or let this run prepare green.",
         )
 

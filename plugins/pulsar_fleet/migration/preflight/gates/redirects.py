@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
-from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of
+from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.preflight.gates.flags import flagged_elsewhere, moved_to_green
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
 from pulsar_fleet.preflight.findings import Finding
@@ -161,7 +162,7 @@ def _lost(view: View, moved: list[str], stored: str) -> Finding:
     may_store = verified and not wakes and not (view.blue.redirect or {}).get("migrated")
     return _LOST.finding(
         f"cluster {name}",
-        f"{name} redirects to {stored}, and {first_of(moved)} were moved to {view.green.name}",
+        f"{name} redirects to {stored}, and {listed(moved)} were moved to {view.green.name}",
         f"store the redirect to {view.green.name} again, and leave the flags: their topics on {name} are terminated."
         if may_store
         else f"leave the flags. Do first what the other findings about flags and addresses say, then store the "
@@ -195,7 +196,7 @@ def _left_on_green(view: View, stored: str) -> Finding:
         f"its clients would be redirected to {stored}",
         f"delete it: no namespace of {name} is flagged, so no client uses it."
         if unused
-        else f"do not delete it: clients of {first_of(flagged) if flagged else 'flagged namespaces'} need it. Choose "
+        else f"do not delete it: clients of {listed(flagged) if flagged else 'flagged namespaces'} need it. Choose "
         "another green, or let the namespaces come back first (fail_back_namespaces).",
         call=_deletion(view.green) if unused else "",
     )

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
-from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, first_of, warns
+from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
@@ -216,7 +217,7 @@ def functions_are_reported(view: View) -> Iterator[Finding]:
         if facts.functions:
             yield _RUNS.finding(
                 str(facts.namespace),
-                f"{first_of(facts.functions)} on {view.blue.name}",
+                f"{listed(facts.functions)} on {view.blue.name}",
                 f"create them on {view.green.name} and stop them on {view.blue.name} at the cut-over.",
             )
 

@@ -1,0 +1,40 @@
+"""Numbers, durations and names in the texts for people (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+FEW = 3
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 change`, `1,200 policies`, `2 entries`, `3 batches`."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith(("cy", "ry")):
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """For operators: `20 s`, `2 min 20 s`, `38 min`, `2.5 h` or `4 days 22 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 10:
+        return f"{minutes} min {rest} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    if minutes < 2880:
+        return f"{minutes / 60:.1f} h"
+    days, hours = divmod(round(minutes / 60), 24)
+    return f"{counted(days, 'day')} {hours} h"
+
+
+def listed(names: Iterable[object], most: int = FEW) -> str:
+    """The first `most` names, and how many more there are: `a, b, c and 9,995 more`; `none` without a name."""
+    texts = [str(name) for name in names]
+    if not texts:
+        return "none"
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"

@@ -1,0 +1,76 @@
+"""The exit states of the commands are those of the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from pulsar_fleet.cli import app
+from pulsar_fleet.cli.commands.verification import _STATES
+from pulsar_fleet.cli.terminal import MEANINGS, ExitState, Terminal, UsageError
+from pulsar_fleet.cluster.errors import (
+    Conflict,
+    FleetError,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    Unavailable,
+)
+from pulsar_fleet.verification.messages.verdict import Verdict
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_the_table_in_the_documentation_has_every_state_with_its_meaning() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.*) \|$", (DOCS / "onboard_cluster.md").read_text(), re.MULTILINE)
+    assert [(int(number), name, meaning) for number, name, meaning in rows] == [
+        (state.value, state.name.lower(), MEANINGS[state]) for state in ExitState
+    ]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_state_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"[Ee]xits? (?:with|state is|code is) (\d+)", page.read_text())
+    assert {int(number) for number in named} <= set(ExitState)
+
+
+def test_a_state_that_the_help_of_a_command_names_exists() -> None:
+    helps = [command.callback.__doc__ or "" for command in app.registered_commands if command.callback]
+    named = {int(number) for text in helps for number in re.findall(r"(?:Exits with|, with) (\d+)", text)}
+    assert named
+    assert named <= set(ExitState)
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (UsageError("x"), ExitState.USAGE),
+        (InvalidRequest("x"), ExitState.ERROR),
+        (NotFound("x"), ExitState.ERROR),
+        (PermissionDenied("x"), ExitState.ERROR),
+        (Unavailable("x"), ExitState.ERROR),
+        (OSError(28, "No space left on device"), ExitState.ERROR),
+        (PreconditionFailed("x"), ExitState.REFUSED),
+        (Conflict("x"), ExitState.PARTLY),
+        (KeyboardInterrupt(), ExitState.INTERRUPTED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value.name,
+)
+def test_an_error_ends_with_its_state(
+    error: FleetError | OSError | KeyboardInterrupt, state: ExitState, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as caught, Terminal(as_json=False).plain_errors():
+        raise error
+    assert caught.value.exit_code == state
+
+
+def test_a_verdict_ends_with_its_state() -> None:
+    assert {verdict.value: state.value for verdict, state in _STATES.items()} == {
+        Verdict.EQUAL: 0,
+        Verdict.DIFFERENT: 3,
+        Verdict.INCONCLUSIVE: 6,
+    }
