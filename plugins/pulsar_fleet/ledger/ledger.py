@@ -153,6 +153,13 @@ class Ledger:
             newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
+    def last_run_in(self, namespace: str, phase: str) -> str | None:
+        """The newest run in which a namespace entered `phase`; None if it entered it in none."""
+        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase == phase)
+        with self._engine.connect() as connection:
+            newest = connection.execute(query.order_by(phases.c.id.desc()).limit(1)).first()
+        return str(newest.run_id) if newest else None
+
     def record_verdict(
         self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None
     ) -> None:

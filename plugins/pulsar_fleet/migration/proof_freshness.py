@@ -118,7 +118,7 @@ def _changes(baseline: ProofBaseline, now: ProofBaseline) -> Iterator[Finding]:
             now.namespace,
             ", ".join(moved[:5]),
             "Topics or partition counts changed after the plan: the cut-over would terminate topics that green lacks.",
-            _VERIFY_AGAIN,
+            "end this run and undo it (pulsar-fleet abort), then start it again: its plan does not have these topics.",
         )
 
 

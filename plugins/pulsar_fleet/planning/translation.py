@@ -12,7 +12,16 @@ from pulsar_fleet.cluster.policies.topic_policies import translate_topic_policie
 from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import LeftAlone
-from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot, TenantState
+from pulsar_fleet.snapshot.model import (
+    MIGRATED_PROPERTY,
+    ClusterDataState,
+    NamespaceState,
+    Snapshot,
+    TenantState,
+    TopicState,
+)
+
+_NOT_COPIED = f"brokers mark topics that they redirected with the property {MIGRATED_PROPERTY!r}, so it is never copied"
 
 
 def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tuple[LeftAlone, ...]]:
@@ -45,6 +54,11 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
         )
         for state in source.topic_policies
     )
+    left_alone += [
+        LeftAlone(Resource.TOPIC, topic.name, "properties", _NOT_COPIED)
+        for topic in source.topics
+        if MIGRATED_PROPERTY in topic.properties
+    ]
     translated = dataclasses.replace(
         source,
         cluster=target.cluster,
@@ -52,9 +66,17 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
         resource_groups=tuple(group for group in source.resource_groups if _uses_group(source, group.name)),
         tenants=tuple(tenants),
         namespaces=tuple(namespaces),
+        topics=tuple(map(_without_mark, source.topics)),
         topic_policies=policies,
     )
     return translated, tuple(left_alone)
+
+
+def _without_mark(topic: TopicState) -> TopicState:
+    if MIGRATED_PROPERTY not in topic.properties:
+        return topic
+    properties = {key: value for key, value in topic.properties.items() if key != MIGRATED_PROPERTY}
+    return dataclasses.replace(topic, properties=properties)
 
 
 def _peers(source: Snapshot, target: Snapshot) -> list[ClusterDataState]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,6 +12,10 @@ from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.effective import broker_default
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
@@ -116,9 +120,28 @@ def call_text(cluster: str, *calls: Call) -> str:
     return "; ".join(f"{cluster}: {_text(call)}" for call in calls)
 
 
-def dynamic_call(cluster: str, key: str, value: str) -> str:
-    """The call that sets a dynamic setting on all brokers of a cluster."""
-    return call_text(cluster, Call("POST", f"/brokers/configuration/{key}/{value}"))
+def keeping_calls(pair: Pair, field: str, names: Sequence[str]) -> str:
+    """Set on namespaces of the source what its brokers apply there already, so that a plan copies it.
+
+    Nothing changes on the source, and other namespaces of the target keep their settings. At most three namespaces;
+    empty where the source's brokers differ.
+    """
+    policy, configurations = BY_FIELD[field], [broker.configuration for broker in pair.source.brokers]
+    values = [broker_default(policy, configuration) for configuration in configurations]
+    if not values or any(value != values[0] for value in values):
+        return ""
+    value = values[0]
+    if field == TOPIC_CREATION and value.get("topicType") == "non-partitioned":
+        # Brokers refuse a number of partitions for this type.
+        value = {key: part for key, part in value.items() if key != "defaultNumPartitions"}
+    calls = (
+        call for name in names[:_MOST_CALLS] for call in policy_calls(policy, NamespaceName.parse(name), None, value)
+    )
+    return call_text(pair.source.cluster, *calls)
+
+
+TOPIC_CREATION = "autoTopicCreationOverride"
+_MOST_CALLS = 3
 
 
 def _finding(

@@ -8,6 +8,9 @@ from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.versions import version_numbers
 
+MIGRATED_PROPERTY = "migrated"
+"""The property with which a broker marks the ledger of a topic that it has redirected."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterDataState:

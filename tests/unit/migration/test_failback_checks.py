@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.migration_view import REDIRECT, view, with_facts, with_green, with_policies_of, with_survey
+from tests.support.remedies import require_harmless
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
@@ -66,6 +67,39 @@ def test_a_finished_migration_can_go_back_when_the_removal_is_allowed() -> None:
 )
 def test_each_check_stops_the_failback(namespace: FailbackNamespace, finding: str) -> None:
     assert ids(namespace) == [finding]
+
+
+EMPTY = replace(TERMINATED, terminated=False, entries=0)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "advice", "call"),
+    [
+        (replace(HOME, leftovers=(replace(EMPTY, entries=1),)), "take the namespace out", False),
+        (replace(HOME, leftovers=(replace(EMPTY, clients=("producer p-1",)),)), "take the namespace out", False),
+        (replace(HOME, leftovers=(EMPTY,)), "if no application uses it on blue, delete it there", False),
+        (replace(HOME, leftovers=(replace(TERMINATED, clients=("consumer c-1",)),)), "they are redirected", False),
+        (
+            replace(HOME, blue={}, leftovers=(replace(TERMINATED, clients=("consumer c-1",)),)),
+            "blue does not redirect this namespace",
+            False,
+        ),
+        (replace(HOME, green={"migrated": True}), "clear the flag on green", True),
+        (replace(HOME, green={"migrated": True}, left_green=True), "leave the flag", False),
+        (replace(HOME, green={"migrated": True}, left_green=None), "leave the flag", False),
+    ],
+    ids=str,
+)
+def test_what_is_advised_harms_nothing_in_this_state(namespace: FailbackNamespace, advice: str, call: bool) -> None:
+    finding = check((namespace,), {}, allow_removal=True)[0]
+    assert advice in finding.remedy
+    assert bool(finding.call) is call
+    require_harmless(finding)
+
+
+def test_the_removal_is_allowed_only_after_a_verification() -> None:
+    unverified = check((replace(HOME, verdict=None),), {}, allow_removal=False)
+    assert [finding.remedy.startswith("first do what no-proof says") for finding in unverified] == [False, True]
 
 
 def test_an_unhealthy_broker_of_blue_stops_the_failback() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tests.support.migration_view import (
     with_redirect_probe,
     with_survey,
 )
+from tests.support.remedies import require_harmless
 from tests.support.snapshots import (
     EVENTS,
     ORDERS,
@@ -41,8 +43,8 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.migration.preflight.view import ClusterFacts, DagParsing, View
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, View
+from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
 
@@ -122,6 +124,14 @@ LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "ou
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
+FLAGGED = FlaggedNamespace(name="acme/other", terminated=False)
+MOVED = FlaggedNamespace(name="acme/moved", terminated=True, is_on_green=True)
+
+
+def answering(host: str) -> AddressProbe:
+    """The stored redirect of blue leads to this broker."""
+    return AddressProbe(key="brokerServiceUrl", url="pulsar://alias:6650", answered=f"pulsar://{host}:6650")
+
 
 FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("migration-check-off", on_second_broker("clusterMigrationCheckDurationSeconds", "0")),
@@ -147,7 +157,14 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("certificate-not-trusted", lambda base: with_redirect_probe(base, trust="unknown authority")),
     ("blue-is-migrated", lambda base: with_blue(base, redirect={"migrated": True})),
     ("green-is-migrated", lambda base: with_green(base, redirect={"migrated": True})),
-    ("flag-left-elsewhere", lambda base: with_survey(base, flagged=("acme/other",))),
+    ("flag-left-elsewhere", lambda base: with_survey(base, flagged=(FLAGGED,))),
+    ("redirect-lost", lambda base: with_survey(base, flagged=(MOVED,))),
+    (
+        "redirect-to-other-addresses",
+        lambda base: with_survey(
+            with_blue(base, redirect=stored("pulsar://alias:6650")), stored_probes=(answering("green-0.example"),)
+        ),
+    ),
     ("flags-unknown", lambda base: with_survey(base, flagged=None)),
     (
         "copied-and-redirected",
@@ -205,7 +222,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     (
-        "migrated-property green-topics-missing",
+        "migrated-property",
         lambda base: with_blue(base, snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"})),
     ),
     ("functions-in-namespace", lambda base: with_facts(base, functions=("sink 'archive'",))),
@@ -242,6 +259,91 @@ def shapes(topic: str, blue: int, green: int) -> View:
 )
 def test_a_fault_is_found_by_its_name_and_nothing_else_is(expected: str, spoil: Spoil) -> None:
     assert ids(spoil(view())) == set(expected.split())
+
+
+@pytest.mark.parametrize("spoil", [spoil for _, spoil in FAULTS], ids=[name for name, _ in FAULTS])
+@pytest.mark.parametrize("prepares", [True, False])
+def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, prepares: bool) -> None:
+    for finding in check(spoil(view(prepares=prepares))):
+        require_harmless(finding)
+
+
+def lost(base: View) -> View:
+    """Blue's redirect was overwritten after a namespace had moved to green."""
+    return with_blue(with_survey(base, flagged=(MOVED,)), redirect=stored("pulsar://localhost:1"))
+
+
+def by_id(found: View, id_: str) -> Finding:
+    return next(finding for finding in check(found) if finding.id == id_)
+
+
+def test_an_address_of_a_broker_that_was_replaced_is_stored_again_by_the_run() -> None:
+    document = {**REDIRECT, "brokerServiceUrlTls": "pulsar+ssl://green-9.example:6651"}
+    probes = (
+        AddressProbe(
+            key="brokerServiceUrl", url=REDIRECT["brokerServiceUrl"], answered="pulsar://green-0.example:6650"
+        ),
+        AddressProbe(key="brokerServiceUrlTls", url=document["brokerServiceUrlTls"], error="refused"),
+    )
+    found = with_survey(view(), flagged=(MOVED,), stored_probes=probes)
+    assert ids(with_blue(found, redirect={"migratedClusterUrl": document})) == set()
+
+
+def test_a_lost_redirect_is_stored_again_with_the_verified_addresses() -> None:
+    finding = by_id(lost(view()), "redirect-lost")
+    assert finding.call == f"blue: POST /admin/v2/clusters/blue/migrate?migrated=false {json.dumps(REDIRECT)}"
+    assert "leave the flags" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda base: with_probe(base, "brokerServiceUrl", answered="", error="refused"),
+        lambda base: with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650"),
+        flagged("blue"),
+        lambda base: with_blue(base, redirect={**stored("pulsar://localhost:1"), "migrated": True}),
+    ],
+    ids=["connection does not answer", "connection leads elsewhere", "a flag would take effect", "cluster is flagged"],
+)
+def test_a_redirect_is_not_stored_again_while_that_could_harm(spoil: Spoil) -> None:
+    finding = by_id(spoil(lost(view())), "redirect-lost")
+    assert (finding.call, finding.remedy.startswith("leave the flags. Do first")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "says"),
+    [
+        (replace(MOVED, lacking=("namespace acme/moved",)), "leave its flag"),
+        (replace(MOVED, is_on_green=False), "leave its flag"),
+        (replace(FLAGGED, moved_by="migrate_namespaces/earlier"), "leave its flag"),
+        (replace(FLAGGED, terminated=None), "leave its flag until its topics can be read"),
+    ],
+    ids=["green lacks it", "not known where it is", "moved by the ledger", "not read"],
+)
+def test_a_flag_that_may_redirect_clients_is_never_advised_to_be_cleared(
+    namespace: FlaggedNamespace, says: str
+) -> None:
+    for redirect in ({}, stored("pulsar://third:6650")):
+        found = with_blue(with_survey(view(), flagged=(namespace,)), redirect=redirect)
+        finding = by_id(found, "flag-left-elsewhere")
+        assert (finding.call, finding.remedy.startswith(says)) == ("", True)
+        assert "redirect-lost" not in ids(found)
+
+
+def test_a_flag_is_kept_while_a_redirect_makes_it_effective() -> None:
+    found = with_survey(view(), flagged=(FLAGGED,))
+    assert by_id(found, "flag-left-elsewhere").call
+    for redirect in (None, {"migratedClusterUrl": {}}, stored("pulsar://third:6650")):
+        assert by_id(with_blue(found, redirect=redirect), "flag-left-elsewhere").call == ""
+
+
+@pytest.mark.parametrize("side", ["blue", "green"])
+def test_the_flag_of_a_cluster_is_cleared_only_without_a_redirect(side: str) -> None:
+    spoil, id_ = {"blue": with_blue, "green": with_green}[side], f"{side}-is-migrated"
+    assert by_id(spoil(view(), redirect={"migrated": True}), id_).call
+    for document in ({}, REDIRECT):
+        found = spoil(view(), redirect={"migrated": True, "migratedClusterUrl": document})
+        assert by_id(found, id_).call == ""
 
 
 @pytest.mark.parametrize(
@@ -306,7 +408,7 @@ def test_what_the_run_prepares_on_green_is_no_fault() -> None:
 
 def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_flag() -> None:
     earlier = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
-    assert ids(with_blue(with_survey(view(), flagged=("acme/moved",)), redirect=earlier)) == set()
+    assert ids(with_blue(with_survey(view(), flagged=(MOVED,)), redirect=earlier)) == set()
 
 
 def test_one_broker_whose_check_is_off_is_named() -> None:

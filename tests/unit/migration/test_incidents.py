@@ -112,6 +112,42 @@ def test_a_client_is_not_missing_while_something_else_explains_it(changes: dict[
     assert IncidentKind.CLIENT_MISSING not in [kind for kind, _ in found(**late)]
 
 
+EXECUTED = {
+    IncidentKind.UNLOADED: "test_faults",
+    IncidentKind.BUNDLE_MOVED: "test_faults",
+    IncidentKind.BROKER_RESTARTED: "test_faults",
+    IncidentKind.FENCED: "test_remedies",
+    IncidentKind.FLAG_RESET: "test_remedies",
+    IncidentKind.REDIRECT_LOST: "test_remedies",
+    IncidentKind.PERMISSIONS_MISSING: "test_remedies",
+}
+"""Kinds whose remedy is executed on real clusters → the module in tests/contract/migration."""
+BY_HAND = {
+    IncidentKind.CLIENT_MISSING: ({"green": {FIRST: seen(stats("p-1"))}}, "Restart the application of"),
+    IncidentKind.NO_CONSUMERS: ({"blue": {FIRST: seen(stats(billing=(3, [])))}}, "Restart a consumer of"),
+    IncidentKind.GREEN_MISSING: ({"green_exists": False}, "clear the task prepare_green"),
+    IncidentKind.BROKER_OUTAGE: ({"unreachable": {"blue b:1": 61.0}}, "start it, or restart it if it hangs"),
+    IncidentKind.FENCED: (
+        {"fenced": {FIRST}, "blue": {FIRST: seen(Absence.UNREACHABLE)}},
+        "Its backlog is not known: do not unload it",
+    ),
+}
+"""What a person does: the facts, and the instruction with its precondition."""
+WAITING = {IncidentKind.STATISTICS_INCOMPLETE, IncidentKind.BROKER_UNREACHABLE, IncidentKind.NOT_TERMINATED}
+"""Nothing is advised; the cut-over itself reports partitions that are not terminated (`unterminated_text`)."""
+
+
+def test_every_kind_of_incident_has_a_case() -> None:
+    assert set(IncidentKind) == set(EXECUTED) | set(BY_HAND) | WAITING
+
+
+@pytest.mark.parametrize("kind", BY_HAND)
+def test_what_a_person_has_to_do_is_in_the_sentence(kind: IncidentKind) -> None:
+    changes, instruction = BY_HAND[kind]
+    texts = [incident.sentence for incident in detect_incidents(facts(**changes)) if incident.kind is kind]
+    assert [instruction in text for text in texts] == [True]
+
+
 def test_an_application_to_restart_is_named_with_its_topic() -> None:
     (incident,) = detect_incidents(facts(green={FIRST: seen(stats("p-1"))}))
     assert incident.sentence == (

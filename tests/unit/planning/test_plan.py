@@ -117,6 +117,16 @@ def test_another_history_is_left_alone() -> None:
     assert "another schema history" in plan.left_alone[0].reason
 
 
+@pytest.mark.parametrize("target", [(), (TopicState(EVENTS, 0, {"owner": "billing"}),)], ids=["new", "existing"])
+def test_the_brokers_mark_of_a_redirected_topic_is_never_copied(target: tuple[TopicState, ...]) -> None:
+    topics = (TopicState(EVENTS, 0, {"owner": "billing", "migrated": "true"}),)
+    plan = plan_changes(holding("blue", {}, topics=topics), holding("green", {}, topics=target))
+    assert [change.after for change in plan.changes] == [{"partitions": 0, "properties": {"owner": "billing"}}] * (
+        not target
+    )
+    assert [(entry.name, entry.field) for entry in plan.left_alone] == [(EVENTS, "properties")]
+
+
 def test_growing_partitions_needs_permission() -> None:
     plan = plan_changes(holding("blue", {}, topics=topic(12)), holding("green", {}, topics=topic(8)))
     assert [(one.action, one.hazard) for one in plan.needing_permission()] == [(Action.GROW, Hazard.IRREVERSIBLE)]

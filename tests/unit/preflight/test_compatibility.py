@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.remedies import require_harmless
 from tests.support.snapshots import (
     CHANGES,
     EVENTS,
@@ -481,9 +482,72 @@ def test_a_finding_names_both_values_and_the_exact_call() -> None:
     assert finding.call == ("blue: POST /admin/v2/persistent/acme/orders/events/partitions?updateLocalTopicOnly=true 3")
 
 
+@pytest.mark.parametrize("spoil", [row[0] for row in FAULTS] + [row[1] for row in PIP_433])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_remedy_with_a_hazard_names_its_precondition(spoil: Spoil, reverse: bool) -> None:
+    clusters = spoil(full_pair())
+    for finding in check(clusters.swapped() if reverse else clusters):
+        require_harmless(finding)
+
+
+MIGRATED = {"migrated": True}
+
+
+def remedies(spoil: Spoil) -> dict[str, str]:
+    return {finding.id: finding.remedy for finding in check(spoil(full_pair()))}
+
+
+def test_a_topic_that_a_migration_terminated_is_not_to_be_terminated_on_the_other_cluster() -> None:
+    terminated = source(topic(PLAIN, terminated=True))
+    assert "topic-terminated" in remedies(terminated)
+    moved = remedies(steps(terminated, source(policies(**MIGRATED))))
+    assert "topic-terminated" not in moved
+    assert moved["namespace-migrated"].startswith("leave the flag")
+
+
+def test_the_flag_of_a_namespace_without_terminated_topics_depends_on_the_redirect() -> None:
+    assert "has no redirect (404)" in remedies(source(policies(**MIGRATED)))["namespace-migrated"]
+
+
+def test_a_topic_that_a_migration_left_on_the_target_is_not_to_be_deleted() -> None:
+    terminated = target(topic(PLAIN, terminated=True))
+    assert "storageSize 0" in remedies(terminated)["topic-terminated-on-target"]
+    moved = remedies(steps(terminated, target(policies(**MIGRATED))))
+    assert moved["topic-terminated-on-target"].startswith("keep it")
+
+
+def test_the_topic_of_the_policies_is_kept_while_policies_are_stored_in_it() -> None:
+    differs = target(system_topic(2))
+    assert remedies(differs)["system-topic-differs"].startswith("keep it")
+    empty = remedies(steps(differs, both(fields(topic_policies=()))))
+    assert empty["system-topic-differs"].startswith("if every topic of the namespace on green has no policy")
+
+
+def test_a_secured_target_is_never_to_be_opened() -> None:
+    off = source(settings(authorizationEnabled="false"))
+    assert remedies(off)["security-differs"].startswith("give every client credentials")
+    open_target = target(settings(authorizationEnabled="false"))
+    assert "set authorizationEnabled=true" in remedies(open_target)["security-differs"]
+
+
+def test_a_default_of_the_target_is_no_fault_where_every_namespace_has_a_policy() -> None:
+    differs = target(settings(ttlDurationDefaultInSeconds="3600"))
+    assert "ttl-default-differs" in remedies(differs)
+    assert "ttl-default-differs" not in remedies(steps(differs, both(policies(message_ttl_in_seconds=60))))
+
+
+def test_a_tenant_keeps_its_roles_and_clusters_when_a_role_is_removed() -> None:
+    extra = target(fields(tenants=(TenantState("acme", ("owner", "stranger"), ("green", "red")),)))
+    (call,) = [finding.call for finding in check(extra(full_pair())) if finding.id == "role-only-on-target"]
+    assert call == 'green: POST /admin/v2/tenants/acme {"adminRoles": ["owner"], "allowedClusters": ["green", "red"]}'
+
+
 def test_the_call_is_shown_wherever_a_finding_is() -> None:
     (finding,) = check(target(settings(defaultNumPartitions="2"))(full_pair()))
-    assert finding.call == "green: POST /admin/v2/brokers/configuration/defaultNumPartitions/1"
+    assert finding.call == (
+        "blue: POST /admin/v2/namespaces/acme/orders/autoTopicCreation "
+        '{"allowAutoTopicCreation": true, "topicType": "non-partitioned"}'
+    )
     assert finding.call in finding.text()
     assert finding.call in findings_markdown([finding])
     assert Finding.from_json(finding.to_json()) == finding

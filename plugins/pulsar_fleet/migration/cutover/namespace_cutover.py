@@ -24,6 +24,7 @@ from pulsar_fleet.migration.cutover.termination import (
     Terminations,
     check_periods,
     move_to_checking_brokers,
+    unterminated_text,
     wait_terminated,
 )
 from pulsar_fleet.migration.model import Move, Strategy
@@ -239,10 +240,5 @@ async def _confirm_termination(
     if moved:
         terminations = await wait_terminated(blue, move, seconds)
     if waiting := terminations.waiting:
-        raise PreconditionFailed(
-            f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
-            f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
-            "loaded, and its producers may write to blue and green. The flag is set; clear it to keep those partitions "
-            "on blue, or fix that broker and run again."
-        )
+        raise PreconditionFailed(unterminated_text(move, waiting, seconds))
     return terminations, moved

@@ -143,7 +143,8 @@ async def require_green(green: AdminClient, move: Move) -> None:
     if policies.get("migrated"):
         raise PreconditionFailed(
             f"{move.namespace} is flagged as migrated on {green.connection.name}: both clusters would "
-            "redirect their clients to each other. Nothing was flagged on blue. Clear that flag, then run again.",
+            "redirect their clients to each other. Nothing was flagged on blue. Trigger a dry run: its findings say "
+            "which of the two flags may be cleared.",
             cluster=green.connection.name,
         )
 

@@ -17,11 +17,11 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.model import Move
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
-MIGRATED_PROPERTY = "migrated"
 
 _FIRST_TOPICS = 2
 _POLL_SECONDS = 0.1
@@ -65,6 +65,27 @@ async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Term
         if unterminated:
             await asyncio.sleep(_POLL_SECONDS)
     return Terminations(ends | await _read(blue, waiting, move))
+
+
+def unterminated_text(move: Move, waiting: Sequence[TopicName], seconds: float) -> str:
+    """What to do about partitions that were not terminated; the flag may be cleared only while none is terminated."""
+    text = (
+        f"{len(waiting)} of {len(move.partitions)} partitions of {move.namespace} were not terminated within "
+        f"{seconds:.0f} s, for example {waiting[0]}: its broker's migration check may be off, or the topic was not "
+        "loaded, "
+        "and its producers may write to blue and green. The flag is set. "
+    )
+    if len(waiting) == len(move.partitions):
+        return text + (
+            "Clear it to keep the namespace on blue, since no partition is terminated; or let brokers whose check is "
+            "on "
+            "serve them, and run again."
+        )
+    return text + (
+        "Leave it: the clients of the terminated partitions are redirected, and would hang without it. Let a broker "
+        "whose "
+        "check is on serve these partitions, and run again."
+    )
 
 
 async def check_periods(blue: AdminClient) -> dict[str, float]:

@@ -160,7 +160,7 @@ def _clients(facts: DrainFacts) -> Iterator[Incident]:
     for topic in facts.fenced:
         state = facts.blue.get(topic)
         backlog = sum(state.backlog.values()) if state and state.absence is None else None
-        unread = f"{backlog:,} entries are unread there." if backlog else "Everything on it was read."
+        unread = _unread_text(backlog)
         text = f"{topic} refuses producers: publishes were in flight when it was terminated (a broker defect). {unread}"
         remedy = _remedy_of_fenced(backlog)
         yield _incident(facts, IncidentKind.FENCED, remedy, text, subject=str(topic), topics=[topic])
@@ -209,6 +209,12 @@ def _departed_consumers(facts: DrainFacts) -> Iterator[Incident]:
                 )
                 kind, subject = IncidentKind.NO_CONSUMERS, f"{topic} {name}"
                 yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
+
+
+def _unread_text(backlog: int | None) -> str:
+    if backlog is None:
+        return "Its backlog is not known: do not unload it, since a flagged topic is not loaded again."
+    return f"{backlog:,} entries are unread there." if backlog else "Everything on it was read."
 
 
 def _remedy_of_fenced(backlog: int | None) -> Remedy:

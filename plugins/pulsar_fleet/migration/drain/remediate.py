@@ -23,7 +23,7 @@ from pulsar_fleet.migration.cutover.termination import (
 )
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.permissions import missing_grants
-from pulsar_fleet.migration.model import Move
+from pulsar_fleet.migration.model import Move, Phase
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
 
@@ -94,6 +94,7 @@ async def remediate(incident: Incident, context: RemedyContext, run: Run) -> Rem
     """Remediate an incident and record it; a failure is recorded too, and returns None instead of raising."""
     result, outcome = None, "failed"
     try:
+        _require_own_flag(incident, run, str(context.move.namespace))
         result = recorded = await _REMEDIES[incident.remedy](incident, context)
         outcome = "applied"
         log.info("%s %s", incident.sentence, result.text)
@@ -103,6 +104,13 @@ async def remediate(incident: Incident, context: RemedyContext, run: Run) -> Rem
     cluster, namespace = context.blue.connection.name, str(context.move.namespace)
     _record(run, cluster, namespace, incident.id, incident.remedy.value, recorded, outcome)
     return result
+
+
+def _require_own_flag(incident: Incident, run: Run, namespace: str) -> None:
+    """A failback or an abort clears the flag on purpose: setting it again would terminate the topics that it opened."""
+    phase = run.ledger.last_phase(namespace)
+    if incident.remedy in (Remedy.SET_FLAG, Remedy.RELOAD) and phase in (Phase.REOPENED, Phase.ABORTED):
+        raise PreconditionFailed(f"{namespace} is {phase} by another run, so its flag was not set again.")
 
 
 def record_moved_bundles(run: Run, blue: str, namespace: str, bundles: Sequence[str]) -> None:

@@ -43,6 +43,7 @@ class FailbackNamespace:
     :param verdict: of the newest verification of its migration.
     :param other_runs: runs that have not ended and change it.
     :param replicated: partitions on green whose oldest entry was replicated from another cluster.
+    :param left_green: whether green has terminated any of its topics; None if that could not be read.
     :param reopened: an earlier attempt of this run has reopened blue for it, and created what is there.
     """
 
@@ -55,6 +56,7 @@ class FailbackNamespace:
     verdict: str | None
     other_runs: tuple[str, ...] = ()
     replicated: tuple[TopicName, ...] = ()
+    left_green: bool | None = False
     reopened: bool = False
 
 
@@ -75,13 +77,13 @@ def check(
             f"broker {broker}",
             answer,
             "Clients would be redirected to a broker that cannot serve them.",
-            "repair or restart it, then run again.",
+            "repair or restart it, then run again. Restart no broker of blue while a migrated namespace drains there.",
         )
         for broker, answer in unhealthy.items()
     ]
     for namespace in namespaces:
         findings += [finding for rule in CHECKS for finding in rule(namespace)]
-        findings += [] if allow_removal else list(_removal(namespace))
+        findings += [] if allow_removal else list(_removal(namespace, list(check_verified(namespace))))
     return tuple(findings)
 
 
@@ -105,7 +107,13 @@ def check_migrated(namespace: FailbackNamespace) -> Iterator[Finding]:
                 str(leftover.topic),
                 "it is not terminated on blue",
                 "It was never cut over, or is in use on blue again: its messages would mix with those from green.",
-                "if it is not needed, delete it on blue; otherwise verify_clusters shows how the two differ.",
+                "take the namespace out of 'namespaces': applications may use this topic on blue. verify_clusters "
+                "shows how "
+                "the two clusters differ."
+                if leftover.clients or leftover.subscriptions or leftover.entries
+                else "if no application uses it on blue, delete it there: by its metadata it has no entries, "
+                "subscriptions or "
+                "clients. Its statistics confirm that.",
             )
 
 
@@ -131,19 +139,32 @@ def check_clients(namespace: FailbackNamespace) -> Iterator[Finding]:
                 str(leftover.topic),
                 f"{len(leftover.clients)} clients, for example {leftover.clients[0]}",
                 "They have not followed the migration yet, or connected to blue by themselves.",
-                "restart these applications; they are redirected to green.",
+                "restart these applications; they are redirected to green."
+                if namespace.blue and namespace.blue.get("migrated")
+                else "stop these applications, or configure them with green: blue does not redirect this namespace, "
+                "so a "
+                "restart would lead them to blue again.",
             )
 
 
 def check_green_flag(namespace: FailbackNamespace) -> Iterator[Finding]:
-    """With both clusters flagged, each redirects its clients to the other until they time out."""
+    """With both clusters flagged, each redirects its clients to the other until they time out.
+
+    Where green has terminated topics, its clients were redirected already: without its flag they would hang.
+    """
     if namespace.green and namespace.green.get("migrated"):
+        left = namespace.left_green is not False
         yield blocker(
             "both-flagged",
             str(namespace.namespace),
-            "migrated = true on green",
+            f"migrated = true on green; {'some' if namespace.left_green else 'none'} of its topics there are terminated"
+            if namespace.left_green is not None
+            else "migrated = true on green; its topics there could not be read",
             "Both clusters would redirect their clients to each other.",
-            f"clear it: POST {{false}} to /admin/v2/namespaces/{namespace.namespace}/migration on green.",
+            "leave the flag and take the namespace out of 'namespaces': its clients have left green already."
+            if left
+            else "clear the flag on green: its topics there accept messages.",
+            call="" if left else f"green: POST /admin/v2/namespaces/{namespace.namespace.path}/migration false",
         )
 
 
@@ -167,8 +188,15 @@ def check_other_runs(namespace: FailbackNamespace) -> Iterator[Finding]:
             str(namespace.namespace),
             run,
             "That run has not ended: the two would undo each other's steps.",
-            "let it end; if it died, clear its task write_report.",
+            f"let it end. If its process has died, continue it: {_resumption(run)}."
+            if run.startswith("cli/")
+            else "let it end. If it died, clear its task write_report; never while one of its tasks runs.",
         )
+
+
+def _resumption(run: str) -> str:
+    resume = f"--resume {run}"
+    return f"pulsar-fleet fail-back {resume}" if run.startswith("cli/fail-back") else f"pulsar-fleet migrate {resume}"
 
 
 def check_history(namespace: FailbackNamespace) -> Iterator[Finding]:
@@ -196,7 +224,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _removal(namespace: FailbackNamespace) -> Iterator[Finding]:
+def _removal(namespace: FailbackNamespace, unverified: list[Finding]) -> Iterator[Finding]:
     terminated = [leftover for leftover in namespace.leftovers if leftover.terminated]
     if terminated:
         entries = sum(leftover.entries for leftover in terminated)
@@ -206,5 +234,6 @@ def _removal(namespace: FailbackNamespace) -> Iterator[Finding]:
             str(namespace.namespace),
             f"{len(terminated)} terminated topics on blue with {entries:,} stored entries: {names}",
             "A terminated topic never accepts messages again: it must be removed and recreated.",
-            "set 'allow_removal' in the run's configuration.",
+            f"{'first do what no-proof says, then ' if unverified else ''}set 'allow_removal' in the run's "
+            "configuration.",
         )

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.cleanup import remove_topic
 from pulsar_fleet.migration.failback.checks import LeftoverTopic
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 from pulsar_fleet.snapshot.resources import read_partition_counts, subscriptions_in_info
 
 log = logging.getLogger(__name__)
@@ -44,8 +45,9 @@ async def recreate_topic(
 
 async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, green: AdminClient) -> None:
     """Create a topic as it is on green, unless it exists."""
-    properties = (await green.partition_metadata(topic)).properties if count else {}
     if count:
+        stored = (await green.partition_metadata(topic)).properties
+        properties = {key: value for key, value in stored.items() if key != MIGRATED_PROPERTY}
         await blue.create_partitioned_topic(topic, count, properties)
     elif topic not in await blue.topics(topic.namespace):
         await blue.create_topic(topic)
@@ -53,7 +55,9 @@ async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, gre
     if created != count:
         raise PreconditionFailed(
             f"{topic} has {created or 'no'} partitions on {blue.connection.name} and {count or 'none'} on "
-            f"{green.connection.name}: a client created it in between. Remove it there, then run again."
+            f"{green.connection.name}: a client created it in between. Stop that client; if the topic's statistics "
+            "show no "
+            "message, delete it there, then run again."
         )
 
 

@@ -30,7 +30,7 @@ from pulsar_fleet.migration.failback.recreate_topics import create_topic_like, l
 from pulsar_fleet.migration.model import Phase, Strategy, choose_strategy, is_reversible
 from pulsar_fleet.migration.preflight import gates
 from pulsar_fleet.migration.preflight.survey import survey
-from pulsar_fleet.migration.preflight.view import Expectations, View, without_leftovers
+from pulsar_fleet.migration.preflight.view import ClusterFacts, Expectations, View, without_leftovers
 from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import require_free
@@ -63,12 +63,13 @@ async def check_failback(
     """
     await require_free(sides, run, names)
     async with sides.open() as (blue, green):
-        surveyed = await survey(green, blue, names, redactor=open_redactor())
+        surveyed = await survey(green, blue, names, run, redactor=open_redactor())
         strategies = {
             facts.namespace: strategy or choose_strategy(facts, surveyed.green.name)[0] for facts in surveyed.namespaces
         }
         namespaces = [
-            await _read(blue, green, run, facts, strategies[facts.namespace]) for facts in surveyed.namespaces
+            await _read(blue, green, run, facts, strategies[facts.namespace], surveyed.blue)
+            for facts in surveyed.namespaces
         ]
         own = checks.check(tuple(namespaces), await unhealthy_brokers(blue), allow_removal=allow_removal)
     log.info("%s", surveyed.headline())
@@ -110,8 +111,8 @@ async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict
             for leftover in await leftover_topics(blue, name):
                 if leftover.clients:
                     raise PreconditionFailed(
-                        f"{leftover.clients[0]} connected to {leftover.topic} on {cluster}; restart that application, "
-                        "then run again."
+                        f"{leftover.clients[0]} connected to {leftover.topic} on {cluster}, which does not redirect it "
+                        "now; stop that application until this task has ended, and run again."
                     )
                 if await recreate_topic(blue, leftover, topics, green):
                     removed.append(str(leftover.topic))
@@ -182,10 +183,16 @@ def unfinished_runs(ledger: Ledger, run_id: str, name: NamespaceName) -> tuple[s
 
 
 async def _read(
-    blue: AdminClient, green: AdminClient, run: Run, facts: NamespaceFacts, strategy: Strategy
+    blue: AdminClient,
+    green: AdminClient,
+    run: Run,
+    facts: NamespaceFacts,
+    strategy: Strategy,
+    on_green: ClusterFacts,
 ) -> FailbackNamespace:
     """One namespace; `facts` are of the migration from green to blue: their blue is green here."""
     name = facts.namespace
+    unread = any(str(name) in note.resource for note in on_green.unread)
     exists = facts.blue is not None and facts.green is not None
     partitions = [stats.topic for stats in facts.partitions if stats.topic.persistent]
     return FailbackNamespace(
@@ -198,6 +205,7 @@ async def _read(
         verdict=next((entry.verdict for entry in run.ledger.verdicts_of(str(name), newest=1)), None),
         other_runs=unfinished_runs(run.ledger, run.id, name),
         replicated=await _replicated(green, partitions),
+        left_green=on_green.has_terminated(name) or (None if unread else False),
         reopened=run.ledger.entered(run.id, str(name)),
     )
 

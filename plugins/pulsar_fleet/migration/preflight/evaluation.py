@@ -87,7 +87,7 @@ async def recheck_gates(
 
 async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected: Expectations) -> View:
     async with sides.open() as (blue, green):
-        surveyed = await survey(blue, green, names, redactor=open_redactor())
+        surveyed = await survey(blue, green, names, run, redactor=open_redactor())
     log.info("%s", surveyed.headline())
     for facts in surveyed.namespaces:
         connected = {partition.topic: tuple(partition.clients) for partition in facts.partitions}

@@ -75,6 +75,24 @@ async def probe_redirect(
     )
 
 
+async def probe_stored(
+    green: ClusterConnection, stored: Mapping[str, str], advertised: Mapping[str, Mapping[str, str]]
+) -> tuple[AddressProbe, ...]:
+    """Which broker answers at the addresses to which a cluster redirects its clients; changes nothing.
+
+    Nobody has said that they are green's, so they get no credentials: a cluster that asks for them stays unknown.
+    """
+    own = frozenset(address for addresses in advertised.values() for address in addresses.values())
+    anonymous = replace(green, token=None, token_file=None, oauth2=None, tls_certificate_file=None, tls_key_file=None)
+    broker = next(iter(sorted(advertised)), "")
+    probes = (
+        _probe(anonymous, key, url, placeholder=False, own=own, broker=broker)
+        for key, url in stored.items()
+        if key.startswith("broker")
+    )
+    return tuple(await asyncio.gather(*probes))
+
+
 async def _probe(
     green: ClusterConnection, key: str, url: str, *, placeholder: bool, own: frozenset[str], broker: str
 ) -> AddressProbe:

@@ -20,24 +20,26 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to, stored_redirect
-from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect
-from pulsar_fleet.migration.preflight.view import ClusterFacts, Survey
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
+from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect, probe_stored
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
+from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.migration.stats.read import read_partitions
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
-from pulsar_fleet.snapshot.tenants import list_namespaces
 
 _RUNNING = ("function", "source", "sink")
 
 
 async def survey(
-    blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], *, redactor: Redactor
+    blue: AdminClient, green: AdminClient, names: Sequence[NamespaceName], run: Run, *, redactor: Redactor
 ) -> Survey:
     """Read everything that the gates check; it includes what could not be read.
 
+    :param run: its ledger says which flagged namespaces were moved before, and to which addresses.
     :raises PermissionDenied: a cluster does not accept our credentials.
     :raises Unavailable: a cluster does not answer any more.
     """
@@ -53,16 +55,23 @@ async def survey(
     on_green = ClusterFacts(
         snapshot=on_green.snapshot, redirect=on_green.redirect, notes=(*on_green.notes, *attempts.take_notes())
     )
-    flagged: tuple[str, ...] | None = ()
+    flagged: tuple[FlaggedNamespace, ...] | None = ()
+    stored_probes: tuple[AddressProbe, ...] = ()
     if not has_addresses(on_blue.redirect, redirect_probe.document):
-        flagged = await _flagged(blue, frozenset(names))
+        targets = GreenTargets(on_green.snapshot.brokers, verified_addresses(redirect_probe.to_json()))
+        flagged = await read_flagged(blue, green, run, frozenset(names), targets)
+        stored_probes = await probe_stored(green.connection, on_blue.redirect_addresses, advertised)
+    home = await _home(blue, on_green.redirect)
+    on_green_flagged = await flagged_names(green) if on_green.broker_addresses - home else ()
     return Survey(
         blue=on_blue,
         green=on_green,
         redirect_probe=redirect_probe,
         namespaces=tuple(namespaces),
+        stored_probes=stored_probes,
         flagged=flagged,
-        home=await _home(blue, on_green.redirect),
+        flagged_on_green=None if on_green_flagged is None else tuple(map(str, on_green_flagged)),
+        home=home,
         answers=answers,
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
@@ -171,20 +180,3 @@ async def _home(blue: AdminClient, stored_on_green: JsonObject | None) -> frozen
     except FleetError:
         return frozenset()
     return frozenset(str(url) for addresses in (*advertised, *redirects) for url in addresses.values())
-
-
-async def _flagged(blue: AdminClient, moving: frozenset[NamespaceName]) -> tuple[str, ...] | None:
-    """Flagged namespaces of the cluster that do not move; None if not all could be read."""
-    try:
-        listed = await list_namespaces(blue, await blue.tenants())
-        names = sorted(
-            name for tenant_namespaces in listed.values() for name in tenant_namespaces or () if name not in moving
-        )
-        documents = await asyncio.gather(*(blue.namespace(name) for name in names))
-    except FleetError:
-        return None
-    return tuple(
-        str(name)
-        for name, tenant_namespaces in zip(names, documents, strict=True)
-        if (tenant_namespaces or {}).get("migrated")
-    )

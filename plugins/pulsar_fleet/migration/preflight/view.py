@@ -10,8 +10,9 @@ from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.model import Strategy
-from pulsar_fleet.migration.stats.facts import NamespaceFacts
+from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
@@ -53,6 +54,27 @@ class ClusterFacts:
         """What exists and could not be read, and what our role may not read."""
         wrong = (Problem.UNREADABLE, Problem.HIDDEN)
         return tuple(note for note in (*self.snapshot.notes, *self.notes) if note.problem in wrong)
+
+    @property
+    def has_redirect(self) -> bool:
+        """Whether one is stored, even without addresses: only then do flags have an effect (observed)."""
+        return self.redirect is None or "migratedClusterUrl" in self.redirect
+
+    @property
+    def redirect_addresses(self) -> Mapping[str, str]:
+        """The stored addresses of its redirect by their keys."""
+        document = (self.redirect or {}).get("migratedClusterUrl") or {}
+        return {key: str(url) for key, url in document.items() if key in ADDRESS_SCHEMES and url}
+
+    @property
+    def broker_addresses(self) -> frozenset[str]:
+        """Those of `redirect_addresses` to which clients connect."""
+        return frozenset(url for key, url in self.redirect_addresses.items() if key.startswith("broker"))
+
+    def has_terminated(self, namespace: NamespaceName) -> bool:
+        """Whether it has terminated a topic of the namespace, or one of its partitions."""
+        inside = f"://{namespace}/"
+        return any(topic.terminated and inside in topic.name for topic in self.snapshot.topics)
 
     def offers(self) -> frozenset[str]:
         """Kinds of service that any of its brokers has: `pulsar`, `pulsar+ssl`, `http`, `https`."""
@@ -109,7 +131,9 @@ class RedirectProbe:
 class Survey:
     """Both clusters, the namespaces that move, and the redirect.
 
+    :param stored_probes: what answers at the addresses that blue redirects to, where this run would store others.
     :param flagged: other namespaces on blue that are flagged already; None if they could not be read.
+    :param flagged_on_green: read only where green redirects to another cluster than blue; None if that failed.
     :param home: addresses that lead to blue; read only where green has a redirect.
     :param answers: the answers of green's brokers about schemas that differ.
     :param calls: HTTP requests of the survey, to both clusters.
@@ -119,7 +143,9 @@ class Survey:
     green: ClusterFacts
     redirect_probe: RedirectProbe
     namespaces: tuple[NamespaceFacts, ...]
-    flagged: tuple[str, ...] | None = ()
+    stored_probes: tuple[AddressProbe, ...] = ()
+    flagged: tuple[FlaggedNamespace, ...] | None = ()
+    flagged_on_green: tuple[str, ...] | None = ()
     home: frozenset[str] = frozenset()
     answers: tuple[SchemaAnswer, ...] = ()
     calls: int = 0

@@ -39,3 +39,25 @@ class NamespaceFacts:
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:
         """Every client that is connected on blue, with its partition."""
         return ((partition.topic, client) for partition in self.partitions for client in partition.clients)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlaggedNamespace:
+    """A namespace on blue that is flagged and does not move with this run.
+
+    :param terminated: whether blue has terminated any of its topics; None if that could not be read.
+    :param lacking: what green lacks of it: the namespace, or topics.
+    :param moved_by: the newest run in the ledger that cut it over; empty if the ledger has none.
+    :param is_on_green: that run moved it to green, or clients are connected to it on green.
+    """
+
+    name: str
+    terminated: bool | None
+    lacking: tuple[str, ...] = ()
+    moved_by: str = ""
+    is_on_green: bool = False
+
+    @property
+    def was_moved(self) -> bool:
+        """Whether its clients were redirected: without the flag they would return to terminated topics."""
+        return bool(self.terminated or self.moved_by)

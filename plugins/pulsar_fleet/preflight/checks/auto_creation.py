@@ -11,11 +11,20 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, dynamic_call, setting, settings, warning
+from pulsar_fleet.preflight.context import (
+    TOPIC_CREATION,
+    Pair,
+    blocker,
+    call_text,
+    keeping_calls,
+    setting,
+    settings,
+    warning,
+)
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import Snapshot
 
-TOPICS, SUBSCRIPTIONS = "autoTopicCreationOverride", "autoSubscriptionCreationOverride"
+TOPICS, SUBSCRIPTIONS = TOPIC_CREATION, "autoSubscriptionCreationOverride"
 _BROKER_KEYS = {
     "allowAutoTopicCreation": TOPICS,
     "allowAutoTopicCreationType": TOPICS,
@@ -35,14 +44,18 @@ def broker_auto_creation_matches(pair: Pair) -> Iterator[Finding]:
     for key, ours, theirs in pair.differing_settings(_BROKER_KEYS):
         field = _BROKER_KEYS[key]
         relying = [namespace.name for namespace in pair.translated.namespaces if not namespace.policies.get(field)]
+        if not relying:
+            continue
         stops = field == TOPICS and any(pair.replicated(name) for name in relying)
         yield (blocker if stops else warning)(
             _IDS[field],
             f"cluster {pair.target.cluster}",
             f"{key}: {pair.values(ours, theirs)}; {len(relying)} namespaces have no policy of their own",
             _CONSEQUENCES[field],
-            f"set the same value on every broker of {pair.target.cluster}, or a policy on each of these namespaces.",
-            call=dynamic_call(pair.target.cluster, key, ours[0]),
+            f"set the policy on each of these namespaces on {pair.source.cluster} to what its brokers apply: nothing "
+            "changes "
+            "there, and the plan copies it.",
+            call=keeping_calls(pair, field, relying),
             values=(ours, theirs),
         )
 

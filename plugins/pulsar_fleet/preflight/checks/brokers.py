@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.preflight.context import Pair, blocker, setting, settings, warning
+from pulsar_fleet.preflight.context import Pair, blocker, call_text, keeping_calls, setting, settings, warning
 from pulsar_fleet.preflight.findings import Finding
 
 OLDEST_SUPPORTED = "4.0"
+_INACTIVE = "inactive_topic_policies"
 _DEDUP_FIXED = "4.0.4"
 """Since #23697 deduplication identifies a replicator's messages by position; before, it could drop some."""
 
@@ -70,7 +72,7 @@ def policies_are_known_to_the_target(pair: Pair) -> Iterator[Finding]:
                 name,
                 f"{field} is set on {pair.source.cluster}, {pair.target.cluster} runs {version}",
                 "The target's brokers lack this policy, so they do not apply it.",
-                f"upgrade {pair.target.cluster}, or unset it on {pair.source.cluster}.",
+                f"upgrade {pair.target.cluster}, or accept that the policy has no effect there.",
             )
 
 
@@ -143,44 +145,72 @@ def deduplication_survives_replication(pair: Pair) -> Iterator[Finding]:
             )
 
 
-# Setting → (id, consequence). The broker's default is effective where a namespace has no policy.
-COMPARED_DEFAULTS: dict[str, tuple[str, str]] = {
+# Setting → (id, consequence, policy). The broker's default is effective where a namespace has no policy.
+COMPARED_DEFAULTS: dict[str, tuple[str, str, str]] = {
     "brokerDeduplicationEnabled": (
         "dedup-default-differs",
         "Namespaces without a policy of their own drop duplicates on one cluster only.",
+        "deduplicationEnabled",
     ),
     "brokerDeleteInactiveTopicsEnabled": (
         "inactive-topics-default-differs",
         "Inactive topics without subscriptions are deleted on one cluster and kept on the other.",
+        _INACTIVE,
     ),
     "defaultRetentionTimeInMinutes": (
         "retention-default-differs",
         "Namespaces without a policy of their own keep acknowledged messages for different times.",
+        "retention_policies",
     ),
     "defaultRetentionSizeInMB": (
         "retention-default-differs",
         "Namespaces without a policy of their own keep different amounts of acknowledged messages.",
+        "retention_policies",
     ),
     "ttlDurationDefaultInSeconds": (
         "ttl-default-differs",
         "Messages in namespaces without a policy of their own expire after different times.",
+        "message_ttl_in_seconds",
     ),
 }
 
 
 def defaults_match(pair: Pair) -> Iterator[Finding]:
-    """Identical policies have different effects when the brokers' defaults differ."""
+    """Identical policies have different effects when the brokers' defaults differ.
+
+    A default of the target applies to all its namespaces, so only policies are advised.
+    """
     for key, *lists in pair.differing_settings(COMPARED_DEFAULTS):
         ours, theirs = (" and ".join(values) for values in lists)
-        id_, consequence = COMPARED_DEFAULTS[key]
-        yield warning(
-            id_,
-            f"cluster {pair.target.cluster}",
-            f"{key}: {pair.values(ours, theirs)}",
-            consequence,
-            f"set {key}={ours} in broker.conf of every broker of {pair.target.cluster}, or a policy on each namespace.",
-            values=(ours, theirs),
+        id_, consequence, field = COMPARED_DEFAULTS[key]
+        relying = [state.name for state in pair.translated.namespaces if state.policies.get(field) is None]
+        if relying:
+            remedy, call = _kept_default(pair, field, relying)
+            yield warning(
+                id_,
+                f"cluster {pair.target.cluster}",
+                f"{key}: {pair.values(ours, theirs)}; {len(relying)} namespaces have no policy of their own",
+                consequence,
+                remedy,
+                call=call,
+                values=(ours, theirs),
+            )
+
+
+def _kept_default(pair: Pair, field: str, relying: Sequence[str]) -> tuple[str, str]:
+    if field == _INACTIVE:
+        return (
+            "nothing if a dynamic setting is the cause: a migration turns the deletion off on the cluster that its "
+            "clients "
+            "leave. Otherwise set the policy on each of these namespaces.",
+            call_text(pair.source.cluster, bare("GET", "/brokers/configuration/values")),
         )
+    return (
+        f"set {field} on each of these namespaces on {pair.source.cluster} to what its brokers apply: nothing "
+        "changes there, "
+        "and the plan copies it.",
+        keeping_calls(pair, field, relying),
+    )
 
 
 _PER_BROKER = (
@@ -209,5 +239,7 @@ def brokers_have_equal_settings(pair: Pair) -> Iterator[Finding]:
                     f"cluster {snapshot.cluster}",
                     f"{key}: " + ", ".join(f"{address} {value}" for address, value in sorted(by_broker.items())),
                     "The behaviour of a topic depends on the broker that serves it.",
-                    f"set the same {key} in broker.conf of every broker and restart the changed brokers.",
+                    f"set the same {key} in broker.conf of every broker and restart the changed brokers, while no "
+                    "migration "
+                    "drains there: topics of a flagged namespace are not loaded again.",
                 )

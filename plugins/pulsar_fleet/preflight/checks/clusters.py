@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
@@ -13,7 +13,7 @@ from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import tenant_path
 from pulsar_fleet.preflight.context import Measurements, Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot
+from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot, TenantState
 
 _STORE_KEYS = (
     "configurationMetadataStoreUrl",
@@ -119,8 +119,9 @@ def listed_clusters_are_known(pair: Pair) -> Iterator[Finding]:
             f"cluster {name}",
             f"in the lists of {len(namespaces)} namespaces of {pair.source.cluster}, first {namespaces[0]}",
             f"{pair.target.cluster} has no cluster {name}, so its lists do not name it.",
-            f"create the cluster {name} on {pair.target.cluster} with its addresses and take the snapshot again.",
-            call=call_text(pair.target.cluster, with_body("PUT", cluster_path(name), {"serviceUrl": "…"})),
+            f"if {pair.target.cluster} is to replicate to it, create the cluster {name} there with the addresses and "
+            f"credentials that {pair.target.cluster}'s brokers need, and take the snapshot again.",
+            call=call_text(pair.source.cluster, bare("GET", cluster_path(name))),
         )
 
 
@@ -128,6 +129,7 @@ def tenants_allow_their_clusters(pair: Pair) -> Iterator[Finding]:
     """The broker refuses (403) a namespace with a cluster that its tenant does not allow."""
     target_clusters = {row.name: set(row.allowed_clusters) for row in pair.target.tenants}
     source_clusters = {row.name: set(row.allowed_clusters) for row in pair.translated.tenants}
+    source_tenants = {row.name: row for row in pair.source.tenants}
     for namespace in pair.translated.namespaces:
         tenant = namespace.name.partition("/")[0]
         if tenant not in source_clusters and tenant not in target_clusters:
@@ -141,12 +143,18 @@ def tenants_allow_their_clusters(pair: Pair) -> Iterator[Finding]:
                 f"replicates to {', '.join(missing)}, its tenant allows {', '.join(sorted(allowed)) or 'none'}",
                 f"{pair.target.cluster} refuses the namespace, and with it everything in it.",
                 f"allow the tenant these clusters on {pair.source.cluster} and take the snapshot again.",
-                call=call_text(
-                    pair.source.cluster,
-                    with_body("POST", tenant_path(tenant), {"allowedClusters": sorted(allowed | {*missing})}),
-                ),
+                call=_allow(pair.source.cluster, source_tenants.get(tenant), missing),
                 values=(missing, sorted(allowed)),
             )
+
+
+def _allow(cluster: str, tenant: TenantState | None, missing: Sequence[str]) -> str:
+    """The call replaces the document, so it needs the tenant's roles; none for a tenant that could not be read."""
+    if tenant is None:
+        return ""
+    clusters = sorted({*tenant.allowed_clusters, *missing})
+    body = {"adminRoles": list(tenant.admin_roles), "allowedClusters": clusters}
+    return call_text(cluster, with_body("POST", tenant_path(tenant.name), body))
 
 
 def peers_are_reachable(pair: Pair) -> Iterator[Finding]:
@@ -170,8 +178,10 @@ def _data_problems(own: Snapshot, peer: ClusterDataState) -> Iterator[Finding]:
             f"cluster {peer.name}",
             f"{own.cluster} has no {', '.join(missing)} for it" + (", and its brokers use TLS" if tls else ""),
             "No replicator starts, and only the broker's log reports it.",
-            f"add the addresses of {peer.name} on {own.cluster}; the call replaces the whole document.",
-            call=call_text(own.cluster, with_body("POST", cluster_path(peer.name), dict(data))),
+            f"add the addresses of {peer.name} to its document on {own.cluster}; POST replaces the whole document, "
+            "so keep "
+            "its other fields and its credentials.",
+            call=call_text(own.cluster, bare("GET", cluster_path(peer.name))),
         )
     local = [url for url in addresses(data) if urlsplit(url).hostname in _LOOPBACK]
     all_local = any(urlsplit(f"//{broker.address}").hostname in _LOOPBACK for broker in own.brokers)
@@ -181,8 +191,10 @@ def _data_problems(own: Snapshot, peer: ClusterDataState) -> Iterator[Finding]:
             f"cluster {peer.name}",
             f"{own.cluster} has {', '.join(local)} for it",
             "On each broker this address is the broker's own host, not the peer.",
-            f"set addresses of {peer.name} that every broker of {own.cluster} can resolve.",
-            call=call_text(own.cluster, with_body("POST", cluster_path(peer.name), dict(data))),
+            f"set addresses of {peer.name} that every broker of {own.cluster} can resolve; POST replaces the whole "
+            "document, "
+            "so keep its other fields and its credentials.",
+            call=call_text(own.cluster, bare("GET", cluster_path(peer.name))),
         )
 
 

@@ -83,10 +83,14 @@ def topics_fit(pair: Pair) -> Iterator[Finding]:
             f"{total} topics and partitions after the copy, at most {most} allowed"
             + ("" if own is not None else " by maxTopicsPerNamespace of the brokers"),
             f"The last {total - most} topics and partitions are refused.",
-            f"raise the limit on {pair.source.cluster} and take the snapshot again."
+            f"raise the limit of the namespace on {pair.source.cluster} and take the snapshot again."
             if own is not None
-            else f"set a limit on the namespace on {pair.source.cluster}, or raise it on the brokers.",
-            call=call_text(pair.source.cluster, with_body("POST", path, total)),
+            else f"set the limit that applies on {pair.source.cluster}, or a higher one, on the namespace there (0: "
+            "none) and "
+            "take the snapshot again: the plan copies it.",
+            call=call_text(
+                pair.source.cluster, with_body("POST", path, _limit(pair, own, "maxTopicsPerNamespace", total))
+            ),
             values=(total, most),
         )
 
@@ -119,19 +123,22 @@ def subscriptions_fit(pair: Pair) -> Iterator[Finding]:
     for topic, names in sorted(by_topic.items()):
         document = policies.get(str(TopicName.parse(topic).namespace), {})
         limits = (own.get(topic), document.get("max_subscriptions_per_topic"))
-        most = next(
-            (int(limit) for limit in limits if limit is not None), number(pair.target, "maxSubscriptionsPerTopic")
-        )
+        own_limit = next((int(limit) for limit in limits if limit is not None), None)
+        most = number(pair.target, "maxSubscriptionsPerTopic") if own_limit is None else own_limit
         if 0 < most < len(names) and any((topic, name) not in existing for name in names):
             yield blocker(
                 "too-many-subscriptions",
                 topic,
                 f"{len(names)} subscriptions after the copy, at most {most} allowed",
                 f"The last {len(names) - most} are refused, and their consumers start without their backlog.",
-                f"raise the limit on {pair.source.cluster} and take the snapshot again.",
+                f"raise the limit of the topic on {pair.source.cluster} (0: none) and take the snapshot again.",
                 call=call_text(
                     pair.source.cluster,
-                    with_body("POST", f"/{TopicName.parse(topic).path}/maxSubscriptionsPerTopic", len(names)),
+                    with_body(
+                        "POST",
+                        f"/{TopicName.parse(topic).path}/maxSubscriptionsPerTopic",
+                        _limit(pair, own_limit, "maxSubscriptionsPerTopic", len(names)),
+                    ),
                 ),
                 values=(len(names), most),
             )
@@ -186,8 +193,7 @@ def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
                 namespaces[0],
                 f"{pair.target.cluster} has no resource group {group!r}",
                 "Its limits do not apply there.",
-                f"create the resource group on {pair.target.cluster} first.",
-                call=call_text(pair.target.cluster, with_body("PUT", path, limits)),
+                f"create the resource group on both clusters: {pair.source.cluster} does not have it either.",
             )
         elif group in target and group in source and target[group] != limits:
             yield warning(
@@ -195,10 +201,18 @@ def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
                 f"resource group {group}",
                 pair.values(limits, target[group]),
                 f"{len(namespaces)} namespaces are throttled differently than on {pair.source.cluster}.",
-                "set the limits of the source.",
+                f"set the limits of {pair.source.cluster}, if no other namespace of {pair.target.cluster} uses this "
+                "group: "
+                "the limits are shared by all that do.",
                 call=call_text(pair.target.cluster, with_body("PUT", path, limits)),
                 values=(limits, target[group]),
             )
+
+
+def _limit(pair: Pair, own: int | None, key: str, needed: int) -> int:
+    """A limit that fits and is not lower than what applies on the source now, where 0 means none."""
+    applies = number(pair.source, key) if own is None else own
+    return max(applies, needed) if applies else 0
 
 
 def _too_many(

@@ -9,11 +9,12 @@ from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import problems
+from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.preflight.broker_settings import effective_differences
 from pulsar_fleet.preflight.checks.brokers import COMPARED_DEFAULTS
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, number, setting, warning
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.snapshot.model import NamespaceState
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 _DRIVER = "managedLedgerOffloadDriver"
 
@@ -39,15 +40,15 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
     names = {state.name for state in pair.translated.namespaces}
     for own, _, _ in pair.sides():
         for namespace in own.namespaces:
-            path = f"/namespaces/{NamespaceName.parse(namespace.name).path}"
             if namespace.name in names and namespace.policies.get("deleted"):
                 yield blocker(
                     "namespace-deleted",
                     namespace.name,
                     f"deleted = true on {own.cluster}",
                     "Its topics cannot be loaded, and nothing can be created in it.",
-                    f"finish its deletion on {own.cluster} and take the snapshot again.",
-                    call=call_text(own.cluster, bare("DELETE", path)),
+                    f"take the snapshot again when its deletion on {own.cluster} has ended. If it does not end, "
+                    "delete the "
+                    "namespace there again, without force: brokers refuse that while it has topics.",
                 )
             if namespace.name in names and namespace.policies.get("migrated"):
                 yield blocker(
@@ -55,9 +56,19 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
                     namespace.name,
                     f"migrated = true on {own.cluster}",
                     "Its topics do not load, and brokers redirect clients as soon as a redirect is stored.",
-                    f"clear the flag on {own.cluster}, unless a migration runs.",
-                    call=call_text(own.cluster, with_body("POST", f"{path}/migration", False)),
+                    f"leave the flag and take the namespace out of the selection: its topics on {own.cluster} are "
+                    "terminated, "
+                    "so its clients are on another cluster. fail_back_namespaces leads back."
+                    if _has_terminated(own, namespace.name)
+                    else f"if {own.cluster} has no redirect (404), the flag has no effect and may be cleared. With "
+                    "one, its "
+                    "clients may be on another cluster: leave the flag and take the namespace out of the selection.",
+                    call=call_text(own.cluster, bare("GET", f"{cluster_path(own.cluster)}/migrate")),
                 )
+
+
+def _has_terminated(snapshot: Snapshot, namespace: str) -> bool:
+    return any(topic.terminated and f"://{namespace}/" in topic.name for topic in snapshot.topics)
 
 
 def offloaders_are_installed(pair: Pair) -> Iterator[Finding]:
@@ -199,6 +210,8 @@ def effective_policies_match(pair: Pair) -> Iterator[Finding]:
                 f"{first}{f' and {len(others)} more' if others else ''}",
                 f"{difference.field} under {pair.values(ours, theirs)}",
                 f"The policy is identical on both clusters, and has another effect on {pair.target.cluster}.",
-                f"set the same {', '.join(keys)} on every broker, or set {difference.field} on these namespaces.",
+                f"set {difference.field} on these namespaces on {pair.source.cluster} to what its brokers apply: "
+                "nothing "
+                "changes there, and the plan copies it.",
                 values=(ours, theirs),
             )

@@ -43,7 +43,10 @@ def security_matches(pair: Pair) -> Iterator[Finding]:
             "Clients that need no credentials or permissions on the source are refused on the target."
             if "true" in theirs
             else "Copied permissions protect nothing there: every client may read and write.",
-            f"give every client credentials and permissions before it moves, or set the same {key} in broker.conf.",
+            f"give every client credentials and permissions on {pair.target.cluster} before it moves."
+            if "true" in theirs
+            else f"if {pair.target.cluster} is to be protected, set {key}=true in broker.conf of its brokers; clients "
+            "without credentials and permissions are refused from then on.",
             values=(ours, theirs),
         )
 
@@ -59,7 +62,9 @@ def superusers_match(pair: Pair) -> Iterator[Finding]:
         f"cluster {pair.target.cluster}",
         f"superUserRoles: {pair.values(', '.join(sorted(ours)), ', '.join(sorted(theirs)))}",
         f"{', '.join(sorted(ours - theirs))} may do everything on {pair.source.cluster} only.",
-        f"add them to superUserRoles of every broker of {pair.target.cluster}, or grant the permissions they need.",
+        f"grant them on {pair.target.cluster} the permissions that they need; only roles that administer the whole "
+        "cluster "
+        "belong in superUserRoles.",
         values=(sorted(ours), sorted(theirs)),
     )
 
@@ -67,16 +72,21 @@ def superusers_match(pair: Pair) -> Iterator[Finding]:
 def tenant_admins_match(pair: Pair) -> Iterator[Finding]:
     """The copy adds roles and removes none, so a role of the target only keeps its permissions on the whole tenant."""
     target_roles = {row.name: set(row.admin_roles) for row in pair.target.tenants}
+    target_clusters = {row.name: set(row.allowed_clusters) for row in pair.target.tenants}
     for tenant in pair.translated.tenants:
         extra = target_roles.get(tenant.name, set()) - set(tenant.admin_roles)
         if extra:
-            kept = {"adminRoles": list(tenant.admin_roles), "allowedClusters": list(tenant.allowed_clusters)}
+            # The call replaces the document: roles and clusters that the tenant has there must stay.
+            kept = {
+                "adminRoles": sorted(target_roles[tenant.name] - extra),
+                "allowedClusters": sorted(target_clusters[tenant.name]),
+            }
             yield warning(
                 "role-only-on-target",
                 f"tenant {tenant.name}",
                 f"{', '.join(sorted(extra))} administers it on {pair.target.cluster} only",
                 "It will administer the copied resources too: read, change and delete them.",
-                f"remove it on {pair.target.cluster}, if it is not intended.",
+                f"if no person or application on {pair.target.cluster} needs it, this run included, remove it there.",
                 call=call_text(pair.target.cluster, with_body("POST", tenant_path(tenant.name), kept)),
                 values=(list(tenant.admin_roles), sorted(target_roles[tenant.name])),
             )
@@ -93,7 +103,7 @@ def grants_match(pair: Pair) -> Iterator[Finding]:
                 name,
                 f"{role} may {', '.join(sorted(theirs[role]))} on {pair.target.cluster} only",
                 "It will have these permissions on the copied topics too.",
-                f"revoke them on {pair.target.cluster}, if they are not intended.",
+                f"if no application on {pair.target.cluster} uses this role, revoke them there.",
                 call=call_text(pair.target.cluster, bare("DELETE", path)),
                 values=(None, sorted(theirs[role])),
             )

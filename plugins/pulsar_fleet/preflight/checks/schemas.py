@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pulsar_fleet.cluster.admin.call import Call, with_body
+from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
@@ -53,8 +53,9 @@ def broker_schema_rules_match(pair: Pair) -> Iterator[Finding]:
             f"cluster {pair.target.cluster}",
             f"{key}: {pair.values(ours, theirs)}",
             _REFUSED,
-            f"set {key}={ours[0]} in broker.conf of every broker of {pair.target.cluster}, "
-            "or the policy on each namespace.",
+            f"set the policy on each namespace on {pair.source.cluster} to what its brokers apply: nothing changes "
+            "there, and "
+            "the plan copies it.",
             values=(ours, theirs),
         )
 
@@ -103,14 +104,12 @@ def replicators_may_register(pair: Pair) -> Iterator[Finding]:
         if namespace.policies.get(AUTO_UPDATE) is not False or _replicator_may(pair, namespace.policies):
             continue
         flag = namespace.policies.get(FOR_REPLICATOR, "unknown to this version")
-        path = f"/namespaces/{NamespaceName.parse(namespace.name).path}/isAllowAutoUpdateSchema"
         yield warning(
             "schema-update-off-for-replicator",
             namespace.name,
             f"{AUTO_UPDATE} = False, {FOR_REPLICATOR} = {flag}",
             "A replicator stops at the first message with a new schema, and the backlog grows without an error.",
-            "register every schema on both clusters before it is used, or allow updates on both.",
-            call=call_text(pair.target.cluster, with_body("POST", path, True)),
+            "register every schema on both clusters before it is used.",
         )
 
 
@@ -145,8 +144,10 @@ def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Ite
         "Producers without a schema are refused there."
         if enforced
         else "The topic gets messages without a schema, and its consumers expect one.",
-        f"delete the schema on {pair.target.cluster} if nothing uses it, or register it on {pair.source.cluster}.",
-        call=call_text(pair.target.cluster, Call("DELETE", f"{schema_path(TopicName.parse(topic))}/schema")),
+        f"register it on {pair.source.cluster} too. Do not delete it on {pair.target.cluster} while the topic has "
+        "clients or "
+        "messages there: they could no longer be decoded.",
+        call=call_text(pair.target.cluster, bare("GET", f"{schema_path(TopicName.parse(topic))}/schemas")),
         values=(0, len(other)),
     )
 
@@ -163,7 +164,8 @@ def _histories_differ(pair: Pair, topic: str, mine: Sequence[SchemaState], other
         SchemaFit.INCOMPATIBLE: (
             "schema-incompatible",
             "One cluster refuses the newest schema of the other: replication stops, and clients that move fail.",
-            f"set ALWAYS_COMPATIBLE on {pair.target.cluster}, register the source's versions, unload the topic there.",
+            "let the application's team choose one history. If the topic has no messages and no clients on "
+            f"{pair.target.cluster}, delete the topic and its schemas there: the plan registers the source's.",
         ),
         SchemaFit.UNDECIDED: (
             "schema-undecided",

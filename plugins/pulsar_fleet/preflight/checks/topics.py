@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.planning.changes.topics import SHADOW_SOURCE
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot, TopicState
+from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot
 
 
 def partition_counts_match(pair: Pair) -> Iterator[Finding]:
@@ -22,14 +22,13 @@ def partition_counts_match(pair: Pair) -> Iterator[Finding]:
 
 def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Finding:
     if 0 in (ours, theirs):
-        path = f"/{topic.path}/partitions" if theirs else f"/{topic.path}"
         return blocker(
             "partitioned-on-one-side",
             str(topic),
             pair.values(_shape(ours), _shape(theirs)),
             "Replication between the two never starts, and clients that move get a topic of the other kind.",
-            f"delete the topic on {pair.target.cluster} if it is empty, or rename one of the two.",
-            call=call_text(pair.target.cluster, bare("DELETE", path)),
+            f"{_delete_empty(pair.target)} Else let the applications of one cluster use another name.",
+            call=_statistics(pair.target, topic, theirs),
             values=(ours, theirs),
         )
     if ours > theirs:
@@ -39,7 +38,6 @@ def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Find
             pair.values(ours, theirs),
             "Replication of the additional partitions never starts; adding partitions moves keys to other partitions.",
             f"allow the plan's change that adds partitions on {pair.target.cluster}, while no consumer needs order.",
-            call=_grow(pair.target, topic, ours),
             values=(ours, theirs),
         )
     return blocker(
@@ -47,7 +45,9 @@ def _shapes_differ(pair: Pair, topic: TopicName, ours: int, theirs: int) -> Find
         str(topic),
         pair.values(ours, theirs),
         "Replication between the two never starts, and the order per key is lost for producers that move.",
-        f"add partitions on {pair.source.cluster} up to {theirs} and take the snapshots again: none can be removed.",
+        f"{_delete_empty(pair.target)} Else, if no consumer on {pair.source.cluster} needs the order of keys across "
+        "this "
+        f"change, add partitions there up to {theirs} and take the snapshots again: none can be removed.",
         call=_grow(pair.source, topic, theirs),
         values=(ours, theirs),
     )
@@ -65,15 +65,19 @@ def system_topic_partitions_match(pair: Pair) -> Iterator[Finding]:
     for name, ours in sorted(_system_topics(pair.source).items()):
         theirs = target_counts.get(name, ours)
         if ours != theirs:
-            topic = TopicName.parse(name)
-            path = f"/{topic.path}/partitions" if theirs else f"/{topic.path}"
+            policies = _topic_policies(pair.target, TopicName.parse(name))
             yield blocker(
                 "system-topic-differs",
                 name,
                 pair.values(_shape(ours), _shape(theirs)),
                 "Topic policies of this namespace are never replicated, and brokers refuse (409) to enable it.",
-                f"delete it on {pair.target.cluster} if no topic there has a policy; the broker recreates it.",
-                call=call_text(pair.target.cluster, bare("DELETE", path, force="true")),
+                f"keep it: it stores the policies of topics on {pair.target.cluster}, for example of {policies[0]}. "
+                "Remove "
+                f"the namespace from the selection, or unset these policies first."
+                if policies
+                else f"if every topic of the namespace on {pair.target.cluster} has no policy of its own, delete "
+                "this topic "
+                "there with its stored policies; the broker recreates it.",
                 values=(ours, theirs),
             )
 
@@ -97,24 +101,30 @@ def topic_names_do_not_clash(pair: Pair) -> Iterator[Finding]:
                 f"a non-partitioned topic on {side.cluster}"
                 + (f", {name.parent} is partitioned on {other.cluster}" * clash),
                 "Brokers treat it as a partition of another topic; from 4.1 they refuse to create it.",
-                f"move its clients to a topic with another name on {side.cluster} and delete it.",
-                call=call_text(side.cluster, bare("DELETE", f"/{name.path}")),
+                f"let its applications use a topic with another name; then, {_delete_empty(side)}",
+                call=_statistics(side, name, 0),
             )
 
 
 def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
     """Topics with a state that a copy does not transfer, and topics that are terminated on the target only."""
     target_topics = {topic.name: topic for topic in pair.target.topics}
+    flagged = {side.cluster: _flagged(side) for side, _, _ in pair.sides()}
     for topic in pair.source.topics:
-        other = target_topics.get(topic.name)
+        other, namespace = target_topics.get(topic.name), str(TopicName.parse(topic.name).namespace)
+        # The flag has terminated it: another check reports that its clients are on the other cluster.
+        if topic.terminated and namespace in flagged[pair.source.cluster]:
+            continue
         if topic.terminated and not (other and other.terminated):
             yield warning(
                 "topic-terminated",
                 topic.name,
                 f"terminated on {pair.source.cluster}",
                 f"On {pair.target.cluster} it is not terminated, so producers could write to it.",
-                "terminate it there after its messages are copied.",
-                call=_terminate(pair.target, topic),
+                f"terminate it on {pair.target.cluster} after its messages are copied, and only if no application "
+                "writes to "
+                "it there: a termination cannot be undone.",
+                call=_statistics(pair.target, TopicName.parse(topic.name), topic.partitions),
             )
         elif other and other.terminated and not topic.terminated:
             yield blocker(
@@ -122,8 +132,12 @@ def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
                 topic.name,
                 f"terminated on {pair.target.cluster}, not on {pair.source.cluster}",
                 "Neither clients nor replication can write to it there.",
-                f"delete it on {pair.target.cluster} if its messages are no longer needed.",
-                call=call_text(pair.target.cluster, bare("DELETE", f"/{TopicName.parse(topic.name).path}")),
+                f"keep it: the namespace was moved away from {pair.target.cluster}, and unread messages may be there "
+                "only. "
+                "fail_back_namespaces verifies and recreates its topics."
+                if namespace in flagged[pair.target.cluster]
+                else _delete_empty(pair.target),
+                call=_statistics(pair.target, TopicName.parse(topic.name), other.partitions),
             )
         if SHADOW_SOURCE in topic.properties:
             yield warning(
@@ -158,9 +172,27 @@ def replicated_flags_match(pair: Pair) -> Iterator[Finding]:
         )
 
 
-def _terminate(snapshot: Snapshot, topic: TopicState) -> str:
-    path = f"/{TopicName.parse(topic.name).path}/terminate" + ("/partitions" if topic.partitions else "")
-    return call_text(snapshot.cluster, bare("POST", path))
+def _delete_empty(snapshot: Snapshot) -> str:
+    """When a topic may be deleted; its statistics are read then, because a snapshot does not count messages."""
+    return (
+        f"if its statistics on {snapshot.cluster} show no client, no subscription and storageSize 0, delete it there; "
+        "otherwise a deletion destroys messages."
+    )
+
+
+def _statistics(snapshot: Snapshot, topic: TopicName, partitions: int) -> str:
+    path = f"/{topic.path}/{'partitioned-stats' if partitions else 'stats'}"
+    return call_text(snapshot.cluster, bare("GET", path))
+
+
+def _topic_policies(snapshot: Snapshot, topic: TopicName) -> list[str]:
+    """Topics of the namespace with policies of their own, by the snapshot."""
+    rows = (TopicName.parse(row.topic) for row in snapshot.topic_policies)
+    return sorted({str(row) for row in rows if row.namespace == topic.namespace})
+
+
+def _flagged(snapshot: Snapshot) -> set[str]:
+    return {state.name for state in snapshot.namespaces if state.policies.get("migrated")}
 
 
 def _shape(partitions: int) -> str:

@@ -59,6 +59,9 @@ _INCOMPLETE = blocks(
 )
 
 
+_RESTART = "Restart no broker while a migrated namespace drains: a flagged topic is not loaded again."
+
+
 def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
     """A broker whose migration check is off never terminates its topics: clients write to both clusters."""
     for broker, settings in view.blue.brokers.items():
@@ -68,13 +71,13 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
             yield _CHECK_OFF.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
-                "set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic.",
+                f"set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic. {_RESTART}",
             )
         elif settings and int(seconds) > _SELDOM_SECONDS:
             yield _CHECK_SELDOM.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
-                "set it to 1–10 in that broker's broker.conf and restart it, or accept the longer publish pause.",
+                f"set it to 1–10 in that broker's broker.conf and restart it, or accept the longer pause. {_RESTART}",
             )
 
 
@@ -85,7 +88,7 @@ def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
             yield _AUTO_CREATION.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{AUTO_CREATION} = {settings.get(AUTO_CREATION)}",
-                "set it to false in that broker's broker.conf and restart it: it is not dynamic.",
+                f"set it to false in that broker's broker.conf and restart it: it is not dynamic. {_RESTART}",
             )
 
 
@@ -117,7 +120,7 @@ def _kind_of(note: Note) -> Gate:
 
 def _remedy(note: Note) -> str:
     if note.resource.startswith("broker "):
-        return "restart that broker or take it out of the cluster, then run again."
+        return f"repair or restart that broker, then run again. {_RESTART}"
     if note.resource.startswith("functions"):
         return "make the functions worker answer through the brokers, or waive this if no worker exists."
     return "run again; if it fails again, search the broker's log for this name."

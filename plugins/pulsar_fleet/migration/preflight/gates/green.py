@@ -160,5 +160,7 @@ def green_is_not_in_use(view: View) -> Iterator[Finding]:
             yield _IN_USE.finding(
                 str(facts.namespace),
                 f"clients on {view.green.name} within the last minute: {versions}",
-                "stop them and run again a minute later, or choose another target.",
+                f"if they are clients of {view.blue.name} that were redirected or moved by hand, leave them and find "
+                "out how "
+                "far that went (verify_clusters). Otherwise stop them and run again a minute later.",
             )

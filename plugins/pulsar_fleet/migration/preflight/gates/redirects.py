@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
+from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
+from pulsar_fleet.migration.preflight.gates.flags import flagged_elsewhere, moved_to_green
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
 from pulsar_fleet.preflight.findings import Finding
 
@@ -35,6 +38,16 @@ _TO_ANOTHER = blocks(
     Owner.RUN,
     "A cluster has one redirect address: this run would redirect an earlier migration's clients.",
     never_waived="clients of the earlier migration would write to the wrong cluster.",
+)
+_OTHER_ADDRESSES = blocks(
+    "redirect-to-other-addresses",
+    Owner.RUN,
+    "A cluster has one redirect: this run would send an earlier migration's clients to other addresses of green.",
+)
+_LOST = blocks(
+    "redirect-lost",
+    Owner.BLUE,
+    "Applications of namespaces that were moved to green, and that start through blue, do not get to green.",
 )
 _LEFT_ON_GREEN = blocks(
     "redirect-left-on-green",
@@ -110,28 +123,88 @@ def no_other_redirect_is_stored(view: View) -> Iterator[Finding]:
                 "its stored redirect could not be read",
                 f"read GET /admin/v2/clusters/{cluster.name}/migrate with a superuser's token.",
             )
-    elsewhere = _stored(view.blue) - set(view.survey.redirect_probe.document.values())
-    if elsewhere:
-        yield _TO_ANOTHER.finding(
-            f"cluster {view.blue.name}",
-            f"its clients are redirected to {', '.join(sorted(elsewhere))}, not to "
-            f"{view.survey.redirect_probe.document.get('brokerServiceUrl')}",
-            "finish that migration and delete its redirect, or set that cluster's connection as green.",
-            call=f"{view.blue.name}: POST /admin/v2/clusters/{view.blue.name}/migrate?migrated=false",
-        )
+    yield from _stored_on_blue(view)
     # A redirect to blue belongs to a failback, or to the migration that this run reverts: other namespaces need it.
-    if addresses := _stored(view.green) - view.survey.home:
-        yield _LEFT_ON_GREEN.finding(
-            f"cluster {view.green.name}",
-            f"its clients would be redirected to {', '.join(sorted(addresses))}",
-            "delete it: another migration left it.",
-            call=f"{view.green.name}: POST /admin/v2/clusters/{view.green.name}/migrate?migrated=false",
-        )
+    if addresses := view.green.broker_addresses - view.survey.home:
+        yield _left_on_green(view, ", ".join(sorted(addresses)))
 
 
-def _stored(cluster: ClusterFacts) -> set[str]:
-    document = (cluster.redirect or {}).get("migratedClusterUrl") or {}
-    return {str(url) for key, url in document.items() if key in ADDRESS_SCHEMES and url and key.startswith("broker")}
+def _stored_on_blue(view: View) -> Iterator[Finding]:
+    probe = view.survey.redirect_probe
+    stored, moved = view.blue.broker_addresses, moved_to_green(view)
+    differing = stored - set(probe.document.values())
+    answered = {entry.url: entry.answered for entry in view.survey.stored_probes if entry.answered}
+    if differing and answered and set(answered.values()) <= probe.advertised:
+        # Where none of these answers, as after a broker was replaced, this run stores addresses that do.
+        if in_use := differing & set(answered):
+            yield _other_addresses(view, ", ".join(sorted(in_use)))
+    elif moved and (differing or not stored) and not any(flagged_elsewhere(view)):
+        yield _lost(view, [namespace.name for namespace in moved], ", ".join(sorted(stored)) or "no address")
+    elif differing:
+        yield _to_another(view, ", ".join(sorted(differing)))
+
+
+def _other_addresses(view: View, stored: str) -> Finding:
+    return _OTHER_ADDRESSES.finding(
+        f"cluster {view.blue.name}",
+        f"its clients are redirected to {stored}, which lead to {view.green.name} too; this run would store "
+        f"{view.survey.redirect_probe.document.get('brokerServiceUrl')}",
+        f"set the stored addresses in the connection to {view.green.name}; waive this if every client of "
+        f"{view.blue.name} reaches both.",
+    )
+
+
+def _lost(view: View, moved: list[str], stored: str) -> Finding:
+    """Store the redirect again, if its addresses were verified and no flag would become effective by it."""
+    probe, name = view.survey.redirect_probe, view.blue.name
+    verified = all(entry.placeholder or entry.answered in probe.advertised for entry in probe.probes)
+    wakes = any((facts.blue or {}).get("migrated") for facts in view.moving)
+    may_store = verified and not wakes and not (view.blue.redirect or {}).get("migrated")
+    return _LOST.finding(
+        f"cluster {name}",
+        f"{name} redirects to {stored}, and {listed(moved)} were moved to {view.green.name}",
+        f"store the redirect to {view.green.name} again, and leave the flags: their topics on {name} are terminated."
+        if may_store
+        else f"leave the flags. Do first what the other findings about flags and addresses say, then store the "
+        f"redirect to {view.green.name} again.",
+        call=f"{name}: POST /admin/v2/clusters/{name}/migrate?migrated=false {json.dumps(probe.document)}"
+        if may_store
+        else "",
+    )
+
+
+def _to_another(view: View, stored: str) -> Finding:
+    name = view.blue.name
+    in_use = view.survey.flagged != () or any((facts.blue or {}).get("migrated") for facts in view.moving)
+    return _TO_ANOTHER.finding(
+        f"cluster {name}",
+        f"its clients are redirected to {stored}, not to {view.survey.redirect_probe.document.get('brokerServiceUrl')}",
+        "set the connection of the cluster with these addresses as green. Do not delete the redirect: flagged "
+        f"namespaces of {name} need it."
+        if in_use
+        else f"no namespace of {name} is flagged, so no client uses this redirect: delete it, or set the connection of "
+        "the cluster with these addresses as green.",
+        call="" if in_use else _deletion(view.blue),
+    )
+
+
+def _left_on_green(view: View, stored: str) -> Finding:
+    flagged, name = view.survey.flagged_on_green, view.green.name
+    unused = flagged == () and not (view.green.redirect or {}).get("migrated")
+    return _LEFT_ON_GREEN.finding(
+        f"cluster {name}",
+        f"its clients would be redirected to {stored}",
+        f"delete it: no namespace of {name} is flagged, so no client uses it."
+        if unused
+        else f"do not delete it: clients of {listed(flagged) if flagged else 'flagged namespaces'} need it. Choose "
+        "another green, or let the namespaces come back first (fail_back_namespaces).",
+        call=_deletion(view.green) if unused else "",
+    )
+
+
+def _deletion(cluster: ClusterFacts) -> str:
+    """Without a body the call deletes the stored addresses (observed)."""
+    return f"{cluster.name}: POST /admin/v2/clusters/{cluster.name}/migrate?migrated=false"
 
 
 def clients_are_accepted(view: View) -> Iterator[Finding]:

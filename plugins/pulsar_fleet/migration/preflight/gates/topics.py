@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
-from pulsar_fleet.migration.cutover.termination import MIGRATED_PROPERTY
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 
 _TRANSACTIONS = blocks(
     "transactions-in-use",
@@ -58,7 +58,7 @@ _INBOUND = blocks(
 _PROPERTY = blocks(
     "migrated-property",
     Owner.APPLICATION,
-    "Brokers mark a topic that they redirected with this property: they treat the topic as redirected already.",
+    "It reads as the brokers' mark of a redirected topic: when such a topic is terminated, its clients are redirected.",
 )
 _RUNS = warns(
     "functions-in-namespace",
@@ -119,7 +119,8 @@ def subscriptions_have_consumers(view: View) -> Iterator[Finding]:
                 f"{entries:,} unread entries and no consumer; last read {_when(last_used)}",
                 "nothing: it is transferred with its position."
                 if is_transferred
-                else "consume it, delete it, or move the namespace with replicate_then_switch.",
+                else "move the namespace with replicate_then_switch, or let a consumer read it. Delete it only if no "
+                "application needs its messages.",
                 mild=is_transferred,
             )
 
@@ -139,7 +140,9 @@ def replicators_are_connected(view: View) -> Iterator[Finding]:
                 str(facts.namespace),
                 f"no link to {cluster} from {len(partitions)} partitions, first {partitions[0].topic}; "
                 f"{waiting:,} entries wait",
-                f"repair the replication to {cluster}, or take {cluster} out of the namespace's list.",
+                f"repair the replication to {cluster}. Only if {cluster} needs none of these entries, take it out of "
+                "the "
+                "namespace's list, and leave all other clusters in it.",
             )
         yield from _waiting(facts)
 
@@ -169,7 +172,9 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
             yield _INBOUND.finding(
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                f"let {cluster} replicate to {view.green.name} instead, or end its replication before the cut-over.",
+                f"let {cluster} replicate to {view.green.name} instead. Before the cut-over, when its replication "
+                "backlog to "
+                f"{view.blue.name} is 0, take {view.blue.name} out of its list.",
             )
 
 
@@ -186,7 +191,13 @@ def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:
 
 
 def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
-    """A property `migrated` that an application gave to a topic."""
+    """A property `migrated` that an application gave to a topic.
+
+    Observed on 4.2.4: while the topic is not terminated the property has no effect, with or without a flag; it loads,
+    accepts messages and is terminated as any other. If a user has terminated it, a broker that loads it again redirects
+    its producers as soon as a redirect is stored, without any flag. The metadata of a partitioned topic has the
+    property, its partitions do not. The copy of a topic never gets it (`planning/translation.py`).
+    """
     moving = {str(facts.namespace): facts for facts in view.moving}
     for state in view.blue.snapshot.topics:
         topic = TopicName.parse(state.name)
@@ -196,7 +207,7 @@ def no_topic_has_the_property_of_the_broker(view: View) -> Iterator[Finding]:
                 state.name,
                 f"its own property {MIGRATED_PROPERTY} = {value}",
                 "store that fact under another name, and remove this property.",
-                call=f"DELETE /admin/v2/{topic.path}/properties?key={MIGRATED_PROPERTY}",
+                call=f"{view.blue.name}: DELETE /admin/v2/{topic.path}/properties?key={MIGRATED_PROPERTY}",
             )
 
 

@@ -1,0 +1,56 @@
+"""Every `pulsar-fleet …` that a message of the package prints is a command, and its options exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import pulsar_fleet
+from pulsar_fleet.cli import app
+
+ROOT = Path(pulsar_fleet.__file__).parent
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_COMMAND = re.compile(r"pulsar-fleet (?!that )([a-z][a-z-]+)((?:[^`.;,)]|\.(?=\S))*)")
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Texts that are not docstrings; the values of f-strings as `X`."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    inside = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(value.value if isinstance(value, ast.Constant) else "X" for value in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | inside:
+            yield node.value
+
+
+def printed() -> dict[tuple[str, str], str]:
+    """Each printed command with the rest of its sentence → where it is printed."""
+    return {
+        (matched[1], matched[2].strip()): str(path.relative_to(ROOT))
+        for path in sorted(ROOT.rglob("*.py"))
+        for text in _texts(ast.parse(path.read_text()))
+        for matched in _COMMAND.finditer(text)
+    }
+
+
+@pytest.mark.parametrize(("command", "rest"), sorted(printed()))
+def test_a_printed_command_exists_with_its_options(command: str, rest: str) -> None:
+    assert command in COMMANDS, f"{command} {rest}, in {printed()[command, rest]}"
+    options = {name for parameter in COMMANDS[command].params for name in parameter.opts}
+    assert set(re.findall(r"--[a-z-]+", rest)) <= options
+
+
+def test_commands_are_printed() -> None:
+    assert {command for command, _ in printed()} >= {"abort", "undo", "plan", "export", "reconcile"}
