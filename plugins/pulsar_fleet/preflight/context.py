@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
@@ -118,7 +119,7 @@ def call_text(cluster: str, *calls: Call) -> str:
 
 def dynamic_call(cluster: str, key: str, value: str) -> str:
     """The call that sets a dynamic setting on all brokers of a cluster."""
-    return call_text(cluster, Call("POST", f"/brokers/configuration/{key}/{value}"))
+    return call_text(cluster, Call("POST", f"/brokers/configuration/{key}/{quote(value, safe='')}"))
 
 
 def _finding(

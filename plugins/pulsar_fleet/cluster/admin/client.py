@@ -281,13 +281,13 @@ class AdminClient:
 
     async def schemas(self, topic: TopicName) -> Sequence[JsonObject]:
         """Every schema version of a topic, oldest first; empty if it has none."""
-        answer = await self._or_none(f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/schemas")
+        answer = await self._or_none(f"{topic.schema_path}/schemas")
         versions: list[JsonObject] = (answer or {}).get("getSchemaResponses", [])
         return sorted(versions, key=lambda version: int(version["version"]))
 
     async def post_schema(self, topic: TopicName, schema: JsonObject) -> None:
         """Add a schema version: `{"type", "schema", "properties"}`; an existing version is not added again."""
-        await self.post(f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/schema", schema)
+        await self.post(f"{topic.schema_path}/schema", schema)
 
     async def _or_none(self, path: str) -> JsonObject | None:
         try:

@@ -13,7 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.planning.changes.topics import schema_path
+from pulsar_fleet.planning.render import counted
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
@@ -146,24 +146,28 @@ def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Ite
         if enforced
         else "The topic gets messages without a schema, and its consumers expect one.",
         f"delete the schema on {pair.target.cluster} if nothing uses it, or register it on {pair.source.cluster}.",
-        call=call_text(pair.target.cluster, Call("DELETE", f"{schema_path(TopicName.parse(topic))}/schema")),
+        call=call_text(pair.target.cluster, Call("DELETE", f"{TopicName.parse(topic).schema_path}/schema")),
         values=(0, len(other)),
     )
 
 
 def _histories_differ(pair: Pair, topic: str, mine: Sequence[SchemaState], other: Sequence[SchemaState]) -> Finding:
     strategy = _topic_strategy(pair, topic)
-    evidence = pair.values(f"{len(mine)} versions", f"{len(other)} versions") + f", strategy {strategy or 'unknown'}"
+    texts = [counted(len(versions), f"{versions[-1].type} version") for versions in (mine, other)]
+    evidence = f"{pair.values(*texts)}, strategy {strategy or 'unknown'}"
     judgement = max(_judged(pair, strategy, mine[-1], other), check_schema(strategy, other[-1], mine))
     newest = mine[-1]
     body = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
-    path = f"{schema_path(TopicName.parse(topic))}/compatibility"
+    path = f"{TopicName.parse(topic).schema_path}/compatibility"
     question = call_text(pair.target.cluster, with_body("POST", path, body))
     id_, consequence, remedy = {
         SchemaFit.INCOMPATIBLE: (
             "schema-incompatible",
             "One cluster refuses the newest schema of the other: replication stops, and clients that move fail.",
-            f"set ALWAYS_COMPATIBLE on {pair.target.cluster}, register the source's versions, unload the topic there.",
+            f"set ALWAYS_COMPATIBLE on {pair.target.cluster}, register the source's versions, unload the topic there."
+            if newest.type == other[-1].type
+            else "find out which type the applications use, since consumers of one cannot read messages of the other; "
+            f"if nothing uses the topic on {pair.target.cluster}, delete its schema there and take the snapshot again.",
         ),
         SchemaFit.UNDECIDED: (
             "schema-undecided",
