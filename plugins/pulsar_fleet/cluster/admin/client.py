@@ -245,6 +245,10 @@ class AdminClient:
             content_type=PARTITIONED_WITH_PROPERTIES,
         )
 
+    async def create_missing_partitions(self, topic: TopicName) -> None:
+        """Create the partitions that a partitioned topic lacks, also where automatic creation is off."""
+        await self.post(f"/{topic.path}/createMissedPartitions")
+
     async def internal_info(self, topic: TopicName, *, answered_retry_seconds: float | None = None) -> JsonObject:
         """Ledgers, cursors, properties and termination from the metadata store; never loads the topic.
 

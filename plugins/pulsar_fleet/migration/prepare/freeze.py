@@ -15,6 +15,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import (
     FROZEN_SETTINGS,
     REPLICATION_START,
@@ -33,9 +34,11 @@ _OVERRIDDEN = (*FROZEN_SETTINGS, REPLICATION_START[0])
 async def freeze_blue(sides: Sides, run: Run, moves: Moves) -> Reference:
     """Store blue's settings, then stop everything on blue that could unload or delete a topic.
 
+    Inactive topics and partitions that were deleted before are created again.
+
     A second call keeps the settings that the first call stored: it does not store this run's overrides as originals.
     """
-    async with sides.open() as (blue, _green):
+    async with sides.open() as (blue, green):
         reference = run.artefacts.find(run.id, ORIGINAL_SETTINGS)
         if reference is None:
             settings = await read_original_settings(blue, [move.namespace for move in moves.moves])
@@ -43,6 +46,7 @@ async def freeze_blue(sides: Sides, run: Run, moves: Moves) -> Reference:
         original = OriginalSettings.from_json(run.artefacts.read_json(reference))
         await freeze(blue, original, frozen_settings(moves))
         for move in moves.moves:
+            await recreate_missing(blue, move.namespace, move.topics, green)
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.FROZEN)
     return reference
 
