@@ -484,6 +484,10 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (source(unread(ORDERS)), f"warning resource-not-readable: {ORDERS} of blue"),
     (target(unread(f"schemas of {EVENTS}")), f"warning resource-not-readable: schemas of {EVENTS} of green"),
     (target(unread("acme")), "blocker resource-not-readable: acme of green"),
+    (
+        source(unread(f"topic policies of {ORDERS}", "'blue' has no broker service URL, which reading needs: add it.")),
+        f"blocker resource-not-readable: topic policies of {ORDERS} of blue",
+    ),
     (source(unread("brokers")), "warning resource-not-readable: brokers of blue"),
     (source(dynamic(maxMessageSize="7")), f"warning dynamic-settings-differ: {GREEN}"),
     (

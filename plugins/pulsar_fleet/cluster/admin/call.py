@@ -48,14 +48,18 @@ def require_exact_path(path: str) -> None:
     own client reads `…/t/subscription/..` as `…/t`, so that the deletion of subscription `..` deleted the topic
     (observed).
 
-    :raises InvalidRequest: a segment is `.` or `..`, as it is or encoded once or twice, or is empty.
+    :raises InvalidRequest: a segment is `.` or `..`, as it is or encoded, or is empty; of a subscription, whose name a
+        broker decodes twice, also encoded twice.
     """
+    before = ""
     for segment in path.strip("/").split("/") if path.strip("/") else ():
-        if not (is_addressable(unquote(segment)) and is_addressable(unquote(unquote(segment)))):
+        name = unquote(segment)
+        if not (is_addressable(name) and (before != "subscription" or is_addressable(unquote(name)))):
             raise InvalidRequest(
                 f"A name that is empty, '.' or '..' cannot be addressed over HTTP: {path!r} would be read as another "
                 "path. Nothing was sent. Recreate that resource under another name, or leave it out of the selection."
             )
+        before = segment
 
 
 def with_body(method: str, path: str, body: Json, **params: str) -> Call:

@@ -38,6 +38,7 @@ SCHEMAS_OF = "schemas of "
 SUBSCRIPTIONS_OF = "subscriptions of "
 SUBSCRIPTION_PROPERTIES_OF = "subscription properties of "
 TOPIC_POLICIES_OF = "topic policies of "
+NO_SERVICE_URL = "has no broker service URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ _REMEDIES = (
         "give the role of this connection the right, for a tenant by its adminRoles, or use the token of a superuser",
     ),
     ("cannot log in to each other", "follow that sentence, then read the cluster again"),
+    (NO_SERVICE_URL, "follow that sentence, then read the cluster again"),
     ("cannot be addressed over HTTP", "recreate it under another name, or leave it out of the selection"),
 )
 """Part of the detail of a note → what to do."""

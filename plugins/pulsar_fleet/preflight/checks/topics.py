@@ -123,7 +123,7 @@ def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
                 f"terminated on {pair.target.cluster}, not on {pair.source.cluster}",
                 "Neither clients nor replication can write to it there.",
                 f"delete it on {pair.target.cluster} if its messages are no longer needed.",
-                call=call_text(pair.target.cluster, bare("DELETE", f"/{TopicName.parse(topic.name).path}")),
+                call=call_text(pair.target.cluster, bare("DELETE", _resource_path(other))),
             )
         if SHADOW_SOURCE in topic.properties:
             yield warning(
@@ -170,6 +170,10 @@ def replicated_flags_match(pair: Pair) -> Iterator[Finding]:
             call=call_text(pair.target.cluster, flag),
             values=(subscription.replicated, target_flags[key]),
         )
+
+
+def _resource_path(topic: TopicState) -> str:
+    return f"/{TopicName.parse(topic.name).path}" + ("/partitions" if topic.partitions else "")
 
 
 def _terminate(snapshot: Snapshot, topic: TopicState) -> str:
