@@ -32,7 +32,11 @@ def test_a_step_that_is_encoded_twice_is_refused_where_the_broker_decodes_twice(
         require_exact_path(f"{TOPIC.path}/subscription/{segment}/properties")
 
 
-@given(st.one_of(st.text(min_size=1), st.sampled_from(["%2E%2E", "%2E", "..."])).filter(lambda name: name not in (".", "..")))
+@given(
+    st.one_of(st.text(min_size=1), st.sampled_from(["%2E%2E", "%2E", "..."])).filter(
+        lambda name: name not in (".", "..")
+    )
+)
 def test_every_other_name_passes_in_every_path(name: str) -> None:
     topic = TopicName(NamespaceName("acme", "orders"), name)
     for path in (f"/{topic.path}", topic.schema_path, TOPIC.subscription_path(name), "/metrics/"):
