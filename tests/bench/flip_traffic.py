@@ -138,7 +138,7 @@ async def by_runbook(
     flipped = Flipped()
     try:
         await start_replication(sides, run, moves)
-        await _copied(sides, moves)
+        await _copied(sides, run, moves)
         await verify_copy(sides, run, moves)
         flipped.began = _now()
         switching = cut_over(sides, run, moves, before, quiesce_seconds=quiesce_seconds, proof_max_age_minutes=60)
@@ -156,9 +156,9 @@ async def by_runbook(
     return flipped
 
 
-async def _copied(sides: Sides, moves: Moves) -> None:
+async def _copied(sides: Sides, run: Run, moves: Moves) -> None:
     end = time.monotonic() + COPY_SECONDS
-    while not (progress := await replication_progress(sides, moves))[0]:
+    while not (progress := await replication_progress(sides, run, moves))[0]:
         if time.monotonic() > end:
             raise Unavailable(f"The copy did not catch up within {COPY_SECONDS:.0f} s: {progress[1]}")
         await asyncio.sleep(0.2)

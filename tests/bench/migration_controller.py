@@ -109,7 +109,7 @@ async def migrate(sides: CountingSides, run: Run, names: list[NamespaceName], re
     before = find_original_settings(run)
     assert before is not None
     await step("start_replication", start_replication(sides, run, moves))
-    await step("wait_replicated", _replicated(sides, moves))
+    await step("wait_replicated", _replicated(sides, run, moves))
     await step("verify_copy", verify_copy(sides, run, moves))
     await step("cut_over", cut_over(sides, run, moves, before, proof_max_age_minutes=60))
     await step("verify_subscriptions", verify_subscriptions(sides, run, moves))
@@ -132,8 +132,8 @@ async def _plan_transfers(sides: Sides, run: Run, moves: Moves) -> None:
         await plan_transfers(blue, run, moves)
 
 
-async def _replicated(sides: Sides, moves: Moves) -> None:
-    while not (await replication_progress(sides, moves))[0]:
+async def _replicated(sides: Sides, run: Run, moves: Moves) -> None:
+    while not (await replication_progress(sides, run, moves))[0]:
         await asyncio.sleep(POLL_SECONDS)
 
 

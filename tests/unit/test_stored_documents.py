@@ -11,6 +11,7 @@ import pytest
 
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns, Lease
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.messages.positions import Ledgers
@@ -122,10 +123,20 @@ MOVES = Moves(
     (Move(ORDERS, Strategy.REPLICATE, "retained", {TOPIC: 2}, {TOPIC: PartitionClients(1, {"billing": 0}, {"b": 4})}),),
 )
 SETTINGS = OriginalSettings(
-    dynamic={"loadBalancerSheddingEnabled": None},
+    green="green",
     publish_rates={"acme/orders": {"publishThrottlingRateInMsg": 5}},
     replication={"acme/orders": ["blue"]},
+    inactive={"acme/orders": None},
     topic_rates={str(TOPIC): None},
+)
+OVERRIDES = SETTINGS.record(ORDERS, run="moved", since="2026-11-23T00:00:00+00:00", cluster="blue")
+RUNS = ClusterRuns(
+    leases={"acme/orders": Lease(run="moved", started="2026-11-23T00:00:00+00:00", process="host:7", expires=1.5)},
+    brokers=BrokerOverrides(
+        dynamic={"loadBalancerSheddingEnabled": None},
+        effective={"b:1": {"loadBalancerSheddingEnabled": "true"}},
+        runs=("moved",),
+    ),
 )
 BASELINE = ProofBaseline(
     namespace="acme/orders",
@@ -313,6 +324,8 @@ WRITTEN = {
     "drain": DRAIN.to_json(),
     "moves": MOVES.to_json(),
     "settings": SETTINGS.to_json(),
+    "overrides": OVERRIDES.to_json(),
+    "runs": RUNS.to_json(),
     "baseline": BASELINE.to_json(),
     "waves": WAVES.to_json(),
     "wave": SelectedWave(number=1, waves=2, headline="h", moves=REFERENCE, text=REFERENCE).to_json(),
@@ -362,6 +375,8 @@ READ: dict[str, Any] = {
     "drain": DRAIN,
     "moves": MOVES,
     "settings": SETTINGS,
+    "overrides": OVERRIDES,
+    "runs": RUNS,
     "baseline": BASELINE,
     "waves": WAVES,
     "transferred": TRANSFERRED,

@@ -12,6 +12,7 @@ from pulsar_fleet.cli.commands.metadata import sync_metadata
 from pulsar_fleet.cli.commands.migration import fail_back, migrate
 from pulsar_fleet.cli.commands.onboard import check, diff, plan, snapshot
 from pulsar_fleet.cli.commands.reconciliation import export, reconcile
+from pulsar_fleet.cli.commands.restore import restore
 from pulsar_fleet.cli.commands.verification import verify
 
 COMMANDS = "pulsar_fleet.commands"
@@ -38,7 +39,7 @@ def _add_commands_of_other_packages() -> None:
             app.command(entry_point.name)(command)
 
 
-for command in (snapshot, diff, check, plan, apply, undo, verify, migrate, fail_back, abort):
+for command in (snapshot, diff, check, plan, apply, undo, verify, migrate, fail_back, abort, restore):
     app.command()(command)
 for fleet_command in (export, reconcile, sync_metadata):
     app.command()(fleet_command)

@@ -59,6 +59,7 @@ class MigrationRun(ProcedureRun):
             if window.opens is None:
                 raise PreconditionFailed(window.sentence)
             self.progress(window.sentence)
+            await self._migration.keep_lease()
             await asyncio.sleep(POLL_SECONDS)
         return window.sentence
 

@@ -146,7 +146,12 @@ class ProcedureRun(ABC):
         replicating = steps.start_replication(self._sides, self.records, starting)
         self.step("start_replication", replicating, lambda count: f"{count} of {len(starting.moves)} namespaces")
         waiting = steps.wait_replicated(
-            self._sides, starting, seconds=self._seconds, poll_seconds=POLL_SECONDS, progress=self.progress
+            self._sides,
+            self.records,
+            starting,
+            seconds=self._seconds,
+            poll_seconds=POLL_SECONDS,
+            progress=self.progress,
         )
         self.step("wait_replicated", waiting, lambda line: f"near its end, {line}")
 

@@ -10,11 +10,12 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """The request of a run and its state: `running`, `succeeded`, `failed` or `undone`."""
+    """The request of a run, when it began, and its state: `running`, `succeeded`, `failed` or `undone`."""
 
     run_id: str
     procedure: str
     conf: JsonObject
+    started_at: datetime
     state: str
 
     @property

@@ -15,16 +15,18 @@ class Run:
     """The id and the stores of a run; every step records its results there.
 
     :param id: unique over all procedures and stable over retries, such as `migrate_namespaces/manual__2026-11-21`.
+    :param process: `host:pid` of the only process that executes the run; empty where any worker may.
     """
 
     id: str
     ledger: Ledger
     artefacts: Artefacts
+    process: str = ""
 
     @classmethod
-    def open(cls, run_id: str) -> Self:
+    def open(cls, run_id: str, process: str = "") -> Self:
         """The run in the default ledger and the default artefact store; a second call returns the same."""
-        return cls(run_id, Ledger.open(), Artefacts.open())
+        return cls(run_id, Ledger.open(), Artefacts.open(), process)
 
     def stored(self, name: str) -> Json:
         """The JSON document that the run stored under a name; None if it stored none."""

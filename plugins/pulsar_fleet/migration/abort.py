@@ -19,6 +19,7 @@ from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.lease import held, release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import end_replication, read_reserved_subscriptions
 from pulsar_fleet.migration.prepare.restore import restore_blue
@@ -56,14 +57,16 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         undone; or a setting could not be restored, and everything else was.
     """
     original = find_original_settings(run)
-    async with sides.open() as (blue, green):
+    names = [move.namespace for move in moves.moves]
+    async with held(sides, run, names), sides.open() as (blue, green):
         for move in moves.moves:
             await _require_open(blue, move)
         flags = [str(move.namespace) for move in moves.moves if await _clear(blue, move)]
         replication = await _end_replication(blue, moves, original) if original else []
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
         await _delete_reserved_subscriptions(green, run)
-        removed, kept = await _undo_changes(green, run, [move.namespace for move in moves.moves])
+        removed, kept = await _undo_changes(green, run, names)
+    await release(sides, run)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.ABORTED)
     result = AbortResult(

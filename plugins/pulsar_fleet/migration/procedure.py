@@ -21,7 +21,9 @@ from pulsar_fleet.migration.failback import steps as failback_steps
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
+from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.lease import held, release, renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.request import FailbackRequest, MigrationRequest, Request
 from pulsar_fleet.migration.scope import parse_scope, resolve
@@ -31,6 +33,7 @@ from pulsar_fleet.migration.waves.planner import Limits
 from pulsar_fleet.migration.waves.steps import (
     SelectedWave,
     already_moved,
+    find_moves,
     read_plan,
     select_wave,
     wave_moves,
@@ -105,15 +108,28 @@ class Procedure:
         """End replication, and remove from the old cluster what continues on the new one."""
         return await steps.clean_up_blue(self.sides, self.run, moves, original)
 
+    async def keep_lease(self) -> None:
+        """Renew the lease of the run's namespaces, for a caller that waits."""
+        if moves := find_moves(self.run):
+            await renew_while_waiting(self.sides, self.run, moves)
+
     async def restore(self) -> tuple[str, ...] | None:
         """Restore every setting that the run changed on the old cluster; None if it changed none."""
         return await self._restore_settings(delete_topics=False)
 
     async def _restore_settings(self, *, delete_topics: bool) -> tuple[str, ...] | None:
-        original = find_original_settings(self.run)
-        if original is None:
-            return None
-        return await steps.restore_blue(self.sides, self.run, original, delete_topics=delete_topics)
+        """Restore the old cluster, and on the new one what an earlier move in the other direction kept there.
+
+        Then other runs may change the namespaces; a restoration that fails keeps the lease until it expires.
+        """
+        restored, original = None, find_original_settings(self.run)
+        if original is not None:
+            restored = await steps.restore_blue(self.sides, self.run, original, delete_topics=delete_topics)
+            async with self.sides.open() as (_old, new):
+                names = [str(name) for name in original.namespaces]
+                restored += await restore_kept_policies(new, names)
+        await release(self.sides, self.run)
+        return restored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +265,8 @@ class Failback(Procedure):
 
     async def reopen_blue(self) -> dict[str, JsonObject]:
         """Clear blue's flags and recreate its terminated topics; applications that restart now stay on blue."""
-        return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
+        async with held(self.sides, self.run, self.namespaces):
+            return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
 
     async def check_gates(self) -> tuple[Reference, Findings]:
         """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""

@@ -12,6 +12,10 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.policies.documents import without_nulls
+from pulsar_fleet.cluster.policies.topic_policies import Scope
+from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
+from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers, source_position
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
@@ -76,11 +80,18 @@ async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Pr
 
 
 async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, str]:
-    policies = await admin.namespace(namespace) or {}
-    fingerprints = {key: _fingerprint(value) for key, value in policies.items() if key not in _IGNORED_POLICIES}
+    document = await admin.namespace(namespace) or {}
+    record = overrides_in(document)
+    policies = {**without_overrides(document), "properties": {**(document.get("properties") or {}), OVERRIDES: None}}
+    kept = {key: without_nulls(value) for key, value in policies.items() if key not in _IGNORED_POLICIES}
+    # A policy that is not set is absent, null or empty.
+    fingerprints = {key: _fingerprint(value) for key, value in kept.items() if value not in (None, {})}
     async with TopicPolicyReader(admin, None) as reader:
         for state in await reader.read(namespace):
-            fingerprints[f"policies of {state.topic}"] = _fingerprint(state.policies)
+            own = state.policies
+            if record and state.scope == Scope.LOCAL:
+                own = record.original_topic_policies(state.topic, own)
+            fingerprints[f"{state.scope} policies of {state.topic}"] = _fingerprint(own)
     return fingerprints
 
 

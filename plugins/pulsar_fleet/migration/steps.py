@@ -19,8 +19,8 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import cleanup, proof
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
-from pulsar_fleet.migration.cleanup import clean_up_blue
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
@@ -31,22 +31,24 @@ from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
-from pulsar_fleet.migration.prepare.freeze import freeze, freeze_blue, frozen_settings
+from pulsar_fleet.migration.prepare import freeze, restore, target
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.lease import holding, release, renew, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import (
     allow_cluster,
     begin_replication,
+    copy_from_the_beginning,
     register_cluster,
+    replicates_to,
     reserve_subscriptions,
     store_reserved_subscriptions,
 )
 from pulsar_fleet.migration.prepare.replication_lag import read_replication_progress
-from pulsar_fleet.migration.prepare.restore import restore_blue
-from pulsar_fleet.migration.prepare.target import prepare as prepare_green
-from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
+from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
+from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
@@ -72,6 +74,12 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
+prepare_green = holding(target.prepare)
+freeze_blue = holding(freeze.freeze_blue)
+verify_copy = holding(proof.verify_copy)
+verify_messages = holding(proof.verify_messages)
+clean_up_blue = holding(cleanup.clean_up_blue)
+
 
 async def check_gates(
     sides: Sides,
@@ -90,15 +98,18 @@ async def check_gates(
     :param strategy: for all namespaces; None gives each the strategy that loses nothing.
     :param limits: of a wave.
     :param waivers: blockers whose risk a person accepts; each must match a blocker.
-    :raises PreconditionFailed: there are blockers, the message names each; or a waiver of what is never waived.
+    :raises PreconditionFailed: another run has a namespace; there are blockers, the message names each; or a waiver of
+        what is never waived.
     :raises InvalidRequest: a waiver matches no blocker.
     """
+    await require_free(sides, run, names)
     passed = await evaluate_gates(sides, run, names, strategy, expected=expected or Expectations(), waivers=waivers)
     plan = plan_waves(wave_members(passed.namespaces, passed.moves.moves, passed.findings), limits)
     run.artefacts.write_json(run.id, WAVES, plan.to_json())
     return run.artefacts.write_json(run.id, MOVES, passed.moves.to_json()), passed.findings
 
 
+@holding
 async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
     """Replicate from the first stored message on, blue to green, where the strategy needs it; returns how many.
 
@@ -113,19 +124,23 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             await recreate_missing(green, move.namespace, move.topics, blue)
             names = await asyncio.gather(*(reserve_subscriptions(blue, green, topic) for topic in move.partitions))
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
+            if not await replicates_to(blue, move.namespace, moves.green):
+                copying = (copy_from_the_beginning(blue, topic, moves.green) for topic in move.partitions)
+                await asyncio.gather(*copying)
             await begin_replication(blue, moves.blue, move.namespace, moves.green)
             # A replicator starts when its topic is loaded: reading the statistics loads it.
             await required_stats(blue, move.partitions)
     return len(replicated)
 
 
-async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
+async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, str]:
     """Whether replication to green is near the end, and a line that says how far it is.
 
     With producers connected the backlog never stays 0. It is near when every replicator sends its backlog within two
     seconds; the cut-over waits for all of it while producers are throttled. Partitions with the largest backlog by the
     brokers' lists are read first, the others only when these are near: most calls of this function are cheap.
     """
+    await renew_while_waiting(sides, run, moves)
     replicated = _replicated(moves)
     partitions = [topic for move in replicated for topic in move.partitions]
     by_namespace = {move.namespace: frozenset(move.partitions) for move in replicated}
@@ -140,7 +155,7 @@ async def replication_progress(sides: Sides, moves: Moves) -> tuple[bool, str]:
 
 
 async def wait_replicated(
-    sides: Sides, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
+    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
 ) -> str:
     """Wait until replication is near its end; for callers without a scheduler. Returns the last line of progress.
 
@@ -150,7 +165,7 @@ async def wait_replicated(
     end = time.monotonic() + seconds
     while True:
         try:
-            near, line = await replication_progress(sides, moves)
+            near, line = await replication_progress(sides, run, moves)
         except Unavailable as error:
             # A broker may restart: keep polling until the end.
             near, line = False, str(error)
@@ -162,6 +177,7 @@ async def wait_replicated(
         await asyncio.sleep(poll_seconds)
 
 
+@holding
 async def cut_over(
     sides: Sides,
     run: Run,
@@ -174,7 +190,8 @@ async def cut_over(
 ) -> Reference:
     """Cut over one namespace after the other; a namespace that is cut over already is only confirmed, by the cluster.
 
-    It freezes blue first: after a failed attempt `restore_blue` may have run.
+    It freezes blue first: after a failed attempt `restore_blue` may have run. When every namespace is drained, blue is
+    left as it is.
 
     :param quiesce_seconds: how long producers are throttled before the flag; more prolongs the publish
         pause.
@@ -187,7 +204,8 @@ async def cut_over(
     reference = run.artefacts.find(run.id, CUT_OVER)
     done: dict[str, JsonObject] = run.artefacts.read_json(reference) if reference else {}
     async with sides.open() as (blue, green):
-        await freeze(blue, original, frozen_settings(moves))
+        if not Reached.of(run).all(moves, Phase.DRAINED):
+            await freeze.freeze(blue, run, original)
         for move in moves.moves:
             name = str(move.namespace)
             if name not in done and not (await blue.namespace(move.namespace) or {}).get("migrated"):
@@ -198,6 +216,7 @@ async def cut_over(
                 continue
             if proof_max_age_minutes and len(unterminated) == len(move.partitions):
                 await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
+            await renew(sides, run, [name])
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
             result = await cut_over_namespace(
                 blue,
@@ -213,6 +232,13 @@ async def cut_over(
             done[name] = result.to_json()
             _store(run, moves, done, result)
     return run.artefacts.write_json(run.id, CUT_OVER, done)
+
+
+async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
+    """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
+    restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics)
+    await release(sides, run)
+    return restored
 
 
 async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[TopicName, ...]:

@@ -208,9 +208,11 @@ def _reversible(phases: Sequence[RecordedPhase]) -> str:
 def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ""
+    namespaces = "".join(f" --namespaces {move.namespace}" for move in moves.moves)
     return (
         f"**Next steps.** {moves.blue} redirects clients until the applications are configured with {moves.green}: "
         "leave it running. Topics that are created from now on are found only by consumers that were restarted against "
-        f"{moves.green}. Deletion of inactive topics stays off on {moves.blue} until consumers that subscribe by "
-        "pattern are restarted; then: `DELETE /admin/v2/brokers/configuration/brokerDeleteInactiveTopicsEnabled`."
+        f"{moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that subscribe by "
+        f"pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore BLUE "
+        f"--delete-inactive-topics{namespaces}`, with the connection or the URL of {moves.blue} for BLUE."
     )

@@ -196,7 +196,7 @@ class _Collector:
                 for first in range(0, len(contents.topics), _TOPICS_AT_ONCE):
                     group = contents.topics[first : first + _TOPICS_AT_ONCE]
                     yield partial(self.reader.topics, group, contents.partitioned)
-                yield partial(self.reader.topic_policies, contents.name)
+                yield partial(self.reader.topic_policies, contents)
 
     async def _contents(self, names: Sequence[NamespaceName]) -> AsyncGenerator[ContentsJob, None]:
         for name in names:

@@ -20,10 +20,19 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
+from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.snapshot.inventory import system_topics
-from pulsar_fleet.snapshot.model import InventoryState, NamespaceState, Row, SubscriptionState, TopicState
+from pulsar_fleet.snapshot.model import (
+    InventoryState,
+    NamespaceState,
+    Row,
+    SubscriptionState,
+    TopicPolicyState,
+    TopicState,
+)
 from pulsar_fleet.snapshot.resources import (
     is_terminated,
     read_info,
@@ -103,9 +112,12 @@ class NamespaceReader:
         rows_of_topics = await asyncio.gather(*(self._topic(name, partitioned.get(name)) for name in names))
         return [row for rows in rows_of_topics for row in rows]
 
-    async def topic_policies(self, name: NamespaceName) -> list[Row]:
-        """Rows of the namespace's topic policies."""
+    async def topic_policies(self, contents: NamespaceContents) -> list[Row]:
+        """Rows of the namespace's topic policies; what a run overrides has its original value."""
+        name, record = contents.name, overrides_in(contents.state.policies)
         states = await self.reads.read(f"{TOPIC_POLICIES_OF}{name}", self.policies.read(name)) or ()
+        if record:
+            states = tuple(_original(record, state) for state in states)
         return [*sorted(states, key=lambda state: (state.topic, state.scope))]
 
     async def _topic(self, topic: TopicName, existing: Collection[TopicName] | None) -> list[Row]:
@@ -180,3 +192,9 @@ class NamespaceReader:
             return name not in await self.admin.namespaces(name.tenant)
         except FleetError as error:
             return isinstance(error, NotFound)
+
+
+def _original(record: NamespaceOverrides, state: TopicPolicyState) -> TopicPolicyState:
+    if state.scope != Scope.LOCAL:
+        return state
+    return replace(state, policies=record.original_topic_policies(state.topic, state.policies))

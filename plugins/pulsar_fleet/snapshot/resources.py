@@ -12,6 +12,7 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import without_overrides
 from pulsar_fleet.cluster.system_cursors import is_system_cursor
 from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
 
@@ -21,6 +22,8 @@ async def read_namespace(
 ) -> JsonObject | None:
     """The redacted policies document with the local settings merged in; None if the namespace does not exist.
 
+    What a run overrides has its original value.
+
     A local setting that our role may not read has no key.
 
     :param local: also read the settings that a cluster keeps outside of the document: one call for each.
@@ -28,6 +31,7 @@ async def read_namespace(
     document = await admin.namespace(namespace)
     if document is None:
         return None
+    document = without_overrides(document)
     if local:
         document |= await _read_local(admin, namespace)
     # The keys of auth_policies are names of roles, which may look like keys of secrets.

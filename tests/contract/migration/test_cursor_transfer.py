@@ -107,7 +107,7 @@ class Carried:
     async def replicate(self) -> None:
         await freeze_blue(self.sides, self.run, self.moves)
         await start_replication(self.sides, self.run, self.moves)
-        while not (await replication_progress(self.sides, self.moves))[0]:
+        while not (await replication_progress(self.sides, self.run, self.moves))[0]:
             await asyncio.sleep(0.2)
 
     async def switch(self, individually_acknowledged: IndividuallyAcknowledged) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.failback.steps import check_failback, reopen
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.lease import release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof import verify_copy, verify_messages, verify_subscriptions
@@ -72,7 +73,7 @@ class Way:
         sides, run, moves = self.sides, self.run, self.moves
         await freeze_blue(sides, run, moves)
         await start_replication(sides, run, moves)
-        while not (await replication_progress(sides, moves))[0]:
+        while not (await replication_progress(sides, run, moves))[0]:
             await asyncio.sleep(0.2)
         await verify_copy(sides, run, moves)
         await cut_over(sides, run, moves, self.before, quiesce_seconds=0.5, proof_max_age_minutes=5)
@@ -147,6 +148,9 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     with applications(blue, name, tmp_path / "traffic") as traffic:
         await migrated.travel()
         names, early = [move.namespace for move in migrated.moves.moves], replace(migrated.run, id="early")
+        with pytest.raises(PreconditionFailed, match="being changed by the run 'moved'"):
+            await check_failback(migrated.sides, early, names, None, allow_removal=True)
+        await release(migrated.sides, migrated.run)
         with pytest.raises(PreconditionFailed, match="still-draining"):
             await check_failback(migrated.sides, early, names, None, allow_removal=True)
         await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)
@@ -204,7 +208,7 @@ async def test_a_stop_before_the_switch_takes_everything_back(
     await start_replication(sides, run, way.moves)
     again = await prepare(sides, run, way.moves)
     assert again["changes"] == 0, way.document("plan-green.json")["changes"]
-    while not (await replication_progress(sides, way.moves))[0]:
+    while not (await replication_progress(sides, run, way.moves))[0]:
         await asyncio.sleep(0.2)
     with pytest.raises(PreconditionFailed, match="no-proof"):
         await cut_over(sides, run, way.moves, way.before, proof_max_age_minutes=5)

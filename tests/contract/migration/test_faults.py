@@ -14,8 +14,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE
 from pulsar_fleet.migration.drain.steps import DrainStatus
-from pulsar_fleet.migration.prepare.original_settings import QUIESCED_RATE
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic, drain_subscription
 from pulsar_sandbox.workload.live import AUDIT, EVENTS

@@ -175,13 +175,11 @@ class Faults:
 
 
 @pytest.fixture(autouse=True)
-async def nothing_left_from_before(on_blue: AdminClient, on_green: AdminClient) -> None:
+async def nothing_left_from_before(on_green: AdminClient) -> None:
     """Forget what a migration leaves behind on purpose, here or on its way back; the gates rightly speak of it.
 
     Blue's redirect stays: namespaces that were moved need it.
     """
-    for admin in (on_blue, on_green):
-        await admin.unset_dynamic("brokerDeleteInactiveTopicsEnabled")
     await on_green.post("/clusters/green/migrate", migrated=False)
 
 

@@ -6,18 +6,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.prepare.original_settings import (
+from pulsar_fleet.cluster.policies.documents import comparable, translate
+from pulsar_fleet.cluster.runs.overrides import (
+    PROPERTY,
     QUIESCED_RATE,
-    OriginalSettings,
+    NamespaceOverrides,
     never_deleting,
+    overrides_in,
     without_overrides,
 )
-from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings, with_original_tenants
+from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
 ORDERS, AUDIT = NamespaceName("acme", "orders"), NamespaceName("acme", "audit")
 EVENTS = TopicName(ORDERS, "events")
@@ -39,8 +45,7 @@ def test_what_is_remembered_survives_the_process_that_read_it(
     namespace: JsonObject | None, own: JsonObject | None
 ) -> None:
     before = OriginalSettings(
-        dynamic={"loadBalancerSheddingEnabled": None, "replicationStartAt": "latest"},
-        effective={"b:1": {"loadBalancerSheddingEnabled": "true"}},
+        green="green",
         publish_rates={str(ORDERS): namespace, str(AUDIT): None},
         replication={str(ORDERS): ["blue"], str(AUDIT): []},
         inactive={str(ORDERS): None, str(AUDIT): None},
@@ -58,52 +63,65 @@ POLICIES = st.none() | st.fixed_dictionaries(
 
 
 @given(RATES, POLICIES, RATES, POLICIES)
-def test_what_a_run_overrides_on_blue_is_not_what_green_is_given(
+def test_what_a_run_overrides_is_not_what_another_cluster_is_given(
     rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
 ) -> None:
-    before = remembered(rate, inactive, own_rate, own_inactive)
-    original = held_by_blue(
-        QUIESCED_RATE,
-        never_deleting(inactive),
-        {"publishRate": QUIESCED_RATE, "inactiveTopicPolicies": never_deleting(own_inactive)},
-    )
-    restored = without_overrides(original, before, "green")
-    assert restored.tenants == (TenantState("acme", (), ("blue",)),)
-    policies, other = (state.policies for state in restored.namespaces)
-    assert policies["publishMaxMessageRate"] == ({"blue": rate} if rate else {})
-    assert policies["inactive_topic_policies"] == inactive
-    assert policies["replication_clusters"] == ["blue"]
-    assert other == original.namespaces[1].policies
-    local, shared = (state.policies for state in restored.topic_policies)
-    assert local == {"publishRate": own_rate, "inactiveTopicPolicies": own_inactive, "maxConsumers": 7}
-    assert shared == original.topic_policies[1].policies
+    record = recorded(rate, inactive, own_rate, own_inactive)
+    document = on_blue(QUIESCED_RATE, never_deleting(inactive), record=record)
+    original = without_overrides(document)
+    assert original["publishMaxMessageRate"] == ({"blue": rate} if rate else {})
+    assert original["inactive_topic_policies"] == inactive
+    assert original["replication_clusters"] == ["blue"]
+    assert without_overrides(original) == original
+    expected = on_blue(rate, inactive, clusters=["blue"])
+    assert comparable(original, "blue") == comparable(expected, "blue")
+    assert PROPERTY not in translate(original, "blue", "green").document["properties"]
+    local: JsonObject = {"publishRate": QUIESCED_RATE, "inactiveTopicPolicies": never_deleting(own_inactive), "max": 7}
+    assert record.original_topic_policies(str(EVENTS), local) == {
+        "publishRate": own_rate,
+        "inactiveTopicPolicies": own_inactive,
+        "max": 7,
+    }
+    assert record.original_topic_policies(str(TopicName(ORDERS, "other")), local) == local
 
 
 @given(POLICIES)
 def test_what_somebody_sets_after_the_freeze_counts(set_since: JsonObject | None) -> None:
-    before = remembered(None, None, None, None)
-    original = held_by_blue(None, set_since, {"inactiveTopicPolicies": set_since})
-    restored = without_overrides(original, before, "green")
-    assert restored.namespaces[0].policies["inactive_topic_policies"] == set_since
-    assert restored.topic_policies[0].policies["inactiveTopicPolicies"] == set_since
+    record = recorded(None, None, None, None)
+    document = on_blue(None, set_since, record=record)
+    assert without_overrides(document)["inactive_topic_policies"] == set_since
+    assert record.original_topic_policies(str(EVENTS), {"inactiveTopicPolicies": set_since}) == {
+        "inactiveTopicPolicies": set_since
+    }
 
 
 def test_a_third_cluster_that_was_there_before_stays_where_only_green_was_added() -> None:
-    before = replace(remembered(None, None, None, None), replication={str(ORDERS): ["blue", "far"]})
-    original = held_by_blue(None, None, {}, clusters=["blue", "far", "green"])
-    assert without_overrides(original, before, "green").namespaces[0].policies["replication_clusters"] == [
-        "blue",
-        "far",
-    ]
-    since = held_by_blue(None, None, {}, clusters=["blue", "far", "green", "new"])
-    assert without_overrides(since, before, "green").namespaces == since.namespaces
+    record = replace(recorded(None, None, None, None), replication=["blue", "far"])
+    document = on_blue(None, None, record=record, clusters=["blue", "far", "green"])
+    assert without_overrides(document)["replication_clusters"] == ["blue", "far"]
+    since = on_blue(None, None, record=record, clusters=["blue", "far", "green", "new"])
+    assert without_overrides(since)["replication_clusters"] == since["replication_clusters"]
 
 
-def remembered(
+def test_a_tenant_that_allows_green_for_the_run_only_does_not_allow_it_in_the_snapshot() -> None:
+    settings = OriginalSettings(green="green", publish_rates={}, replication={}, allowed={"acme": ["blue"]})
+    snapshot = Snapshot(
+        cluster="blue", began="", ended="", key_id="", tenants=(TenantState("acme", (), ("blue", "green")),)
+    )
+    assert with_original_tenants(snapshot, settings).tenants == (TenantState("acme", (), ("blue",)),)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": 99}'])
+def test_a_record_that_cannot_be_read_is_refused_since_nobody_knows_the_original_values(text: str) -> None:
+    with pytest.raises(PreconditionFailed, match=f"property {PROPERTY} cannot be read"):
+        overrides_in({"properties": {PROPERTY: text}})
+
+
+def recorded(
     rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
-) -> OriginalSettings:
-    return OriginalSettings(
-        dynamic={},
+) -> NamespaceOverrides:
+    settings = OriginalSettings(
+        green="green",
         publish_rates={str(ORDERS): rate},
         replication={str(ORDERS): ["blue"]},
         allowed={"acme": ["blue"]},
@@ -111,26 +129,25 @@ def remembered(
         topic_rates={str(EVENTS): own_rate},
         topic_inactive={str(EVENTS): own_inactive},
     )
+    record = settings.record(ORDERS, run="moved", since="2026-11-23T00:00:00+00:00", cluster="blue")
+    assert OriginalSettings.recorded({str(ORDERS): record}) == replace(settings, allowed={})
+    return record
 
 
-def held_by_blue(
-    rate: JsonObject | None, inactive: JsonObject | None, own: JsonObject, clusters: Sequence[str] = ("blue", "green")
-) -> Snapshot:
-    """Two namespaces of which one moves, and a topic with policies of its own and global ones."""
-    policies = {
+def on_blue(
+    rate: JsonObject | None,
+    inactive: JsonObject | None,
+    *,
+    record: NamespaceOverrides | None = None,
+    clusters: Sequence[str] = ("blue", "green"),
+) -> JsonObject:
+    """The policies document of a namespace."""
+    properties = {"owner": "ada"}
+    if record:
+        properties[PROPERTY] = json.dumps(record.to_json())
+    return {
         "publishMaxMessageRate": {"blue": rate} if rate else {},
         "inactive_topic_policies": inactive,
         "replication_clusters": [*clusters],
+        "properties": properties,
     }
-    return Snapshot(
-        cluster="blue",
-        began="",
-        ended="",
-        key_id="",
-        tenants=(TenantState("acme", (), ("blue", "green")),),
-        namespaces=(NamespaceState(str(ORDERS), policies), NamespaceState(str(AUDIT), policies)),
-        topic_policies=(
-            TopicPolicyState(str(EVENTS), "local", {**own, "maxConsumers": 7}, 0),
-            TopicPolicyState(str(EVENTS), "global", own, 0),
-        ),
-    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 
-from pulsar_fleet.airflow.conf import moves_of
+from pulsar_fleet.airflow.conf import moves_of, procedure_of
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
@@ -103,18 +103,22 @@ class ChangeWindowSensor(BaseSensorOperator):
     """Wait for a change window, by the run's `change_windows` and `freeze_windows`, without a worker slot."""
 
     def execute(self, context: Context, event: Any = None) -> str:
-        """Continue inside a window; else defer until the next one opens, and check again then."""
+        """Continue inside a window; else defer, renew the lease of the namespaces every two minutes and check again."""
+        from pulsar_fleet.migration.prepare.lease import RENEW_SECONDS
         from pulsar_fleet.migration.waves.change_windows import Calendar
 
         params = context["params"]
         calendar = Calendar.parse(params["change_windows"], params["freeze_windows"])
-        window = calendar.permission(datetime.now(UTC), "This wave")
+        now = datetime.now(UTC)
+        window = calendar.permission(now, "This wave")
         self.log.info("%s", window.sentence)
         if window.granted:
             return window.sentence
         if window.opens is None:
             raise PreconditionFailed(window.sentence)
-        self.defer(trigger=DateTimeTrigger(moment=window.opens), method_name="execute")
+        asyncio.run(procedure_of(context).keep_lease())
+        again = min(window.opens, now + timedelta(seconds=RENEW_SECONDS))
+        self.defer(trigger=DateTimeTrigger(moment=again), method_name="execute")
 
 
 async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
@@ -123,6 +127,6 @@ async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tup
     from pulsar_fleet.migration.steps import replication_progress
 
     if milestone is Milestone.REPLICATED:
-        return await replication_progress(sides, moves)
+        return await replication_progress(sides, run, moves)
     status = await drain_steps.monitor_drain(sides, run, moves)
     return status.is_done, status.line()

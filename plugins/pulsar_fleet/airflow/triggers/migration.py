@@ -117,11 +117,10 @@ async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[
     from pulsar_fleet.migration.steps import replication_progress
 
     if milestone is Milestone.REPLICATED:
-        done, line = await replication_progress(sides, moves)
+        done, line = await replication_progress(sides, run, moves)
         return Status.DONE if done else Status.WAITING, line
     status = await drain_steps.poll_drain(sides, run, moves)
     if status.needs_worker:
         # Remediation runs on a worker: it writes to the clusters and to the ledger, and can block with a client.
-
         return Status.DONE if status.is_done else Status.INCIDENT, status.line()
     return Status.WAITING, status.line()

@@ -21,6 +21,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration.prepare.lease import this_process
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.request import DEFAULTS
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
@@ -127,7 +128,7 @@ def _procedure(kind: type[Kind], command: str, options: Mapping[str, Any]) -> Ki
     with usage_errors():
         kind.validate(conf)
     sides = asyncio.run(_sides(conf, None))
-    run = Run.open(new_run_id(command))
+    run = Run.open(new_run_id(command), this_process())
     run.ledger.start_run(run.id, kind.NAME, conf)
     return kind.of(conf, sides, run)
 
@@ -149,7 +150,7 @@ def _document(text: str) -> Json:
 
 
 def _resumed(kind: type[Kind], run_id: str) -> Kind:
-    run = Run.open(run_id)
+    run = Run.open(run_id, this_process())
     record = run.ledger.run(run_id)
     if record is None:
         raise NotFound(f"The ledger has no run {run_id!r}: the id is in the output of the command that started it.")

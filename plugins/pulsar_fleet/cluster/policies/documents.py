@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, CATALOGUE, KEYED_BY_CLUSTER, Kind, Policy, unknown_fields
+from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 
 # Fields that the broker adds to offload policies; 4.0 does not have the number of read threads.
 _OFFLOAD_ADDED = ("s3Driver", "gcsDriver", "fileSystemDriver")
@@ -39,7 +40,8 @@ def translate(
     """Convert the document of cluster `source` to one for cluster `target`.
 
     Renames cluster keys and lists, adds the target to its lists, removes clusters that are not in `known_clusters`
-    (None: keeps all), and drops the broker's own state (`deleted`, `migrated`). Keeps unknown fields.
+    (None: keeps all), and drops the broker's own state (`deleted`, `migrated`) and the record of what a run overrides.
+    Keeps unknown fields.
     """
     result = {
         field: deepcopy(value)
@@ -50,6 +52,8 @@ def translate(
     for field, value in result.items():
         if field in KEYED_BY_CLUSTER:
             result[field] = _rename_key(value or {}, source, target)
+        elif field == "properties":
+            result[field] = {key: text for key, text in (value or {}).items() if key != OVERRIDES}
         elif field == "replication_clusters" or (field == "allowed_clusters" and value):
             result[field], missing = translate_clusters(value or (), source, target, known_clusters)
             omitted_clusters.update(missing)
@@ -89,7 +93,8 @@ def normalized(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
     elif policy.kind is Kind.QUOTAS:
         value = quotas(value)
     elif policy.kind is Kind.PROPERTIES:
-        value = {key: text for key, text in (value or {}).items() if key not in PROVENANCE_PROPERTIES}
+        ignored = (*PROVENANCE_PROPERTIES, OVERRIDES)
+        value = {key: text for key, text in (value or {}).items() if key not in ignored}
     elif policy.kind is Kind.GRANTS:
         value = _grants(value)
     elif policy.kind is Kind.OFFLOAD:

@@ -21,6 +21,7 @@ from pulsar_fleet.migration.drain.state import DrainState
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_clients, with_clients
 
@@ -32,6 +33,7 @@ _POLL_RETRY_SECONDS = 4.0
 
 async def poll_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
     """Poll once and store the state; nothing is changed on the clusters."""
+    await renew_while_waiting(sides, run, moves)
     async with _monitor(sides, run, moves, probing=False) as monitor:
         return await _poll(monitor, run)
 
@@ -41,6 +43,7 @@ async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
 
     A remedy during which the process died is detected, and attempted, again by the next call.
     """
+    await renew_while_waiting(sides, run, moves)
     async with _monitor(sides, run, moves, probing=True) as monitor:
         status = await _poll(monitor, run)
         recovered: set[str] = set()

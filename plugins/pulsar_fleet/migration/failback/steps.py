@@ -34,6 +34,7 @@ from pulsar_fleet.migration.preflight.view import Expectations, View, without_le
 from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.lease import require_free
 from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.scope import parse_scope
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -61,6 +62,7 @@ async def check_failback(
     :raises PreconditionFailed: there is a blocker, the message lists all findings; or a waiver covers a check.
     :raises InvalidRequest: a waiver that covers no blocker.
     """
+    await require_free(sides, run, names)
     async with sides.open() as (blue, green):
         surveyed = await survey(green, blue, names, redactor=open_redactor())
         strategies = {

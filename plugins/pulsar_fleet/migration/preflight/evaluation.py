@@ -24,7 +24,7 @@ from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
 from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import without_overrides
+from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, refusal_text
 
@@ -96,7 +96,7 @@ def _with_original_settings(surveyed: Survey, run: Run) -> Survey:
     original = find_original_settings(run)
     if original is None:
         return surveyed
-    snapshot = without_overrides(surveyed.blue.snapshot, original, surveyed.green.name)
+    snapshot = with_original_tenants(surveyed.blue.snapshot, original)
     return replace(surveyed, blue=replace(surveyed.blue, snapshot=snapshot))
 
 

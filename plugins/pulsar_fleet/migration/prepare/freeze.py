@@ -3,70 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Set
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.runs.overrides import (
+    PROPERTY,
+    NamespaceOverrides,
+    never_deleting,
+    overrides_in,
+    without_overrides,
+)
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.model import Moves, Phase, Strategy
+from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.migration.prepare.brokers import freeze_brokers
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
-from pulsar_fleet.migration.prepare.original_settings import (
-    FROZEN_SETTINGS,
-    REPLICATION_START,
-    OriginalSettings,
-    never_deleting,
-)
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import INACTIVE, RATE, override
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
-log = logging.getLogger(__name__)
-
-_CONFIRM_SECONDS = 10.0
-_OVERRIDDEN = (*FROZEN_SETTINGS, REPLICATION_START[0])
-
 
 async def freeze_blue(sides: Sides, run: Run, moves: Moves) -> Reference:
-    """Store blue's settings, then stop everything on blue that could unload or delete a topic.
+    """Record blue's settings on blue and in the ledger, then stop everything that could unload or delete a topic.
 
     Inactive topics and partitions that were deleted before are created again.
 
-    A second call keeps the settings that the first call stored: it does not store this run's overrides as originals.
+    A second call keeps the settings that the first call stored: it does not store this run's overrides as originals,
+    nor those that another run left.
     """
     async with sides.open() as (blue, green):
         reference = run.artefacts.find(run.id, ORIGINAL_SETTINGS)
         if reference is None:
-            settings = await read_original_settings(blue, [move.namespace for move in moves.moves])
+            settings = await read_original_settings(blue, [move.namespace for move in moves.moves], moves.green)
             reference = run.artefacts.write_json(run.id, ORIGINAL_SETTINGS, settings.to_json())
         original = OriginalSettings.from_json(run.artefacts.read_json(reference))
-        await freeze(blue, original, frozen_settings(moves))
+        await freeze(blue, run, original)
         for move in moves.moves:
             await recreate_missing(blue, move.namespace, move.topics, green)
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.FROZEN)
     return reference
 
 
-def frozen_settings(moves: Moves) -> dict[str, str]:
-    """The dynamic settings that these moves override on blue."""
-    replicated = any(move.strategy is Strategy.REPLICATE for move in moves.moves)
-    return {**FROZEN_SETTINGS, **dict([REPLICATION_START] if replicated else ())}
+async def read_original_settings(
+    blue: AdminClient, namespaces: Iterable[NamespaceName], green: str
+) -> OriginalSettings:
+    """Read everything in the namespaces that the migration is going to override.
 
-
-async def read_original_settings(blue: AdminClient, namespaces: Iterable[NamespaceName]) -> OriginalSettings:
-    """Read everything that the migration is going to override. Call it once, before the first override."""
+    Where another run left overrides, it takes the original values from that run's records.
+    """
     names = list(namespaces)
-    own_name, overrides = await blue.cluster_name(), await blue.dynamic_overrides()
-    policies = await asyncio.gather(*(_policies(blue, name) for name in names))
+    own_name = await blue.cluster_name()
+    documents = await asyncio.gather(*(_policies(blue, name) for name in names))
+    records = {name: overrides_in(document) for name, document in zip(names, documents, strict=True)}
+    policies = [without_overrides(document) for document in documents]
     rates = [(document.get("publishMaxMessageRate") or {}).get(own_name) for document in policies]
     topics = await _topics_with_own_policies(blue, names)
+    for record in filter(None, records.values()):
+        topics[RATE] |= {TopicName.parse(topic) for topic in record.topic_rates}
+        topics[INACTIVE] |= {TopicName.parse(topic) for topic in record.topic_inactive}
     return OriginalSettings(
-        dynamic={key: overrides.get(key) for key in _OVERRIDDEN},
-        effective=await _effective(blue),
+        green=green,
         publish_rates={str(name): rate for name, rate in zip(names, rates, strict=True)},
         replication={
             str(name): list(document.get("replication_clusters") or [])
@@ -79,8 +82,8 @@ async def read_original_settings(blue: AdminClient, namespaces: Iterable[Namespa
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
         },
-        topic_rates=await _local(blue, topics, RATE),
-        topic_inactive=await _local(blue, topics, INACTIVE),
+        topic_rates=await _local(blue, topics[RATE], RATE, records),
+        topic_inactive=await _local(blue, topics[INACTIVE], INACTIVE, records),
     )
 
 
@@ -90,37 +93,34 @@ def find_original_settings(run: Run) -> OriginalSettings | None:
     return OriginalSettings.from_json(document) if document else None
 
 
-async def freeze(blue: AdminClient, original: OriginalSettings, settings: Mapping[str, str]) -> None:
-    """Stop what could unload or delete a topic: dynamic settings, and policies of the namespaces. Idempotent.
+async def freeze(blue: AdminClient, run: Run, original: OriginalSettings) -> None:
+    """Stop what could unload or delete a topic: settings of the brokers, and policies of the namespaces. Idempotent.
 
-    A namespace without inactive-topic policies gets policies that delete nothing: they override each broker's setting.
+    What is overridden is recorded on blue first. A namespace without inactive-topic policies gets policies that delete
+    nothing: they override each broker's setting.
 
     :raises PreconditionFailed: a broker did not apply a value within 10 s (the broker accepts any text with 200).
     """
-    overrides = await blue.dynamic_overrides()
-    for key, value in settings.items():
-        if overrides.get(key) != value:
-            log.info("blue: %s = %s (was %s)", key, value, overrides.get(key, "not overridden"))
-            await blue.set_dynamic(key, value)
+    await asyncio.gather(*(_record(blue, run, name, original) for name in original.namespaces))
+    await freeze_brokers(blue, run.id)
     await asyncio.gather(*(_keep_inactive_topics(blue, name, original) for name in original.namespaces))
-    for broker in await blue.brokers():
-        await confirm_settings(blue, broker, settings)
 
 
-async def confirm_settings(blue: AdminClient, broker: str, settings: Mapping[str, str]) -> None:
-    """Wait until a broker reports these values; `PreconditionFailed` after 10 s."""
-    waiting = dict(settings)
-    try:
-        async with asyncio.timeout(_CONFIRM_SECONDS):
-            while waiting:
-                effective = await blue.runtime_configuration(broker)
-                waiting = {key: value for key, value in waiting.items() if effective.get(key) != value}
-                await asyncio.sleep(0.1 if waiting else 0)
-    except TimeoutError as error:
+async def _record(blue: AdminClient, run: Run, name: NamespaceName, original: OriginalSettings) -> None:
+    """Record what is overridden in a namespace, unless this run has; its values are those of a record found there."""
+    current = overrides_in(await _policies(blue, name))
+    if current and current.run == run.id:
+        return
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    record = original.record(name, run=run.id, since=since, cluster=await blue.cluster_name())
+    text = json.dumps(record.to_json(), separators=(",", ":"))
+    await blue.put(f"/namespaces/{name.path}/properties", {PROPERTY: text})
+    if overrides_in(await _policies(blue, name)) != record:
         raise PreconditionFailed(
-            f"Broker {broker} of {blue.connection.name} did not apply {waiting} within {_CONFIRM_SECONDS:.0f} s. "
-            "Read its log, then run this step again."
-        ) from error
+            f"{blue.connection.name} did not keep the property {PROPERTY} of {name}, which records what this run "
+            "overrides. Nothing was overridden in it. Run this step again.",
+            cluster=blue.connection.name,
+        )
 
 
 async def _keep_inactive_topics(blue: AdminClient, name: NamespaceName, original: OriginalSettings) -> None:
@@ -136,15 +136,6 @@ async def _policies(blue: AdminClient, name: NamespaceName) -> JsonObject:
     return policies
 
 
-async def _effective(blue: AdminClient) -> dict[str, dict[str, str]]:
-    brokers = await blue.brokers()
-    configurations = await asyncio.gather(*(blue.runtime_configuration(broker) for broker in brokers))
-    return {
-        broker: {key: settings[key] for key in _OVERRIDDEN if key in settings}
-        for broker, settings in zip(brokers, configurations, strict=True)
-    }
-
-
 async def _topics_with_own_policies(blue: AdminClient, names: Iterable[NamespaceName]) -> dict[str, set[TopicName]]:
     """Policy → topics with a value of their own, local or global: one pass per namespace, no call per topic."""
     topics: dict[str, set[TopicName]] = {RATE: set(), INACTIVE: set()}
@@ -158,7 +149,17 @@ async def _topics_with_own_policies(blue: AdminClient, names: Iterable[Namespace
     return topics
 
 
-async def _local(blue: AdminClient, topics: Mapping[str, set[TopicName]], policy: str) -> dict[str, JsonObject | None]:
-    names = sorted(topics[policy], key=str)
+async def _local(
+    blue: AdminClient,
+    topics: Set[TopicName],
+    policy: str,
+    records: Mapping[NamespaceName, NamespaceOverrides | None],
+) -> dict[str, JsonObject | None]:
+    names = sorted(topics, key=str)
     values = await asyncio.gather(*(blue.get(f"/{topic.path}/{policy}") for topic in names))
-    return {str(topic): value for topic, value in zip(names, values, strict=True)}
+    originals: dict[str, JsonObject | None] = {}
+    for topic, value in zip(names, values, strict=True):
+        record = records[topic.namespace]
+        original = record.original_topic_policies(str(topic), {policy: value})[policy] if record else value
+        originals[str(topic)] = original
+    return originals

@@ -6,40 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.topic_policies import Scope
-from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TenantState, TopicPolicyState
-
-DELETION = "brokerDeleteInactiveTopicsEnabled"
-"""Pattern consumers lose topics on green when blue deletes them (observed): it stays off after the cut-over."""
+from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides
+from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
 FROZEN_SETTINGS: Mapping[str, str] = {
     # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
     "loadBalancerSheddingEnabled": "false",
     "loadBalancerAutoBundleSplitEnabled": "false",
     "loadBalancerAutoUnloadSplitBundlesEnabled": "false",
-    DELETION: "false",
 }
-REPLICATION_START = ("replicationStartAt", "earliest")
-
-QUIESCED_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": 1}
-"""The first publish of each producer passes, and none after it: a publish of n bytes puts the topic n - 1 seconds into
-debt. By messages alone, one that is not batched passes each second, and may be under way at the termination."""
-
-_INACTIVE = "inactiveTopicPolicies"
-_NEVER_INACTIVE: JsonObject = {
-    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
-    "maxInactiveDurationSeconds": 3600,
-}
+"""Dynamic settings of the brokers that are overridden: no policy of a namespace does the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalSettings(Document):
-    """The original values of what the migration overrides on blue.
+    """The original values of what the migration overrides in blue's namespaces.
 
-    :param dynamic: setting → its override, None where there was none (it is then removed, not set).
-    :param effective: broker → setting → its effective value; each broker has its own configuration file.
+    :param green: the cluster that the run adds to tenants and to the namespaces' replication clusters.
     :param publish_rates: namespace → its publish rate, None where there was none.
     :param replication: namespace → its `replication_clusters`.
     :param allowed: tenant → the clusters that it allows.
@@ -48,12 +33,12 @@ class OriginalSettings(Document):
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     """
 
-    SCHEMA_VERSION = 2
+    SCHEMA_VERSION = 3
+    OTHER_VERSION = "start a new run"
 
-    dynamic: Mapping[str, str | None]
+    green: str
     publish_rates: Mapping[str, JsonObject | None]
     replication: Mapping[str, list[str]]
-    effective: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     allowed: Mapping[str, list[str]] = field(default_factory=dict)
     inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
@@ -72,65 +57,47 @@ class OriginalSettings(Document):
         """Topics of a namespace that have their own inactive-topic policies."""
         return _within(self.topic_inactive, namespace)
 
+    def record(self, namespace: NamespaceName, *, run: str, since: str, cluster: str) -> NamespaceOverrides:
+        """The record of a namespace that is stored on the cluster."""
+        name = str(namespace)
+        return NamespaceOverrides(
+            run=run,
+            since=since,
+            cluster=cluster,
+            replicates_to=self.green,
+            publish_rate=self.publish_rates[name],
+            inactive=self.inactive[name],
+            replication=self.replication[name],
+            topic_rates={str(topic): rate for topic, rate in self.own_rates(namespace).items()},
+            topic_inactive={str(topic): value for topic, value in self.own_inactive(namespace).items()},
+        )
 
-def never_deleting(policies: Json) -> JsonObject:
-    """These inactive-topic policies, changed so that they delete nothing."""
-    return {**(policies or _NEVER_INACTIVE), "deleteWhileInactive": False}
+    @classmethod
+    def recorded(cls, records: Mapping[str, NamespaceOverrides]) -> OriginalSettings:
+        """From the records of namespaces, by name; they do not have the clusters that tenants allow."""
+        return cls(
+            green=next((record.replicates_to for record in records.values()), ""),
+            publish_rates={name: record.publish_rate for name, record in records.items()},
+            replication={name: record.replication for name, record in records.items()},
+            inactive={name: record.inactive for name, record in records.items()},
+            topic_rates={topic: rate for record in records.values() for topic, rate in record.topic_rates.items()},
+            topic_inactive={topic: own for record in records.values() for topic, own in record.topic_inactive.items()},
+        )
 
 
-def without_overrides(snapshot: Snapshot, original: OriginalSettings, green: str) -> Snapshot:
-    """The snapshot of blue without the run's own overrides, which must not be copied to green.
+def with_original_tenants(snapshot: Snapshot, original: OriginalSettings) -> Snapshot:
+    """The snapshot of blue with tenants that do not allow green, unless they did before.
 
-    It replaces only values that equal the override: a value that somebody else has set since stays.
+    Snapshots have the original policies of namespaces and topics, which are recorded on the cluster; a tenant has no
+    place for a record.
     """
-    own = snapshot.cluster
-    return replace(
-        snapshot,
-        tenants=tuple(_original_tenant(state, original, green) for state in snapshot.tenants),
-        namespaces=tuple(_original_namespace(state, original, own, green) for state in snapshot.namespaces),
-        topic_policies=tuple(_original_topic(state, original) for state in snapshot.topic_policies),
-    )
+    return replace(snapshot, tenants=tuple(_original_tenant(state, original) for state in snapshot.tenants))
 
 
-def _original_tenant(state: TenantState, original: OriginalSettings, green: str) -> TenantState:
+def _original_tenant(state: TenantState, original: OriginalSettings) -> TenantState:
     allowed = original.allowed.get(state.name)
-    overridden = allowed is not None and set(state.allowed_clusters) == {*allowed, green}
+    overridden = allowed is not None and set(state.allowed_clusters) == {*allowed, original.green}
     return replace(state, allowed_clusters=tuple(sorted(allowed or ()))) if overridden else state
-
-
-def _original_namespace(state: NamespaceState, original: OriginalSettings, own: str, green: str) -> NamespaceState:
-    if state.name not in original.publish_rates:
-        return state
-    document = dict(state.policies)
-    document["inactive_topic_policies"] = _without_override(
-        document.get("inactive_topic_policies"),
-        original.inactive.get(state.name),
-        never_deleting(original.inactive.get(state.name)),
-    )
-    rates = dict(document.get("publishMaxMessageRate") or {})
-    rates[own] = _without_override(rates.get(own), original.publish_rates[state.name], QUIESCED_RATE)
-    document["publishMaxMessageRate"] = {cluster: rate for cluster, rate in rates.items() if rate is not None}
-    clusters = original.replication[state.name]
-    if set(document.get("replication_clusters") or ()) == {*clusters, own, green}:
-        document["replication_clusters"] = clusters
-    return NamespaceState(state.name, document)
-
-
-def _original_topic(state: TopicPolicyState, original: OriginalSettings) -> TopicPolicyState:
-    if state.scope != Scope.LOCAL:
-        return state
-    document = dict(state.policies)
-    if state.topic in original.topic_rates:
-        rate = original.topic_rates[state.topic]
-        document["publishRate"] = _without_override(document.get("publishRate"), rate, QUIESCED_RATE)
-    if state.topic in original.topic_inactive:
-        own = original.topic_inactive[state.topic]
-        document[_INACTIVE] = _without_override(document.get(_INACTIVE), own, never_deleting(own))
-    return replace(state, policies=document)
-
-
-def _without_override(value: Json, original: JsonObject | None, override: JsonObject) -> Json:
-    return original if value == override else value
 
 
 def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:

@@ -10,7 +10,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.migration.prepare.original_settings import QUIESCED_RATE, OriginalSettings
+from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, never_deleting
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,30 @@ async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy:
             )
         await asyncio.sleep(0.05)
     return True
+
+
+async def restore(
+    admin: AdminClient,
+    owner: NamespaceName | TopicName,
+    policy: str,
+    *,
+    override_value: JsonObject,
+    original: JsonObject | None,
+) -> bool:
+    """Set the original value where the policy still has the override; True if it had. Another value stays."""
+    if await admin.get(_path(owner, policy)) != override_value:
+        return False
+    return await override(admin, owner, policy, original)
+
+
+async def restore_inactive(admin: AdminClient, owner: NamespaceName | TopicName, original: JsonObject | None) -> bool:
+    """Restore inactive-topic policies that were changed to delete nothing."""
+    return await restore(admin, owner, INACTIVE, override_value=never_deleting(original), original=original)
+
+
+async def restore_rate(admin: AdminClient, owner: NamespaceName | TopicName, original: JsonObject | None) -> bool:
+    """Restore the publish rate of throttled producers."""
+    return await restore(admin, owner, RATE, override_value=QUIESCED_RATE, original=original)
 
 
 async def throttle_producers(blue: AdminClient, namespace: NamespaceName, original: OriginalSettings) -> None:
@@ -100,11 +125,11 @@ async def restore_publish_rates(
     The namespace comes first: most producers wait for it. Every topic is tried, then the first failure is raised.
     """
     restored = []
-    if await override(blue, namespace, RATE, original.publish_rates[str(namespace)]):
+    if await restore_rate(blue, namespace, original.publish_rates[str(namespace)]):
         restored.append(f"publish rate of {namespace}")
     own = original.own_rates(namespace)
     results = await asyncio.gather(
-        *(override(blue, topic, RATE, rate) for topic, rate in own.items()), return_exceptions=True
+        *(restore_rate(blue, topic, rate) for topic, rate in own.items()), return_exceptions=True
     )
     for topic, result in zip(own, results, strict=True):
         if isinstance(result, BaseException):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.cursors import cursors_in_stats
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.system_cursors import replicator_cursor
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import subscription_cursors
 from pulsar_fleet.migration.artefacts import RESERVED_SUBSCRIPTIONS
 from pulsar_fleet.planning.hazards.guards import guard_cluster_lists
+
+log = logging.getLogger(__name__)
+
+_PRECONDITION_FAILED = 412
 
 
 async def register_cluster(blue: AdminClient, name: str, green: ClusterConnection) -> bool:
@@ -36,6 +43,44 @@ async def allow_cluster(blue: AdminClient, tenant: str, cluster: str) -> bool:
         return False
     await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": [*allowed, cluster]})
     return True
+
+
+async def disallow_cluster(blue: AdminClient, tenant: str, cluster: str) -> tuple[str, ...]:
+    """Undo `allow_cluster`, unless a namespace of the tenant replicates to `cluster`: the broker refuses it then."""
+    document = await blue.tenant(tenant)
+    allowed = list((document or {}).get("allowedClusters") or [])
+    if document is None or cluster not in allowed:
+        return ()
+    try:
+        kept = [name for name in allowed if name != cluster]
+        await blue.post(f"/tenants/{tenant}", {**document, "allowedClusters": kept})
+    except FleetError as error:
+        if error.status != _PRECONDITION_FAILED:
+            raise
+        log.info("tenant %s still replicates to %s", tenant, cluster)
+        return ()
+    return (f"allowed clusters of {tenant}",)
+
+
+async def copy_from_the_beginning(blue: AdminClient, topic: TopicName, cluster: str) -> None:
+    """Let the replicator to `cluster` begin at the first stored message; call it before replication begins.
+
+    It creates the replicator's cursor, which would begin at the newest message. The topic must stay loaded until
+    replication begins: a topic that is loaded without it removes the cursor (observed).
+    """
+    name = replicator_cursor(cluster)
+    try:
+        await blue.create_subscription(topic, name)
+    except Conflict:
+        if name not in cursors_in_stats(await blue.internal_stats(topic)):
+            # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
+            await blue.delete_subscription(topic, name)
+            await blue.create_subscription(topic, name)
+
+
+async def replicates_to(blue: AdminClient, namespace: NamespaceName, cluster: str) -> bool:
+    """Whether the namespace replicates to `cluster`."""
+    return cluster in await _clusters(blue, namespace)
 
 
 async def begin_replication(blue: AdminClient, own: str, namespace: NamespaceName, cluster: str) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.runs.overrides import PROPERTY, overrides_in
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
-from pulsar_fleet.migration.prepare.freeze import confirm_settings
-from pulsar_fleet.migration.prepare.original_settings import DELETION, OriginalSettings
-from pulsar_fleet.migration.prepare.overrides import INACTIVE, override, restore_publish_rates
+from pulsar_fleet.migration.prepare.brokers import restore_brokers
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import INACTIVE, restore_inactive, restore_publish_rates
+from pulsar_fleet.migration.prepare.replication import disallow_cluster
 
 log = logging.getLogger(__name__)
 
@@ -28,37 +30,50 @@ async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, de
     """
     async with sides.open() as (blue, _green):
         keep = frozenset[str]() if delete_topics else await _cut_over_namespaces(blue, run, original)
-        return await restore_original_settings(blue, original, keep_topics=keep)
+        return await restore_original_settings(blue, run.id, original, keep_topics=keep)
 
 
 async def _cut_over_namespaces(blue: AdminClient, run: Run, original: OriginalSettings) -> frozenset[str]:
     """Namespaces whose clients are on green, by the ledger or by the cluster: an attempt may have died in between."""
     by_ledger = {entry.namespace for entry in run.ledger.phases(run.id) if not is_reversible(Phase(entry.phase))}
-    others = [name for name in original.namespaces if str(name) not in by_ledger]
-    policies = await asyncio.gather(*(blue.namespace(name) for name in others), return_exceptions=True)
-    # A namespace that cannot be read keeps its topics; `restore_original_settings` reports that it cannot be read.
-    flagged = {
+    return frozenset(by_ledger) | await flagged_namespaces(blue, original.namespaces)
+
+
+async def flagged_namespaces(blue: AdminClient, names: Sequence[NamespaceName]) -> frozenset[str]:
+    """Those of the namespaces that are flagged as migrated, or that cannot be read."""
+    policies = await asyncio.gather(*(blue.namespace(name) for name in names), return_exceptions=True)
+    return frozenset(
         str(name)
-        for name, document in zip(others, policies, strict=True)
+        for name, document in zip(names, policies, strict=True)
+        # A namespace that cannot be read keeps its topics; `restore_original_settings` reports that it cannot be read.
         if isinstance(document, BaseException) or (document or {}).get("migrated")
-    }
-    return frozenset(by_ledger | flagged)
+    )
 
 
 async def restore_original_settings(
-    blue: AdminClient, original: OriginalSettings, *, keep_topics: frozenset[str] = frozenset()
+    blue: AdminClient,
+    run_id: str,
+    original: OriginalSettings,
+    *,
+    keep_topics: frozenset[str] = frozenset(),
+    brokers: bool = True,
 ) -> tuple[str, ...]:
-    """Restore what `read_original_settings` read; returns what had to be restored, nothing on a second call.
+    """Restore original settings where they are still overridden; returns what was, nothing on a second call.
 
-    :param keep_topics: namespaces whose inactive topics must not be deleted yet; with any, blue deletes none.
+    The record of a namespace is removed when nothing of it is overridden any more.
+
+    :param keep_topics: namespaces whose inactive topics must not be deleted yet.
+    :param brokers: restore the settings of the brokers too, if no other live run needs them.
     :raises PreconditionFailed: after everything was tried; the message lists what is not restored.
     :raises Unavailable: the cluster did not answer, so that a retry may succeed.
     """
     restored: list[str] = []
     failures: list[FleetError] = []
-    groups = [_dynamic_settings(blue, original, keep=frozenset({DELETION} if keep_topics else ()))]
-    groups += [_namespace_policies(blue, original, name, keep=str(name) in keep_topics) for name in original.namespaces]
-    await asyncio.gather(*(_run_group(group, restored, failures) for group in groups))
+    await asyncio.gather(
+        *([_run_group(_brokers(blue, run_id), restored, failures)] if brokers else []),
+        *(_restore_namespace(blue, original, name, restored, failures, keep_topics) for name in original.namespaces),
+    )
+    await _run_group(_tenants(blue, original), restored, failures)
     if failures:
         listed = "\n".join(f"  {failure}" for failure in failures)
         kind = Unavailable if all(isinstance(failure, Unavailable) for failure in failures) else PreconditionFailed
@@ -73,6 +88,21 @@ async def restore_original_settings(
 Restorations = AsyncIterator[Awaitable[tuple[str, ...]]]
 
 
+async def _restore_namespace(
+    blue: AdminClient,
+    original: OriginalSettings,
+    name: NamespaceName,
+    restored: list[str],
+    failures: list[FleetError],
+    keep_topics: frozenset[str],
+) -> None:
+    keep, failed = str(name) in keep_topics, list[FleetError]()
+    await _run_group(_policies(blue, original, name, keep=keep), restored, failed)
+    if not keep and not failed:
+        await _run_group(_record(blue, name), restored, failed)
+    failures += failed
+
+
 async def _run_group(group: Restorations, restored: list[str], failures: list[FleetError]) -> None:
     """Run restorations of one owner in sequence: its setters must not overlap. After a failure the rest is tried."""
     async for action in group:
@@ -84,49 +114,42 @@ async def _run_group(group: Restorations, restored: list[str], failures: list[Fl
             failures.append(error)
 
 
-async def _dynamic_settings(blue: AdminClient, original: OriginalSettings, *, keep: frozenset[str]) -> Restorations:
-    settings = {key: value for key, value in original.dynamic.items() if key not in keep}
-    try:
-        overrides = await blue.dynamic_overrides()
-    except FleetError as error:
-        yield _fail(error)
-        return
-    for key, value in settings.items():
-        if overrides.get(key) != value:
-            yield _restore_setting(blue, key, value)
-    for broker, effective in original.effective.items():
-        yield _confirm_restored(blue, broker, {key: effective[key] for key in settings if key in effective})
+async def _brokers(blue: AdminClient, run_id: str) -> Restorations:
+    yield restore_brokers(blue, run_id)
 
 
-async def _fail(error: FleetError) -> tuple[str, ...]:
-    raise error
-
-
-async def _restore_setting(blue: AdminClient, key: str, value: str | None) -> tuple[str, ...]:
-    await (blue.unset_dynamic(key) if value is None else blue.set_dynamic(key, value))
-    return (key,)
-
-
-async def _confirm_restored(blue: AdminClient, broker: str, settings: Mapping[str, str]) -> tuple[str, ...]:
-    # A broker that is gone has nothing to restore; a broker that starts later reads the overrides itself.
-    if broker in await blue.brokers():
-        await confirm_settings(blue, broker, settings)
-    return ()
-
-
-async def _namespace_policies(
-    blue: AdminClient, original: OriginalSettings, name: NamespaceName, *, keep: bool
-) -> Restorations:
+async def _policies(blue: AdminClient, original: OriginalSettings, name: NamespaceName, *, keep: bool) -> Restorations:
     yield restore_publish_rates(blue, name, original)
     if keep:
         return
     if str(name) in original.inactive:
-        yield _restore_policy(blue, name, original.inactive[str(name)])
+        yield _restore_inactive(blue, name, original.inactive[str(name)])
     for topic, value in original.own_inactive(name).items():
-        yield _restore_policy(blue, topic, value)
+        yield _restore_inactive(blue, topic, value)
 
 
-async def _restore_policy(
+async def _record(blue: AdminClient, name: NamespaceName) -> Restorations:
+    yield _remove_record(blue, name)
+
+
+async def _tenants(blue: AdminClient, original: OriginalSettings) -> Restorations:
+    for tenant, clusters in original.allowed.items():
+        if original.green not in clusters:
+            yield disallow_cluster(blue, tenant, original.green)
+
+
+async def _restore_inactive(
     blue: AdminClient, owner: NamespaceName | TopicName, value: JsonObject | None
 ) -> tuple[str, ...]:
-    return (f"{INACTIVE} of {owner}",) if await override(blue, owner, INACTIVE, value) else ()
+    return (f"{INACTIVE} of {owner}",) if await restore_inactive(blue, owner, value) else ()
+
+
+async def _remove_record(blue: AdminClient, name: NamespaceName) -> tuple[str, ...]:
+    """Remove the record, unless something is still overridden: replication goes on until it is ended."""
+    document = await blue.namespace(name) or {}
+    record = overrides_in(document)
+    if record is not None and record.original_policies(document)["replication_clusters"] == document.get(
+        "replication_clusters"
+    ):
+        await blue.delete(f"/namespaces/{name.path}/property/{PROPERTY}")
+    return ()

@@ -13,7 +13,7 @@ from pulsar_fleet.migration.artefacts import GREEN_PLAN
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.prepare.original_settings import without_overrides
+from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
@@ -39,7 +39,7 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
             collect(blue, selection, redactor=redactor, must_exist=True), collect(green, selection, redactor=redactor)
         )
         if original := find_original_settings(run):
-            on_blue = without_overrides(on_blue, original, moves.green)
+            on_blue = with_original_tenants(on_blue, original)
         require_complete(on_blue)
         require_complete(on_green)
         plan = plan_changes(on_blue, on_green, subscriptions=subscriptions)

@@ -32,7 +32,7 @@ from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
-from pulsar_fleet.policy_sync.merge.view import Item, View
+from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 log = logging.getLogger(__name__)
@@ -125,12 +125,13 @@ class _Scan:
 async def _scan(participant: Participant, batch: Batch) -> _Scan:
     """Load the versions before the scan, so that later versions of another process do not meet older values.
 
-    Events of resources that cannot be read are postponed.
+    Events of resources that cannot be read, or in whose namespace a run overrides policies, are postponed.
     """
     stored = participant.stored_versions(list(batch.events))
     observed = await participant.scan_items(list(batch.events))
     view = participant.view(observed)
-    batch.postpone([item for item in batch.events if not view.has_read(item)])
+    busy = observed.overridden
+    batch.postpone([item for item in batch.events if not view.has_read(item) or tenant_and_namespace(item)[1] in busy])
     return _Scan(stored, observed, view)
 
 

@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
@@ -85,8 +86,14 @@ class ClusterScan:
 
     @property
     def migrated(self) -> frozenset[str]:
-        """The namespaces that the cluster marks as migrated."""
-        return frozenset(state.name for state in self.snapshot.namespaces if state.policies.get("migrated"))
+        """The namespaces that the cluster marks as migrated, or in which a run overrides policies."""
+        flagged = (state.name for state in self.snapshot.namespaces if state.policies.get("migrated"))
+        return frozenset(flagged) | self.overridden
+
+    @property
+    def overridden(self) -> frozenset[str]:
+        """The namespaces in which a run overrides policies: nothing may be written to them."""
+        return frozenset(state.name for state in self.snapshot.namespaces if overrides_in(state.policies))
 
     @property
     def unread(self) -> frozenset[str]:
@@ -201,7 +208,10 @@ class _Scanner:
         )
 
     async def policies(self, namespaces: Sequence[NamespaceState], reader: TopicPolicyReader) -> list[TopicPolicyState]:
-        """The topic policies of some namespaces; their times are added to `events`."""
+        """The topic policies of some namespaces; their times are added to `events`.
+
+        Namespaces in which a run overrides policies are not compared, so they are as the topics have them.
+        """
         slots = asyncio.Semaphore(_PASSES_AT_ONCE)
 
         async def read(name: str) -> Sequence[TopicPolicyState]:

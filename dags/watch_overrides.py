@@ -1,0 +1,35 @@
+"""### Find and restore what a dead run left on a cluster
+
+A migration overrides settings of the old cluster while it works, and holds a lease of its namespaces. A run that was
+marked as failed, or whose scheduler died, cannot restore them. When its lease has expired, this DAG restores throttled
+producers, policies of namespaces and settings of the brokers, by the records that the run left on the cluster itself.
+
+The run fails when it found something, so that people hear of it: look for the run that it names, and continue it or
+give it up. Replication that the dead run began goes on. The page `docs/watch_overrides.md` says what to do.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.sdk import dag
+
+from pulsar_fleet.airflow.params.overrides import watch_params, watch_schedule
+from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.tasks import overrides
+
+
+@dag(
+    schedule=watch_schedule(),
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    params=watch_params(),
+    default_args=DEFAULT_ARGS,
+    doc_md=__doc__,
+    tags=["pulsar", "migration"],
+)
+def watch_overrides():
+    overrides.restore_dead_runs()
+
+
+watch_overrides()

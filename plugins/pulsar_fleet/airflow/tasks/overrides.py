@@ -1,0 +1,51 @@
+"""The task of `watch_overrides`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from pulsar_fleet.airflow.conf import clusters_of, refuse_unknown_settings
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.connection import ClusterConnection
+
+log = logging.getLogger(__name__)
+
+
+@task
+def restore_dead_runs(params: dict[str, Any]) -> str:
+    """Restore what dead runs left on each cluster; fail if there was anything, so that people hear of it."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    clusters = clusters_of(params)
+    if not clusters:
+        raise AirflowSkipException("No cluster is watched: name connections in PULSAR_FLEET_WATCH, or in the form.")
+    texts = [asyncio.run(_watch(connection, restore=params["restore"])) for connection in clusters]
+    if problems := [text for text in texts if text]:
+        raise PreconditionFailed("\n".join(problems))
+    return "No run has left anything."
+
+
+async def _watch(connection: ClusterConnection, *, restore: bool) -> str:
+    """What was found and done on a cluster; empty if no dead run left anything."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
+
+    async with AdminClient(connection) as admin:
+        left = await find_overrides(admin)
+        log.info("%s", left.text())
+        if not left.needs_restoration:
+            return ""
+        if not restore:
+            return f"{left.text()}\nRestore what a dead run left with: pulsar-fleet restore {connection.name}"
+        restored = await restore_overrides(admin, unattended=True)
+    if not (restored.restored or restored.replicating or restored.draining):
+        return ""
+    return f"{left.text()}\n{restored.text()}"

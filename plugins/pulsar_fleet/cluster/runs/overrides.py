@@ -1,0 +1,112 @@
+"""What a run overrides in a namespace, recorded in a property of the namespace with the original values (pure).
+
+So every procedure recognises an override, whatever ledger its run has: it is never copied or compared, and never
+becomes an original value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.json import Json, JsonObject
+
+PROPERTY = "pulsar-fleet.overrides"
+"""The namespace property that holds the record."""
+
+QUIESCED_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": 1}
+"""The first publish of each producer passes, and none after it: a publish of n bytes puts the topic n - 1 seconds into
+debt. By messages alone, one that is not batched passes each second, and may be under way at the termination."""
+
+_NEVER_INACTIVE: JsonObject = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 3600,
+}
+
+
+def never_deleting(policies: Json) -> JsonObject:
+    """These inactive-topic policies, changed so that they delete nothing."""
+    return {**(policies or _NEVER_INACTIVE), "deleteWhileInactive": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceOverrides(Document):
+    """What a run overrides in a namespace: the values before, None where there was none.
+
+    Every function that gives an original value replaces only values that equal the override: a value that somebody else
+    has set since stays.
+
+    :param cluster: the cluster on which they are overridden.
+    :param replicates_to: the cluster that the run adds to the replication clusters.
+    :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
+    :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
+    """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "use the release that wrote it"
+
+    run: str
+    since: str
+    cluster: str
+    replicates_to: str
+    publish_rate: JsonObject | None
+    inactive: JsonObject | None
+    replication: list[str]
+    topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
+    topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
+
+    def original_policies(self, document: JsonObject) -> JsonObject:
+        """The policies document of the namespace without the overrides."""
+        rates = dict(document.get("publishMaxMessageRate") or {})
+        rates[self.cluster] = original_value(rates.get(self.cluster), self.publish_rate, QUIESCED_RATE)
+        own = document.get("inactive_topic_policies")
+        clusters = document.get("replication_clusters") or []
+        if set(clusters) == {*self.replication, self.cluster, self.replicates_to}:
+            clusters = self.replication
+        return {
+            **document,
+            "publishMaxMessageRate": {cluster: rate for cluster, rate in rates.items() if rate is not None},
+            "inactive_topic_policies": original_value(own, self.inactive, never_deleting(self.inactive)),
+            "replication_clusters": clusters,
+        }
+
+    def original_topic_policies(self, topic: str, document: JsonObject) -> JsonObject:
+        """The local policies of a topic without the overrides."""
+        original = dict(document)
+        if topic in self.topic_rates and "publishRate" in document:
+            original["publishRate"] = original_value(document["publishRate"], self.topic_rates[topic], QUIESCED_RATE)
+        if topic in self.topic_inactive and "inactiveTopicPolicies" in document:
+            own, value = self.topic_inactive[topic], document["inactiveTopicPolicies"]
+            original["inactiveTopicPolicies"] = original_value(value, own, never_deleting(own))
+        return original
+
+
+def original_value(value: Json, original: Json, override: Json) -> Json:
+    """The original for a value that is overridden; any other value itself."""
+    return original if value == override else value
+
+
+def overrides_in(document: Mapping[str, Json]) -> NamespaceOverrides | None:
+    """The record in a policies document; None without one.
+
+    :raises PreconditionFailed: the record cannot be read, so that nobody knows which values are original.
+    """
+    text = (document.get("properties") or {}).get(PROPERTY)
+    if text is None:
+        return None
+    try:
+        return NamespaceOverrides.from_json(json.loads(text))
+    except (ValueError, FleetError) as error:
+        raise PreconditionFailed(
+            f"The namespace's property {PROPERTY} cannot be read: {error} It says which policies a run overrides. "
+            "Use the release of pulsar-fleet that wrote it; do not delete it before those policies are restored."
+        ) from error
+
+
+def without_overrides(document: JsonObject) -> JsonObject:
+    """A policies document with its original values; the record stays in it, so that readers know of it."""
+    overrides = overrides_in(document)
+    return overrides.original_policies(document) if overrides else document

@@ -1,0 +1,108 @@
+"""Settings of blue's brokers that are overridden while any run moves namespaces; the last run restores them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns
+from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.migration.prepare.original_settings import FROZEN_SETTINGS
+
+log = logging.getLogger(__name__)
+
+_CONFIRM_SECONDS = 10.0
+
+
+async def freeze_brokers(blue: AdminClient, run_id: str) -> None:
+    """Turn off load shedding and bundle splits for a run; the settings before are recorded on blue first. Idempotent.
+
+    :raises PreconditionFailed: a broker did not apply a value within 10 s (the broker accepts any text with 200).
+    """
+
+    async def join(runs: ClusterRuns) -> ClusterRuns:
+        brokers = runs.brokers or await _settings_before(blue)
+        return replace(runs, brokers=replace(brokers, runs=tuple(sorted({*brokers.runs, run_id}))))
+
+    recorded = (await read_runs(blue)).brokers
+    if recorded is None or run_id not in recorded.runs:
+        await update_runs(blue, join)
+    overrides = await blue.dynamic_overrides()
+    for key, value in FROZEN_SETTINGS.items():
+        if overrides.get(key) != value:
+            log.info("blue: %s = %s (was %s)", key, value, overrides.get(key, "not overridden"))
+            await blue.set_dynamic(key, value)
+    for broker in await blue.brokers():
+        await _confirm(blue, broker, FROZEN_SETTINGS)
+
+
+async def restore_brokers(blue: AdminClient, run_id: str) -> tuple[str, ...]:
+    """Restore the settings of the brokers, unless another live run needs them; returns the names of the settings.
+
+    Runs that lost their lease count as dead: the last live run restores what they left. A second call returns nothing.
+    """
+    restored: list[str] = []
+
+    async def leave(runs: ClusterRuns) -> ClusterRuns:
+        brokers = runs.brokers
+        if brokers is None:
+            return runs
+        if others := runs.freezing(time.time(), besides=run_id):
+            log.info("blue: settings of the brokers stay overridden for %s", ", ".join(others))
+            return replace(runs, brokers=replace(brokers, runs=others))
+        restored.extend(await _restore(blue, brokers))
+        return replace(runs, brokers=None)
+
+    if (await read_runs(blue)).brokers is not None:
+        await update_runs(blue, leave)
+    return tuple(restored)
+
+
+async def _settings_before(blue: AdminClient) -> BrokerOverrides:
+    overrides, brokers = await blue.dynamic_overrides(), await blue.brokers()
+    configurations = await asyncio.gather(*(blue.runtime_configuration(broker) for broker in brokers))
+    return BrokerOverrides(
+        dynamic={key: overrides.get(key) for key in FROZEN_SETTINGS},
+        effective={
+            broker: {key: settings[key] for key in FROZEN_SETTINGS if key in settings}
+            for broker, settings in zip(brokers, configurations, strict=True)
+        },
+        runs=(),
+    )
+
+
+async def _restore(blue: AdminClient, before: BrokerOverrides) -> list[str]:
+    overrides, restored = await blue.dynamic_overrides(), []
+    for key, value in before.dynamic.items():
+        if overrides.get(key) not in (value, FROZEN_SETTINGS.get(key)):
+            log.info("blue: %s = %s was set by somebody else and stays", key, overrides.get(key))
+        elif overrides.get(key) != value:
+            await (blue.unset_dynamic(key) if value is None else blue.set_dynamic(key, value))
+            restored.append(key)
+    present = set(await blue.brokers())
+    for broker, effective in before.effective.items():
+        # A broker that is gone has nothing to restore; a broker that starts later reads the overrides itself.
+        if broker in present:
+            await _confirm(blue, broker, {key: effective[key] for key in restored if key in effective})
+    return restored
+
+
+async def _confirm(blue: AdminClient, broker: str, settings: Mapping[str, str]) -> None:
+    """Wait until a broker reports these values; `PreconditionFailed` after 10 s."""
+    waiting = dict(settings)
+    try:
+        async with asyncio.timeout(_CONFIRM_SECONDS):
+            while waiting:
+                effective = await blue.runtime_configuration(broker)
+                waiting = {key: value for key, value in waiting.items() if effective.get(key) != value}
+                await asyncio.sleep(0.1 if waiting else 0)
+    except TimeoutError as error:
+        raise PreconditionFailed(
+            f"Broker {broker} of {blue.connection.name} did not apply {waiting} within {_CONFIRM_SECONDS:.0f} s. "
+            "Read its log, then run this step again."
+        ) from error

@@ -1,0 +1,170 @@
+"""The lease of a run on its namespaces, on both clusters: it keeps every other run out, whatever its ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
+from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.model import Moves
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 600.0
+"""Longer than the time between two steps of a run that waits for a worker."""
+RENEW_SECONDS = 120.0
+_renewed: dict[str, float] = {}
+"""Run → when this process renewed its lease."""
+
+Rest = ParamSpec("Rest")
+Result = TypeVar("Result")
+ResultCo = TypeVar("ResultCo", covariant=True)
+
+
+class _Step(Protocol[Rest, ResultCo]):
+    def __call__(
+        self, sides: Sides, run: Run, moves: Moves, *args: Rest.args, **options: Rest.kwargs
+    ) -> Coroutine[Any, Any, ResultCo]: ...
+
+
+def holding(step: Callable[Concatenate[Sides, Run, Moves, Rest], Awaitable[Result]]) -> _Step[Rest, Result]:
+    """A step of a migration that runs under the lease of what moves, see `held`."""
+
+    @wraps(step)
+    async def run_step(sides: Sides, run: Run, moves: Moves, *args: Rest.args, **options: Rest.kwargs) -> Result:
+        async with held(sides, run, [move.namespace for move in moves.moves]):
+            return await step(sides, run, moves, *args, **options)
+
+    return run_step
+
+
+@asynccontextmanager
+async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> AsyncIterator[None]:
+    """Take or renew the lease of these namespaces on both clusters, and renew it while the block runs.
+
+    :raises PreconditionFailed: another run has one of them, or another process executes this run. Nothing was changed.
+    """
+    names = [str(name) for name in namespaces]
+    await renew(sides, run, names)
+    renewing = asyncio.create_task(_keep(sides, run, names))
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+
+
+async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> None:
+    """Refuse namespaces that another run has, as `held` does, without taking them."""
+    names, lease = [str(name) for name in namespaces], lease_of(run)
+    async with sides.open() as (blue, green):
+        for admin in (blue, green):
+            (await read_runs(admin)).with_leases(names, lease, cluster=admin.connection.name, now=time.time())
+
+
+async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
+    """Take or renew the lease on both clusters, where less than a part of it is left; errors as those of `held`."""
+    async with sides.open() as (blue, green):
+        for admin in (blue, green):
+            await _renew(admin, run, names)
+
+
+async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
+    """Renew the lease for a caller that polls often: only every two minutes in this process."""
+    now = time.monotonic()
+    if now - _renewed.get(run.id, -RENEW_SECONDS) >= RENEW_SECONDS:
+        _renewed[run.id] = now
+        await renew(sides, run, [str(move.namespace) for move in moves.moves])
+
+
+async def release(sides: Sides, run: Run) -> None:
+    """Give up the leases of a run on both clusters; a second call changes nothing."""
+    lease = lease_of(run)
+
+    async def leave(runs: ClusterRuns) -> ClusterRuns:
+        return runs.without_run(lease)
+
+    async with sides.open() as (blue, green):
+        for admin in (blue, green):
+            runs = await read_runs(admin)
+            if runs.without_run(lease) != runs:
+                await update_runs(admin, leave)
+
+
+def lease_of(run: Run) -> Lease:
+    """A lease of the run that begins now."""
+    record = run.ledger.run(run.id)
+    started = record.started_at.isoformat() if record else ""
+    return Lease(run=run.id, started=started, process=run.process, expires=time.time() + LEASE_SECONDS)
+
+
+def this_process() -> str:
+    """`host:pid` of this process, for a run that one process executes."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> None:
+    lease = lease_of(run)
+
+    async def take(runs: ClusterRuns) -> ClusterRuns:
+        now = time.time()
+        for name in names:
+            current = runs.leases.get(name)
+            if current and current.is_of_same_run(lease) and _is_alive(current, lease, now):
+                raise PreconditionFailed(
+                    f"The run {run.id} is being executed by the process {current.process}, which renewed its lease "
+                    f"of {name} until {current.until()}. Nothing was changed. Wait until that process has ended."
+                )
+        return runs.with_leases(names, lease, cluster=admin.connection.name, now=now)
+
+    runs = await read_runs(admin)
+    fresh = lease.expires - RENEW_SECONDS
+    if all((own := runs.leases.get(name)) and _is_own(own, lease) and own.expires > fresh for name in names):
+        return
+    await update_runs(admin, take)
+
+
+def _is_own(current: Lease, lease: Lease) -> bool:
+    return current.is_of_same_run(lease) and current.process == lease.process
+
+
+def _is_alive(current: Lease, lease: Lease, now: float) -> bool:
+    """Whether another process than ours executes the run: one of this host is asked, another has until its lease ends.
+
+    The workers of a DAG's run have no process.
+    """
+    if not current.process or current.process == lease.process or current.expires <= now:
+        return False
+    host, _, pid = current.process.rpartition(":")
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _keep(sides: Sides, run: Run, names: Collection[str]) -> None:
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        try:
+            await renew(sides, run, names)
+        except FleetError as error:
+            # The step goes on: the next one, and each cut-over of a namespace, refuses without a lease.
+            log.warning("The lease was not renewed: %s", error)

@@ -1,0 +1,244 @@
+"""Runs that die leave records on the cluster: others recognise them, are kept out, and restore what was overridden."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.contract.migration.test_crash import Undisturbed, run_and_kill, steps, undisturbed
+from tests.contract.planning.test_crash import Killer
+from tests.support.migration import INACTIVE, LATE, RATE, TOPIC_RATE, Migration, make, migration, overridden
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.leases import ClusterRuns
+from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
+from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
+from pulsar_fleet.migration.prepare.lease import release, renew
+from pulsar_fleet.migration.prepare.overrides import throttle_producers
+from pulsar_fleet.migration.steps import restore_blue
+from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_sandbox.workload import drain_subscription
+from pulsar_sandbox.workload.live import AUDIT, EVENTS
+
+__all__ = ["undisturbed"]
+
+NewNamespace = Callable[[], NamespaceName]
+# More points by environment; each number is another moment.
+POINTS = range(int(os.environ.get("PULSAR_FLEET_MIGRATION_CRASH_POINTS", "2")))
+REDACTOR = Redactor(b"a key of the tests, 32 characters")
+
+
+@pytest.fixture
+async def moving(
+    blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
+) -> Migration:
+    """A namespace that can move."""
+    name = new_namespace()
+    await make(blue, green, name)
+    return migration(blue, green, name, tmp_path)
+
+
+def another_run(moving: Migration, folder: Path, run: str = "other") -> Migration:
+    """A migration of the same namespace from another Airflow, with a ledger of its own."""
+    own = migration(moving.sides.blue, moving.sides.green, moving.namespace, folder / "other-home")
+    return replace(own, run=replace(own.run, id=run))
+
+
+async def expire_leases(admin: AdminClient, name: NamespaceName) -> None:
+    """Let the time of a lease pass."""
+
+    async def expire(runs: ClusterRuns) -> ClusterRuns:
+        lease = replace(runs.leases[str(name)], expires=time.time() - 1)
+        return replace(runs, leases={**runs.leases, str(name): lease})
+
+    await update_runs(admin, expire)
+
+
+async def snapshot(admin: AdminClient, name: NamespaceName) -> Snapshot:
+    return await collect(admin, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
+
+
+async def test_a_second_run_is_kept_out_whatever_its_ledger_and_let_in_when_the_first_has_ended(
+    moving: Migration, tmp_path: Path
+) -> None:
+    other = another_run(moving, tmp_path)
+    await moving.freeze_blue()
+    with pytest.raises(PreconditionFailed, match=f"{moving.namespace} on blue is being changed by the run 'moved'"):
+        await other.freeze_blue()
+    await moving.restore_blue()
+    await release(moving.sides, moving.run)
+    await other.freeze_blue()
+    with pytest.raises(PreconditionFailed, match="being changed by the run 'other'"):
+        await moving.switch()
+    await other.restore_blue()
+    await release(other.sides, other.run)
+
+
+async def test_of_many_runs_at_once_exactly_one_gets_the_namespace(moving: Migration, tmp_path: Path) -> None:
+    runs = [another_run(moving, tmp_path / str(number), run=f"run {number}") for number in range(5)]
+    taking = (renew(run.sides, run.run, [str(moving.namespace)]) for run in runs)
+    results = await asyncio.gather(*taking, return_exceptions=True)
+    assert [type(result) for result in results if result is not None] == [PreconditionFailed] * 4
+    for run in runs:
+        await release(run.sides, run.run)
+
+
+async def test_the_last_of_two_runs_restores_the_settings_of_the_brokers(
+    moving: Migration,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    new_namespace: NewNamespace,
+    on_blue: AdminClient,
+    tmp_path: Path,
+) -> None:
+    name = new_namespace()
+    await make(blue, green, name)
+    second = migration(blue, green, name, tmp_path / "second")
+    second = replace(second, run=replace(second.run, id="second"))
+    before = await on_blue.dynamic_overrides()
+    await moving.freeze_blue()
+    await second.freeze_blue()
+    frozen = await on_blue.dynamic_overrides()
+    assert frozen["loadBalancerSheddingEnabled"] == "false"
+    await moving.restore_blue()
+    await release(moving.sides, moving.run)
+    assert await on_blue.dynamic_overrides() == frozen
+    await second.restore_blue()
+    await release(second.sides, second.run)
+    assert await on_blue.dynamic_overrides() == before
+
+
+async def test_what_a_dead_run_overrides_is_not_copied_and_is_not_the_original_of_the_next_run(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient, tmp_path: Path
+) -> None:
+    before = await overridden(on_blue, moving.namespace)
+    original = await snapshot(on_blue, moving.namespace)
+    await moving.freeze_blue()
+    await throttle_producers(on_blue, moving.namespace, moving.before())
+    during = await snapshot(on_blue, moving.namespace)
+    assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == QUIESCED_RATE
+    assert plan_changes(original, await snapshot(on_green, moving.namespace)).id == (
+        plan_changes(during, await snapshot(on_green, moving.namespace)).id
+    )
+    await expire_leases(on_blue, moving.namespace)
+    await expire_leases(on_green, moving.namespace)
+    other = another_run(moving, tmp_path)
+    await other.freeze_blue()
+    found = other.before()
+    assert found.publish_rates == {str(moving.namespace): RATE}
+    assert found.topic_rates == {str(moving.topic(EVENTS)): TOPIC_RATE}
+    await other.restore_blue()
+    await release(other.sides, other.run)
+    assert await overridden(on_blue, moving.namespace) == before
+    assert PROPERTY not in ((await on_blue.namespace(moving.namespace)) or {}).get("properties", {})
+
+
+async def test_what_a_dead_run_left_is_restored_without_its_ledger_and_a_live_run_is_not_touched(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    before, name = await overridden(on_blue, moving.namespace), str(moving.namespace)
+    await moving.freeze_blue()
+    await throttle_producers(on_blue, moving.namespace, moving.before())
+    live = {namespace.name: namespace for namespace in (await find_overrides(on_blue)).namespaces}[name]
+    assert live.is_live
+    assert live.overridden == ("publish rate", "inactive-topic policies")
+    await restore_overrides(on_blue)
+    assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == QUIESCED_RATE
+    restored = await restore_overrides(on_blue, ended=moving.run.id)
+    assert f"publish rate of {name}" in restored.restored
+    assert await overridden(on_blue, moving.namespace) == before
+    assert name not in (await read_runs(on_blue)).leases
+    assert (await restore_overrides(on_blue, ended=moving.run.id)).restored == ()
+    await restore_overrides(on_green, ended=moving.run.id)
+
+
+async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:
+    await moving.freeze_blue()
+    await throttle_producers(on_blue, moving.namespace, moving.before())
+    theirs = {"publishThrottlingRateInMsg": 77, "publishThrottlingRateInByte": -1}
+    await on_blue.post(f"/namespaces/{moving.namespace.path}/publishRate", theirs)
+    for admin in (on_blue, on_green):
+        await restore_overrides(admin, ended=moving.run.id)
+    assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == theirs
+
+
+async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
+    moving: Migration, on_blue: AdminClient, blue: ClusterConnection
+) -> None:
+
+    before = await overridden(on_blue, moving.namespace)
+    await moving.freeze_blue()
+    await moving.switch()
+    await asyncio.to_thread(drain_subscription, blue.require_service_url(), moving.topic(LATE), LATE)
+    await moving.monitor_until_drained()
+    kept = await restore_blue(moving.sides, moving.run, moving.before(), delete_topics=False)
+    assert "loadBalancerSheddingEnabled" in kept
+    await release(moving.sides, moving.run)
+    await moving.switch()
+    assert await on_blue.dynamic_overrides() == before["dynamic"]
+    await release(moving.sides, moving.run)
+    # Consumers by pattern would lose topics that blue deletes: its policies stay until a person restores them.
+    name, audit = str(moving.namespace), f"/{moving.topic(AUDIT).path}/inactiveTopicPolicies"
+    assert (await on_blue.get(audit))["deleteWhileInactive"] is False
+    assert (await restore_overrides(on_blue, namespaces=[name])).restored == ()
+    await restore_overrides(on_blue, namespaces=[name], delete_inactive_topics=True)
+    assert await on_blue.get(audit) == INACTIVE
+    assert await overridden(on_blue, moving.namespace) == before
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", POINTS)
+async def test_whatever_follows_a_kill_at_any_moment_every_setting_is_as_before_and_one_run_at_a_time_was_let_in(
+    point: int,
+    undisturbed: Undisturbed,
+    moving: Migration,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    tmp_path: Path,
+) -> None:
+    dice, name = random.Random(f"dead run {point}"), moving.namespace
+    before, original = await overridden(on_blue, name), await snapshot(on_blue, name)
+    killer = Killer(moving.sides.blue.admin_url, at=dice.randint(1, undisturbed.requests), dice=dice)
+    await run_and_kill(moving, tmp_path, killer)
+
+    during = await snapshot(on_blue, name)
+    assert [comparable(state.policies, "blue") for state in during.namespaces] == [
+        comparable(state.policies, "blue") for state in original.namespaces
+    ]
+    assert [state.policies for state in during.topic_policies] == [state.policies for state in original.topic_policies]
+    other, leases = another_run(moving, tmp_path), (await read_runs(on_blue)).leases
+    if str(name) in leases:
+        with pytest.raises(PreconditionFailed, match="being changed by the run 'moved'"):
+            await other.freeze_blue()
+    match dice.choice(["continued", "restored", "followed by another run"]):
+        case "continued":
+            await steps(moving)
+        case "restored":
+            for admin in (on_blue, on_green):
+                await restore_overrides(admin, ended=moving.run.id, namespaces=[str(name)], delete_inactive_topics=True)
+        case _:
+            for admin in (on_blue, on_green):
+                if str(name) in (await read_runs(admin)).leases:
+                    await expire_leases(admin, name)
+            await steps(other)
+    for run in (moving, other):
+        await release(run.sides, run.run)
+    assert await overridden(on_blue, name) == before
+    assert PROPERTY not in ((await on_blue.namespace(name)) or {}).get("properties", {})
+    for admin in (on_blue, on_green):
+        assert str(name) not in (await read_runs(admin)).leases
