@@ -181,6 +181,7 @@ COMPARISON = Comparison(
     left_alone={"topic": 1},
     first=(UnequalField("policy", "acme/orders", "retention", {"size": 1}, None, "differs"),),
     first_left_alone=(ALONE,),
+    unread=("acme/audit",),
 )
 DRIFT = DriftSummary(
     headline="DRIFT between blue, green: 2 fields of 3 resources differ, 1 to be created, 1 tombstone, 1 conflict "
@@ -343,9 +344,7 @@ WRITTEN = {
     "versions": VERSIONS.to_json(),
     "finding": FINDING.to_json(),
     "comparison": COMPARISON.to_json(),
-    "comparison request": json.loads(
-        CompareRequest(source=REFERENCE, target=REFERENCE, accept_incomplete=("brokers",)).to_bytes()
-    ),
+    "comparison request": json.loads(CompareRequest(source=REFERENCE, target=REFERENCE).to_bytes()),
     "fleet request": json.loads(DivergenceRequest(snapshots=(REFERENCE,), fleet=("blue", "green")).to_bytes()),
     "request": json.loads(REQUEST.to_bytes()),
     "verification": json.loads(VERIFICATION.to_bytes()),

@@ -41,7 +41,7 @@ def snapshot_text(snapshot: TakenSnapshot, seconds: float) -> str:
     read = ", ".join(counted(count, _singular(name)) for name, count in counts.items()) or "nothing"
     lines = [f"{_side(snapshot)}: {read}; {counted(snapshot.calls, 'call')} in {duration(seconds)}"]
     if not snapshot.complete:
-        lines.insert(0, "INCOMPLETE: some resources could not be read, see its table 'notes'. Do: take it again.")
+        lines.insert(0, f"INCOMPLETE: {snapshot.unread}")
     return "\n".join([*lines, f"stored in {snapshot.reference.uri}"])
 
 

@@ -22,6 +22,15 @@ SYSTEM_TENANT = "pulsar"
 """The tenant of the brokers' own namespaces."""
 
 
+def _quoted_twice(name: str) -> str:
+    return quote(quote(name, safe=""), safe="")
+
+
+def is_addressable(name: str) -> bool:
+    """Whether a name can be a part of a REST path: `.` and `..` would be read as steps to another path."""
+    return name not in (".", "..", "")
+
+
 def _entity(text: str, what: str) -> str:
     if not _ENTITY.match(text):
         raise InvalidRequest(f"{text!r} is not a valid {what} name: letters, digits and any of _-=:. are allowed.")
@@ -100,7 +109,15 @@ class TopicName(TextValue):
 
         The broker decodes the name twice: quoted once, `a+b` would become `a b` (observed).
         """
-        return f"/{self.path}/subscription/{quote(quote(name, safe=''), safe='')}"
+        return f"/{self.path}/subscription/{_quoted_twice(name)}"
+
+    @property
+    def schema_path(self) -> str:
+        """The schemas of this topic as they stand in a REST path below `/admin/v2`.
+
+        The broker decodes the name twice: quoted once, `a+b` would be the topic `a b` (observed).
+        """
+        return f"/schemas/{self.namespace.path}/{_quoted_twice(self.local)}"
 
     @property
     def partition_index(self) -> int | None:

@@ -141,6 +141,7 @@ class TopicStats:
     :param links: cluster → replication.
     :param transactions: ongoing, committed or aborted since the topic was loaded.
     :param stored_bytes: size of all entries, consumed or not.
+    :param exists: False for a partition that is created on first use.
     """
 
     topic: TopicName
@@ -151,9 +152,10 @@ class TopicStats:
     ongoing_transactions: int
     messages_in: int
     stored_bytes: int
+    exists: bool = True
 
     @classmethod
-    def of(cls, topic: TopicName, document: JsonObject) -> Self:
+    def of(cls, topic: TopicName, document: JsonObject, *, exists: bool = True) -> Self:
         """Parse a `stats` document; a missing field counts as 0 or empty."""
         counters = ("ongoingTxnCount", "abortedTxnCount", "committedTxnCount")
         return cls(
@@ -165,6 +167,7 @@ class TopicStats:
             ongoing_transactions=int(document.get("ongoingTxnCount") or 0),
             messages_in=int(document.get("msgInCounter") or 0),
             stored_bytes=int(document.get("storageSize") or 0),
+            exists=exists,
         )
 
     @property

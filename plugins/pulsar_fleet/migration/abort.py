@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -24,6 +23,7 @@ from pulsar_fleet.migration.prepare.lease import held, release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import end_replication, read_reserved_subscriptions
 from pulsar_fleet.migration.prepare.restore import restore_blue
+from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
@@ -158,9 +158,15 @@ async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Co
     used: set[TopicName] = set()
     for name in namespaces:
         for topic, count in (await read_partition_counts(green, name)).items():
-            documents = await asyncio.gather(
-                *(green.stats(partition, precise=False) for partition in topic.partitions(count))
-            )
-            if topic not in created or any(TopicStats.of(topic, stats).clients for stats in documents):
+            statistics = await stats_of(green, topic.partitions(count), precise=False)
+            if topic not in created or any(_has_clients(stats) for stats in statistics.values()):
                 used.add(topic)
     return used
+
+
+def _has_clients(stats: TopicStats | FleetError) -> bool:
+    if isinstance(stats, NotFound):
+        return False  # An inactive partition that the broker has deleted.
+    if isinstance(stats, FleetError):
+        raise stats
+    return bool(stats.clients)

@@ -33,6 +33,7 @@ from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare import freeze, restore, target
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, release, renew, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import (
@@ -121,6 +122,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             await register_cluster(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
+            await recreate_missing(green, move.namespace, move.topics, blue)
             names = await asyncio.gather(*(reserve_subscriptions(blue, green, topic) for topic in move.partitions))
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
             if not await replicates_to(blue, move.namespace, moves.green):
@@ -207,6 +209,9 @@ async def cut_over(
             await freeze.freeze(blue, run, original)
         for move in moves.moves:
             name = str(move.namespace)
+            if name not in done and not (await blue.namespace(move.namespace) or {}).get("migrated"):
+                await recreate_missing(blue, move.namespace, move.topics, green)
+                await recreate_missing(green, move.namespace, move.topics, blue)
             unterminated = await _open_partitions(blue, run, move)
             if name in done and not unterminated:
                 continue

@@ -17,6 +17,7 @@ class TakenSnapshot(Document):
     :param calls: admin calls; `counts` are rows of each table.
     :param versions: of the brokers.
     :param rights: a Markdown table, empty where our role may do everything.
+    :param unread: what could not be read and what to do, in a paragraph; empty if it is complete.
     """
 
     reference: Reference
@@ -27,6 +28,7 @@ class TakenSnapshot(Document):
     calls: int
     versions: tuple[str, ...]
     rights: str
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from math import ceil
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.permissions import find_rights, rights_markdown
+from pulsar_fleet.cluster.admin.read_problems import unread_text
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Unavailable
 from pulsar_fleet.cluster.selection import Selection
@@ -56,7 +57,8 @@ async def take_snapshot(
             rights = await find_rights(admin, selection)
             head = await collect_into(writer, admin, selection, redactor=open_redactor(), must_exist=must_exist)
             reference = writer.finish(head)
-            measured = await measure(admin, StoredSnapshot.open(artefacts, reference).load_without_namespaces(), rights)
+            snapshot = StoredSnapshot.open(artefacts, reference).load_without_namespaces()
+            measured = await measure(admin, snapshot, rights)
     return TakenSnapshot(
         reference=reference,
         measured=artefacts.write_json(run_id, f"measured-{name}.json", measured.to_json()),
@@ -66,6 +68,7 @@ async def take_snapshot(
         calls=head.calls,
         versions=tuple(writer.versions),
         rights=rights_markdown(head.cluster, rights),
+        unread=unread_text(head.cluster, snapshot.unreadable) if snapshot.unreadable else "",
     )
 
 
@@ -94,7 +97,7 @@ def plan_onboarding(
 
     :param lag_seconds: how long messages may wait on the source before they are copied; 0 if none are copied.
     :param answers: the result of `probe_target_schemas`.
-    :raises PreconditionFailed: a snapshot is incomplete.
+    :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
     """
     ours, theirs = _load_snapshots(artefacts, source, target)
     plan = plan_changes(ours, theirs, subscriptions=subscriptions)

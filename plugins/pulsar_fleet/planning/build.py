@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, Area, unread_text
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff import diff
 from pulsar_fleet.planning.diff_entry import Difference, Resource
 from pulsar_fleet.planning.plan import LeftAlone, Plan
 from pulsar_fleet.planning.translation import translate_snapshot
+from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 # Of the fields of a namespace, only a superuser may read and set this one.
@@ -43,26 +44,19 @@ def _stripped(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, namespaces=tuple(kept))
 
 
-def plan_changes(
-    source: Snapshot,
-    target: Snapshot,
-    *,
-    subscriptions: bool = True,
-    accept_incomplete: Collection[str] = frozenset(),
-) -> Plan:
+def plan_changes(source: Snapshot, target: Snapshot, *, subscriptions: bool = True) -> Plan:
     """The changes that give the target everything that the source has; empty when nothing differs.
 
-    Nothing is ever deleted: what exists only on the target is listed in `left_alone`.
+    Nothing is ever deleted: what exists only on the target is listed in `left_alone`, and so is what could not be read
+    on one of the clusters, which is neither created nor changed.
 
     :param subscriptions: compare and create subscriptions; False skips them.
-    :param accept_incomplete: resources, as the snapshots' notes name them, that may be unreadable: they are planned
-        as if they did not exist; `apply_plan` reads the live state again.
-    :raises PreconditionFailed: a snapshot is incomplete, or the secrets of the two cannot be compared.
+    :raises PreconditionFailed: the snapshots cannot be compared.
     """
-    require_comparable(source, target, accept_incomplete)
+    require_comparable(source, target)
     aligned = align(source, target)
-    planner = Planner(aligned.source, aligned.target)
-    for difference in diff(aligned.source, aligned.target):
+    planner = Planner(aligned.source, aligned.target, aligned.unread)
+    for difference in aligned.differences():
         if subscriptions or difference.resource is not Resource.SUBSCRIPTION:
             planner.add(difference)
     return Plan(
@@ -77,35 +71,43 @@ def plan_changes(
 class Aligned:
     """Two snapshots in the target's terms, without the fields that one of the roles may not read.
 
-    :param left_alone: what these terms cannot express, so that `diff` does not report it.
+    :param left_alone: what could not be read, and what these terms cannot express.
     """
 
     source: Snapshot
     target: Snapshot
     left_alone: tuple[LeftAlone, ...]
+    unread: Unread
+
+    def differences(self) -> Iterator[Difference]:
+        """Every difference between what was read on both clusters, in the order of creation."""
+        return (entry for entry in diff(self.source, self.target) if not self.unread.hides(entry))
 
 
 def align(source: Snapshot, target: Snapshot) -> Aligned:
     """Translate both snapshots into the terms in which `diff` compares them."""
+    unread = Unread(source, target)
     source, target, hidden = without_hidden(source, target)
     translated, unknown = translate_snapshot(source, target)
-    return Aligned(translated, target, (*hidden, *unknown))
+    return Aligned(translated, target, (*unread.left_alone(), *hidden, *unknown), unread)
 
 
 def differing_names(source: Snapshot, target: Snapshot) -> frozenset[str]:
     """The names of all resources that a plan between the two would change or leave alone."""
     aligned = align(source, target)
-    rows: tuple[Difference | LeftAlone, ...] = (*diff(aligned.source, aligned.target), *aligned.left_alone)
+    rows: tuple[Difference | LeftAlone, ...] = (*aligned.differences(), *aligned.left_alone)
     return frozenset(row.name for row in rows)
 
 
-def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[str] = frozenset()) -> None:
-    """Refuse two snapshots that cannot be compared: incomplete ones, or ones with different fingerprint keys.
-
-    :param accept: resources that may be unreadable.
-    """
+def require_comparable(source: Snapshot, target: Snapshot) -> None:
+    """Refuse two snapshots without known clusters, or whose fingerprint keys differ."""
     for snapshot in (source, target):
-        require_complete(snapshot, accept)
+        for note in snapshot.unreadable:
+            if note.resource == CLUSTERS:
+                raise PreconditionFailed(
+                    f"The names of the clusters that {snapshot.cluster} knows could not be read, so cluster lists "
+                    f"cannot be compared: {note.detail}"
+                )
     if source.key_id != target.key_id:
         raise PreconditionFailed(
             f"The snapshots of {source.cluster} and {target.cluster} were taken under different fingerprint keys, so "
@@ -113,12 +115,9 @@ def require_comparable(source: Snapshot, target: Snapshot, accept: Collection[st
         )
 
 
-def require_complete(snapshot: Snapshot, accept: Collection[str] = frozenset()) -> None:
-    """Refuse a snapshot with unreadable resources, except those in `accept`."""
-    unreadable = [note for note in snapshot.unreadable if note.resource not in accept]
-    if unreadable:
-        first = unreadable[0]
+def require_complete(snapshot: Snapshot) -> None:
+    """Refuse a snapshot with unreadable resources: for a procedure that must not leave anything out."""
+    if unreadable := snapshot.unreadable:
         raise PreconditionFailed(
-            f"The snapshot of {snapshot.cluster} is incomplete: {len(unreadable)} resources could not be "
-            f"read, first {first.resource}: {first.detail} Take the snapshot again: a plan from it would be wrong."
+            f"{unread_text(snapshot.cluster, unreadable)} Nothing was changed: the copy would lack it."
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from pulsar_fleet.cluster.document import ArrayDocument, Document
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.plan import Change, LeftAlone
+from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import Snapshot
 
 
@@ -38,6 +40,7 @@ class Comparison(Document):
     :param compared: rows of the source per table.
     :param differing: planned changes per kind of resource.
     :param left_alone: differences that no plan changes, per kind of resource, such as what only the target has.
+    :param unread: what exists and could not be read on one of the clusters: it was not compared.
     :param first: the first differences, in the order of their namespaces.
     :param first_left_alone: the first differences that no plan changes, with the reason.
     """
@@ -53,10 +56,11 @@ class Comparison(Document):
     left_alone: Mapping[str, int]
     first: tuple[UnequalField, ...] = ()
     first_left_alone: tuple[LeftAlone, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
-        """Whether the target has all that the source has."""
+        """Whether the target has all that was read of the source."""
         return not self.differing
 
 
@@ -65,26 +69,32 @@ def compare(
     target: Snapshot,
     *,
     subscriptions: bool = True,
-    accept_incomplete: Collection[str] = frozenset(),
     examples: int = 20,
+    list_unread: bool = True,
 ) -> Comparison:
     """Compare by planning: `equal` means that the plan is empty.
 
     A namespace is compared only with the same namespace of the other side, so the comparisons of parts that are split
     by namespaces give, combined by `merge`, the same result as the comparison of whole snapshots.
 
+    What could not be read is not compared.
+
     :param examples: how many differences are kept as values.
+    :param list_unread: name what could not be read; False for a part, whose whole names it.
     :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
     """
-    plan = plan_changes(source, target, subscriptions=subscriptions, accept_incomplete=accept_incomplete)
+    plan = plan_changes(source, target, subscriptions=subscriptions)
+    unread = dict.fromkeys(Unread(source, target).left_alone())
+    left_alone = tuple(row for row in plan.left_alone if list_unread or row not in unread)
     return Comparison(
         source=source.cluster,
         target=target.cluster,
         compared=source.counts(),
         differing=Counter(change.resource.value for change in plan.changes),
-        left_alone=Counter(row.resource.value for row in plan.left_alone),
+        left_alone=Counter(row.resource.value for row in left_alone),
         first=tuple(UnequalField.of(change) for change in plan.changes[:examples]),
-        first_left_alone=plan.left_alone[:examples],
+        first_left_alone=left_alone[:examples],
+        unread=tuple(row.name for row in unread) if list_unread else (),
     )
 
 
@@ -99,6 +109,7 @@ def merge(parts: Iterable[Comparison], *, compared: Mapping[str, int], examples:
         left_alone=_sum(part.left_alone for part in comparisons),
         first=tuple(row for part in comparisons for row in part.first)[:examples],
         first_left_alone=tuple(row for part in comparisons for row in part.first_left_alone)[:examples],
+        unread=tuple(name for part in comparisons for name in part.unread),
     )
 
 
@@ -108,7 +119,8 @@ def comparison_text(comparison: Comparison) -> str:
         f"{count:,} {table.replace('_', ' ')}" for table, count in comparison.compared.items() if count
     )
     if comparison.equal:
-        lines = [f"EQUAL  {comparison.target} has all that {comparison.source} has: {resources}"]
+        exception = f", except what could not be read ({unread_names(comparison.unread)})" if comparison.unread else ""
+        lines = [f"EQUAL  {comparison.target} has all that {comparison.source} has{exception}: {resources}"]
     else:
         lines = [f"DIFFERENT  {comparison.target} lacks {_counted(comparison.differing)} of {comparison.source}"]
     lines += [f"  {row.resource} {row.name} {row.field}".rstrip() + f": {row.reason}" for row in comparison.first]
@@ -117,6 +129,11 @@ def comparison_text(comparison: Comparison) -> str:
     if comparison.left_alone:
         lines.append(f"left alone: {_counted(comparison.left_alone)}")
     return "\n".join(lines)
+
+
+def unread_names(names: Sequence[str]) -> str:
+    """`2 resources, not compared: acme/orders, schemas of persistent://acme/mail/x`: the first few."""
+    return f"{counted(len(names), 'resource')}, not compared: {', '.join(names[:3])}" + (", …" if names[3:] else "")
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -38,6 +38,7 @@ from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards.effective_change import EffectiveValues, configurations
 from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
 from pulsar_fleet.planning.plan import ONLY_ON_TARGET, Action, Change, LeftAlone
+from pulsar_fleet.planning.unread import Unread
 from pulsar_fleet.snapshot.model import Snapshot
 
 
@@ -47,7 +48,9 @@ class Planner:
     :param exact: remove permissions, properties, roles and policies that only the target has; clusters stay.
     """
 
-    def __init__(self, source: Snapshot, target: Snapshot, *, exact: bool = False) -> None:
+    def __init__(
+        self, source: Snapshot, target: Snapshot, unread: Unread | None = None, *, exact: bool = False
+    ) -> None:
         self._exact = exact
         self._source = source
         self._target = target
@@ -55,6 +58,7 @@ class Planner:
         self._target_documents = _namespace_documents(target, target.cluster)
         self._source_documents = _namespace_documents(source, target.cluster)
         self._topics = {topic.name for topic in source.topics}
+        self._unread = unread or Unread(source, target)
         self._brokers = [broker.address for broker in target.brokers]
         self._effective = EffectiveValues(
             brokers=configurations(target.brokers),
@@ -151,14 +155,18 @@ class Planner:
         return replace(difference, source={field: document[field] for field in document if field not in newer} or None)
 
     def _without_orphans(self, difference: Difference) -> Difference:
-        """Without permissions on topics that the source no longer has: the broker refuses to grant them."""
+        """Without permissions on topics that the source no longer has, or that could not be read.
+
+        The broker refuses to grant them.
+        """
         grants = (difference.source or {}).get(TOPIC_GRANTS) if difference.field == "auth_policies" else None
         orphans = sorted(topic for topic in grants or {} if str(TopicName.parse(topic).parent) not in self._topics)
         if not grants or not orphans:
             return difference
-        self.left_alone.append(
-            LeftAlone.of(difference, f"permissions on topics that do not exist: {', '.join(orphans)}")
-        )
+        for why, unread in (("do not exist", False), ("could not be read", True)):
+            topics = [topic for topic in orphans if self._unread.has_topic(TopicName.parse(topic).parent) is unread]
+            reason = f"permissions on topics that {why}: {', '.join(topics)}"
+            self.left_alone += [LeftAlone.of(difference, reason)] if topics else []
         kept = {topic: grant for topic, grant in grants.items() if topic not in orphans}
         rest = {section: entries for section, entries in difference.source.items() if section != TOPIC_GRANTS}
         return replace(difference, source={**rest, TOPIC_GRANTS: kept} if kept else rest)

@@ -30,8 +30,7 @@ def translate_snapshot(source: Snapshot, target: Snapshot) -> tuple[Snapshot, tu
     When the snapshot is limited to a selection, only the cluster-wide resources that its namespaces need are included.
     """
     left_alone: list[LeftAlone] = []
-    peers = _peers(source, target)
-    clusters = {*target.known_clusters, *(peer.name for peer in peers if not fingerprints(peer.data))}
+    peers, clusters = _peers(source, target), known_after_plan(source, target)
 
     def note(resource: Resource, name: str, field: str, missing: tuple[str, ...]) -> None:
         if missing:
@@ -77,6 +76,15 @@ def _without_mark(topic: TopicState) -> TopicState:
         return topic
     properties = {key: value for key, value in topic.properties.items() if key != MIGRATED_PROPERTY}
     return dataclasses.replace(topic, properties=properties)
+
+
+def known_after_plan(source: Snapshot, target: Snapshot) -> set[str]:
+    """The clusters that the target's lists can name: those that it knows, and peers of the source without secrets.
+
+    A plan creates such a peer.
+    """
+    created = {peer.name for peer in _peers(source, target) if not fingerprints(peer.data)}
+    return {*target.known_clusters, *created}
 
 
 def _peers(source: Snapshot, target: Snapshot) -> list[ClusterDataState]:

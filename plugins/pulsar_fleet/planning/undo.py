@@ -18,7 +18,6 @@ from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_body, group_path, isolation_path
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.subscriptions import setting_calls
-from pulsar_fleet.planning.changes.topics import schema_path
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS
@@ -77,7 +76,7 @@ def _shared_call(resource: Resource, name: str, before: Json, after: Json, clust
 
 def _topic_calls(resource: Resource, topic: TopicName, field: str, before: Json, after: Json) -> tuple[Call, ...]:
     if resource is Resource.SCHEMA:
-        return (bare("DELETE", f"{schema_path(topic)}/schema", force="true"),)
+        return (bare("DELETE", f"{topic.schema_path}/schema", force="true"),)
     if resource is Resource.SUBSCRIPTION:
         if before is None:
             return (bare("DELETE", topic.subscription_path(field)),)

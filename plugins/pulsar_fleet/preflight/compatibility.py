@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pulsar_fleet.planning.translation import translate_snapshot
-from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, limits, policies, roles, schemas, topics
+from pulsar_fleet.preflight.checks import (
+    auto_creation,
+    brokers,
+    clusters,
+    limits,
+    policies,
+    roles,
+    schemas,
+    topics,
+    unread,
+)
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.findings import Finding, blockers_first
 from pulsar_fleet.snapshot.model import Snapshot
@@ -25,10 +35,12 @@ CHECKS: tuple[Check, ...] = (
     brokers.deduplication_survives_replication,
     brokers.defaults_match,
     brokers.brokers_have_equal_settings,
+    brokers.dynamic_settings_match,
     topics.partition_counts_match,
     topics.system_topic_partitions_match,
     topics.topic_names_do_not_clash,
     topics.topic_states_can_be_copied,
+    topics.subscription_names_can_be_addressed,
     topics.replicated_flags_match,
     auto_creation.broker_auto_creation_matches,
     auto_creation.namespace_auto_creation_matches,
@@ -57,6 +69,7 @@ CHECKS: tuple[Check, ...] = (
     roles.grants_match,
     roles.authentication_providers_match,
     roles.hidden_areas_are_reported,
+    unread.unread_resources_are_reported,
     roles.roles_may_copy,
 )
 

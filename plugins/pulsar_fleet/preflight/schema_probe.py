@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import ADMIN, AdminClient
-from pulsar_fleet.cluster.admin.http import SCHEMA_REFUSED
+from pulsar_fleet.cluster.admin.http import SCHEMA_CHECK_FAILED, SCHEMA_REFUSALS
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.planning.changes.topics import schema_path
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 
-_STRATEGY = re.compile(rf"{SCHEMA_REFUSED} with strategy (\w+)")
+log = logging.getLogger(__name__)
+
+_STRATEGY = re.compile(rf"{SCHEMA_CHECK_FAILED} with strategy (\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,15 @@ async def probe_schema(admin: AdminClient, schema: SchemaState) -> SchemaAnswer:
     try:
         answer = await admin.http.call(
             "POST",
-            f"{ADMIN}{schema_path(topic)}/compatibility",
+            f"{ADMIN}{topic.schema_path}/compatibility",
             body={"type": schema.type, "schema": schema.schema, "properties": dict(schema.properties)},
         )
     except InvalidRequest as error:
-        # A broker answers 500 instead of "incompatible" when its checker fails on the schema.
-        if (strategy := _STRATEGY.search(str(error))) is None:
+        # A broker answers 500 instead of "incompatible" when its checker fails on the schema, or for another type.
+        if not any(part in str(error) for part in SCHEMA_REFUSALS):
             raise
-        return SchemaAnswer(schema.topic, schema.version, False, strategy[1])
+        strategy = _STRATEGY.search(str(error))
+        return SchemaAnswer(schema.topic, schema.version, False, strategy[1] if strategy else "")
     result = admin.http.document(answer)
     return SchemaAnswer(
         schema.topic,
@@ -54,14 +57,28 @@ async def probe_schema(admin: AdminClient, schema: SchemaState) -> SchemaAnswer:
 
 
 async def probe_schemas(admin: AdminClient, source: Snapshot, target: Snapshot) -> tuple[SchemaAnswer, ...]:
-    """Ask the target's broker about the newest version of each topic with different schemas; one call per topic."""
+    """Ask the target's broker about the newest version of each topic with different schemas; one call per topic.
+
+    A topic for which the broker fails has no answer.
+    """
     ours, theirs = _newest(source), _newest(target)
     schemas = [
         schema
         for topic, schema in sorted(ours.items())
         if topic in theirs and (schema.type, schema.schema) != (theirs[topic].type, theirs[topic].schema)
     ]
-    return tuple(await asyncio.gather(*(probe_schema(admin, schema) for schema in schemas)))
+    answers = await asyncio.gather(*(_probe(admin, schema) for schema in schemas))
+    return tuple(answer for answer in answers if answer is not None)
+
+
+async def _probe(admin: AdminClient, schema: SchemaState) -> SchemaAnswer | None:
+    try:
+        return await probe_schema(admin, schema)
+    except FleetError as error:
+        if error.status is None:
+            raise
+        log.warning("%s", error)
+        return None
 
 
 def _newest(snapshot: Snapshot) -> dict[str, SchemaState]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.onboarding.results import AppliedChanges, TakenSnapshot
+from pulsar_fleet.planning.comparison import unread_names
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import plan_markdown
 from pulsar_fleet.preflight.findings import Finding, blockers, count_line, findings_markdown
@@ -48,7 +49,8 @@ def verdict(
     names = f"{plan.source} → {plan.target}"
     if verified is not None:
         if verified.equal:
-            return f"Equal: {plan.target} holds all that {plan.source} holds ({_counts(verified.compared)})"
+            exception = f", except what could not be read ({unread_names(verified.unread)})" if verified.unread else ""
+            return f"Equal: {plan.target} holds all that {plan.source} holds{exception} ({_counts(verified.compared)})"
         return f"NOT EQUAL: {names}, {counted(verified.differences, 'change')} left to make"
     if blockers(findings):
         return f"STOPPED: {names}, {count_line(findings)}. Nothing has been changed"

@@ -21,13 +21,13 @@ from typing import Any, Protocol
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, NAMESPACES_OF, Area
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups
-from pulsar_fleet.snapshot.inventory import read_clients, read_functions, read_packages
+from pulsar_fleet.snapshot.inventory import read_clients, read_dynamic_settings, read_functions, read_packages
 from pulsar_fleet.snapshot.model import TABLES, Row, Snapshot, SnapshotHeader, TenantState
 from pulsar_fleet.snapshot.namespace_reader import NamespaceContents, NamespaceReader
 from pulsar_fleet.snapshot.tenants import read_tenant
@@ -147,7 +147,7 @@ class _Collector:
             return sorted(named)
 
     async def _tenant(self, name: str) -> tuple[TenantState | None, list[NamespaceName]]:
-        answer = await read_tenant(self.admin, name, self.reads, listing=f"namespaces of {name}")
+        answer = await read_tenant(self.admin, name, self.reads, listing=f"{NAMESPACES_OF}{name}")
         if answer is None:
             return None, []
         tenant, namespaces = answer
@@ -161,20 +161,21 @@ class _Collector:
     async def _read_cluster(self, namespaces: Sequence[NamespaceName]) -> tuple[str, ...]:
         """Read all that belongs to no namespace, and the inventory; returns the names of the known clusters."""
         admin, reads = self.admin, self.reads
-        known_clusters = await reads.read("clusters", admin.clusters()) or ()
+        known_clusters = await reads.read(CLUSTERS, admin.clusters()) or ()
         clusters, groups, brokers = await asyncio.gather(
             read_clusters(admin, known_clusters, self.redactor, reads),
             read_resource_groups(admin, reads),
             read_brokers(admin, self.redactor, reads),
         )
-        clients, functions, packages = await asyncio.gather(
+        dynamic, clients, functions, packages = await asyncio.gather(
+            read_dynamic_settings(admin, self.redactor, reads),
             read_clients(admin, brokers, reads),
             read_functions(admin, namespaces, reads),
             read_packages(admin, brokers, namespaces, reads),
         )
         selected = {str(name) for name in namespaces}
         inventory = (state for state in (*clients, *functions, *packages) if state.namespace in selected)
-        ordered = sorted(inventory, key=lambda state: (state.namespace, state.kind, state.name))
+        ordered = sorted((*dynamic, *inventory), key=lambda state: (state.namespace, state.kind, state.name))
         self._emit([*clusters, *groups, *brokers, *ordered])
         return known_clusters
 

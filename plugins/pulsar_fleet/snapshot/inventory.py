@@ -14,8 +14,9 @@ from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.topic_statistics import Role, connected_clients
-from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, BrokerState, InventoryState
+from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")
 PACKAGE_KINDS = ("function", "source", "sink")
@@ -70,6 +71,15 @@ async def _listed(
             names = await reads.read(f"{path} of {namespace}", admin.get_v3(f"/{path}/{namespace.path}"))
             states += [InventoryState(kind, str(namespace), str(name), {"in": path}) for name in sorted(names or ())]
     return states
+
+
+async def read_dynamic_settings(admin: AdminClient, redactor: Redactor, reads: PartialReads) -> list[InventoryState]:
+    """The overrides of dynamic broker settings, redacted: one call. Needs a superuser."""
+    overrides = await reads.read("dynamic settings", admin.dynamic_overrides(), area=Area.BROKERS)
+    return [
+        InventoryState(DYNAMIC_SETTING, "", key, {"value": value})
+        for key, value in redactor.redact(overrides or {}).items()
+    ]
 
 
 def system_topics(namespace: NamespaceName, listed: Iterable[TopicName]) -> tuple[InventoryState, ...]:

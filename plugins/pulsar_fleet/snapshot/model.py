@@ -112,13 +112,15 @@ class BrokerState:
 
 
 SYSTEM_TOPIC = "system topic"
+DYNAMIC_SETTING = "dynamic setting"
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryState:
     """A resource that a copy does not include, listed so that reports name it.
 
-    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package` or `SYSTEM_TOPIC`.
+    :param kind: `client` (`name` is a version), `function`, `source`, `sink`, `package`, `SYSTEM_TOPIC`, or
+        `DYNAMIC_SETTING`, which belongs to no namespace.
     """
 
     kind: str

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pulsar_fleet.cluster.admin.client import AdminClient, PartitionMetadata
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Area
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.admin.read_problems import (
+    SCHEMAS_OF,
+    SUBSCRIPTION_PROPERTIES_OF,
+    SUBSCRIPTIONS_OF,
+    TOPIC_POLICIES_OF,
+    Area,
+)
+from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
@@ -28,6 +35,7 @@ from pulsar_fleet.snapshot.model import (
 )
 from pulsar_fleet.snapshot.resources import (
     is_terminated,
+    read_info,
     read_namespace,
     read_partitioned,
     schema_state,
@@ -43,13 +51,15 @@ _ANSWERED_RETRY_SECONDS = 3.0
 class NamespaceContents:
     """A namespace and the names of its topics.
 
-    :param topics: sorted, without system topics; the partitioned ones are also in `partitioned`.
+    :param topics: sorted, without system topics.
+    :param partitioned: the partitioned topics, each with its partitions that exist: a partition is created when it is
+        first loaded, and the deletion of inactive topics removes it.
     """
 
     name: NamespaceName
     state: NamespaceState
     topics: tuple[TopicName, ...]
-    partitioned: frozenset[TopicName]
+    partitioned: Mapping[TopicName, Collection[TopicName]]
     system: tuple[InventoryState, ...]
 
 
@@ -73,12 +83,13 @@ class NamespaceReader:
     async def contents(self, name: NamespaceName) -> NamespaceContents | None:
         """The policies and the names of the topics; None with a note if they cannot be read."""
         read = self.reads.read
-        document = await read(str(name), read_namespace(self.admin, name, self.redactor))
+        is_gone = partial(self._is_namespace_gone, name)
+        document = await read(str(name), read_namespace(self.admin, name, self.redactor), is_gone=is_gone)
         if document is None:
             return None
         if any(policy.field not in document for policy in LOCAL_FIELDS):
             self.reads.hide(Area.BOOKIE_AFFINITY, f"Only a superuser may read it; first met at {name}.")
-        listed = await read(str(name), self.admin.topics(name, system=True))
+        listed = await read(str(name), self.admin.topics(name, system=True), is_gone=is_gone)
         partitioned = await read(str(name), read_partitioned(self.admin, name)) if listed is not None else None
         if listed is None or partitioned is None:
             return None
@@ -86,59 +97,101 @@ class NamespaceReader:
         # A non-persistent topic without partitions exists only while it has clients.
         plain = (topic for topic in listed if topic.parent not in parents and topic.persistent)
         topics = sorted((topic for topic in (*parents, *plain) if not topic.is_system), key=str)
+        partitions: dict[TopicName, set[TopicName]] = {parent: set() for parent in parents}
+        for topic in listed:
+            if topic.parent in parents:
+                partitions[topic.parent].add(topic)
         return NamespaceContents(
-            name, NamespaceState(str(name), document), tuple(topics), parents, system_topics(name, listed)
+            name, NamespaceState(str(name), document), tuple(topics), partitions, system_topics(name, listed)
         )
 
-    async def topics(self, names: Sequence[TopicName], partitioned: frozenset[TopicName]) -> list[Row]:
+    async def topics(
+        self, names: Sequence[TopicName], partitioned: Mapping[TopicName, Collection[TopicName]]
+    ) -> list[Row]:
         """Rows of these topics, their schemas and subscriptions, in the order of the names."""
-        rows_of_topics = await asyncio.gather(*(self._topic(name, name in partitioned) for name in names))
+        rows_of_topics = await asyncio.gather(*(self._topic(name, partitioned.get(name)) for name in names))
         return [row for rows in rows_of_topics for row in rows]
 
     async def topic_policies(self, contents: NamespaceContents) -> list[Row]:
         """Rows of the namespace's topic policies; what a run overrides has its original value."""
         name, record = contents.name, overrides_in(contents.state.policies)
-        states = await self.reads.read(f"topic policies of {name}", self.policies.read(name)) or ()
+        states = await self.reads.read(f"{TOPIC_POLICIES_OF}{name}", self.policies.read(name)) or ()
         if record:
             states = tuple(_original(record, state) for state in states)
         return [*sorted(states, key=lambda state: (state.topic, state.scope))]
 
-    async def _topic(self, topic: TopicName, partitioned: bool) -> list[Row]:
+    async def _topic(self, topic: TopicName, existing: Collection[TopicName] | None) -> list[Row]:
+        """The rows of one topic; `existing` are the partitions of a partitioned topic that exist."""
         read, name = self.reads.read, str(topic)
+        is_gone = partial(self._is_gone, topic)
         metadata: PartitionMetadata | None = None
-        info: JsonObject | None = {}
         async with self._slots:
-            if partitioned and (metadata := await read(name, self.admin.partition_metadata(topic))) is None:
+            if existing is not None:
+                metadata = await read(name, self.admin.partition_metadata(topic), is_gone=is_gone)
+                if metadata is None:
+                    return []
+            resource = name if metadata is None else f"{SUBSCRIPTIONS_OF}{name}"
+            info = await read(resource, self._info(topic, metadata, existing or ()), is_gone=is_gone)
+            if info is None and metadata is None:
                 return []
-            if topic.persistent:
-                # A broker answers 500 to internal-info of a topic that was deleted.
-                call = self.admin.internal_info(topic, answered_retry_seconds=_ANSWERED_RETRY_SECONDS)
-                info = await read(name, call, is_gone=lambda: self._is_gone(topic))
-            if info is None or (versions := await read(name, self.admin.schemas(topic))) is None:
-                return []
-            subscriptions = subscriptions_in_info(topic, info)
+            versions = await read(f"{SCHEMAS_OF}{name}", self.admin.schemas(topic), is_gone=is_gone) or ()
+            subscriptions = subscriptions_in_info(topic, info or {})
             if self.load_topics and subscriptions:
-                subscriptions = await self._with_properties(topic, subscriptions, partitioned)
-        count, properties = (metadata.partitions, metadata.properties) if metadata else (0, info.get("properties"))
-        state = TopicState(name, count, dict(properties or {}), is_terminated(info))
-        return [state, *(schema_state(topic, version) for version in versions), *subscriptions]
+                subscriptions = await self._with_properties(topic, subscriptions, metadata is not None)
+        document = info or {}
+        count, properties = (metadata.partitions, metadata.properties) if metadata else (0, document.get("properties"))
+        state = TopicState(name, count, dict(properties or {}), is_terminated(document))
+        rows: list[Row] = [state, *(schema_state(topic, version) for version in versions), *subscriptions]
+        if metadata:
+            rows += await self._beyond(topic.partitions(metadata.partitions), existing or ())
+        return rows
+
+    async def _info(
+        self, topic: TopicName, metadata: PartitionMetadata | None, existing: Collection[TopicName]
+    ) -> JsonObject:
+        if not topic.persistent:
+            return {}
+        if metadata is None:
+            return await self.admin.internal_info(topic, answered_retry_seconds=_ANSWERED_RETRY_SECONDS)
+        seconds, parts = _ANSWERED_RETRY_SECONDS, topic.partitions(metadata.partitions)
+        try:
+            return await read_info(self.admin, topic, parts, existing, answered_retry_seconds=seconds)
+        except Unavailable:
+            # Partitions that were deleted after they were listed have the same answer as unreadable ones.
+            listed = await self.admin.topics(topic.namespace)
+            if {*existing} - {*listed}:
+                return await read_info(self.admin, topic, parts, listed, answered_retry_seconds=seconds)
+            raise
+
+    async def _beyond(self, partitions: Collection[TopicName], existing: Collection[TopicName]) -> list[Row]:
+        """Rows of plain topics that are named like partitions which the partitioned topic does not have."""
+        surplus = sorted({*existing} - {*partitions})
+        rows_of_topics = await asyncio.gather(*(self._topic(topic, None) for topic in surplus))
+        return [row for rows in rows_of_topics for row in rows]
 
     async def _with_properties(
         self, topic: TopicName, subscriptions: Sequence[SubscriptionState], partitioned: bool
     ) -> tuple[SubscriptionState, ...]:
         kind, query = ("partitioned-stats", {"perPartition": False}) if partitioned else ("stats", {})
         call = self.admin.get(f"/{topic.path}/{kind}", **query)
-        stats = await self.reads.read(f"subscription properties of {topic}", call)
+        stats = await self.reads.read(f"{SUBSCRIPTION_PROPERTIES_OF}{topic}", call)
         in_stats = TopicStats.of(topic, stats or {}).subscriptions
         properties = {name: dict(subscription.properties) for name, subscription in in_stats.items()}
         return tuple(replace(state, properties=properties.get(state.name, {})) for state in subscriptions)
 
     async def _is_gone(self, topic: TopicName) -> bool:
+        """Whether no list of the namespace has the topic any more; one without partitions is in one list only."""
         try:
             listed = await self.admin.topics(topic.namespace)
-        except NotFound:
-            return True
-        return not any(topic in (listed_topic, listed_topic.parent) for listed_topic in listed)
+            return topic not in listed and topic not in await read_partitioned(self.admin, topic.namespace)
+        except FleetError as error:
+            return isinstance(error, NotFound)
+
+    async def _is_namespace_gone(self, name: NamespaceName) -> bool:
+        try:
+            return name not in await self.admin.namespaces(name.tenant)
+        except FleetError as error:
+            return isinstance(error, NotFound)
 
 
 def _original(record: NamespaceOverrides, state: TopicPolicyState) -> TopicPolicyState:

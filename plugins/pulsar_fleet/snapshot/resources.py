@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.cursors import cursors_in_info
@@ -41,6 +42,31 @@ async def read_partitioned(admin: AdminClient, namespace: NamespaceName) -> tupl
     """The partitioned topics, with the non-persistent ones."""
     listed = await admin.get(f"/non-persistent/{namespace.path}/partitioned")
     return (*await admin.partitioned_topics(namespace), *sorted(TopicName.parse(text) for text in listed))
+
+
+async def read_info(
+    admin: AdminClient,
+    topic: TopicName,
+    partitions: Collection[TopicName],
+    existing: Collection[TopicName],
+    *,
+    answered_retry_seconds: float | None = None,
+) -> JsonObject:
+    """`internal-info` of a partitioned topic, of those of its partitions that exist.
+
+    For a topic that lacks a partition the broker answers 500 (observed), so each existing partition is asked then.
+    Partitions without messages and subscriptions come and go: see `NamespaceContents`.
+
+    :param partitions: all partitions by its partition count.
+    :param existing: topics of the namespace that exist.
+    """
+    present = [partition for partition in partitions if partition in existing]
+    if len(present) == len(partitions):
+        return await admin.internal_info(topic, answered_retry_seconds=answered_retry_seconds)
+    documents = await asyncio.gather(
+        *(admin.internal_info(partition, answered_retry_seconds=answered_retry_seconds) for partition in present)
+    )
+    return {"partitions": dict(zip(map(str, present), documents, strict=True))}
 
 
 def subscriptions_in_info(topic: TopicName, info: JsonObject) -> tuple[SubscriptionState, ...]:

@@ -503,6 +503,22 @@ async def test_an_absent_subscription_is_missing(on_blue: AdminClient, topic: To
         await on_blue.delete_subscription(topic, "absent")
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_call_about_a_subscription_named_like_a_step_in_a_path_changes_nothing(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName], make_namespace: MakeNamespace, name: str
+) -> None:
+    """The deletion of subscription `..` of a partitioned topic deleted the topic, however the name was encoded."""
+    namespace = new_namespace()
+    await make_namespace(on_blue, namespace)
+    topic = TopicName(namespace, "events")
+    await on_blue.create_partitioned_topic(topic, 2, {"team": "billing"})
+    await on_blue.create_subscription(topic, "kept")
+    for call in (on_blue.delete_subscription(topic, name, force=True), on_blue.create_subscription(topic, name)):
+        with pytest.raises(InvalidRequest, match="Nothing was sent"):
+            await call
+    assert await on_blue.get(f"/{topic.path}/subscriptions") == ["kept"]
+
+
 async def test_a_subscription_in_use_is_not_deleted(
     on_blue: AdminClient, topic: TopicName, client: pulsar.Client
 ) -> None:

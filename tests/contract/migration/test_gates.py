@@ -73,7 +73,6 @@ SEEDED = (
     "blocker transactions-in-use persistent://T/paid/events",
     "warning client-may-hang T/clients",
     "warning client-may-hang T/idle",
-    "warning cluster-unknown-to-target cluster gone",
     "warning non-durable-consumer T/clients",
     "warning transactions-off cluster green",
 )

@@ -16,7 +16,14 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.onboarding.results import AppliedBatch, StoredPlan
-from pulsar_fleet.onboarding.steps import apply_onboarding, plan_onboarding, read_findings, read_plan, take_snapshot
+from pulsar_fleet.onboarding.steps import (
+    apply_onboarding,
+    plan_onboarding,
+    probe_target_schemas,
+    read_findings,
+    read_plan,
+    take_snapshot,
+)
 from pulsar_fleet.report.onboard import onboarding_report
 from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
@@ -140,3 +147,36 @@ async def test_subscriptions_of_every_type_are_there_at_the_first_message(
     cursors = (await on_green.internal_info(plain))["cursors"]
     assert set(TYPES) | {"tail"} <= set(cursors)
     assert {cursors[one]["markDelete"]["entryId"] for one in TYPES} == {-1}
+
+
+async def test_another_type_of_schema_on_the_target_is_a_blocker_with_a_remedy(
+    onboarding: Onboarding, on_green: AdminClient
+) -> None:
+    """The broker answers 500 to the question whether it would accept it."""
+    (name,) = onboarding.selection.namespaces
+    await on_green.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["green"]})
+    await on_green.put_namespace(name, {"replication_clusters": ["green"]})
+    events = TopicName(name, "events")
+    await on_green.create_partitioned_topic(events, 3)
+    await on_green.post_schema(events, {"type": "STRING", "schema": "", "properties": {}})
+    await onboarding.plan()
+    answers = await probe_target_schemas(onboarding.green, onboarding.source, onboarding.target, onboarding.artefacts)
+    assert [(answer.topic, answer.compatible) for answer in answers] == [(str(events), False)]
+    planned = plan_onboarding(onboarding.source, onboarding.target, onboarding.artefacts, RUN, answers=answers)
+    (blocker,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "schema-incompatible"]
+    assert "blue 2 AVRO versions, green 1 STRING version" in blocker.evidence
+    assert f"DELETE /admin/v2{events.schema_path}/schema" not in blocker.call
+    assert "find out which type the applications use" in blocker.remedy
+
+
+async def test_dynamic_settings_of_the_source_are_named_with_their_values(
+    onboarding: Onboarding, on_blue: AdminClient
+) -> None:
+    await on_blue.set_dynamic("dispatchThrottlingRatePerTopicInMsg", "12345")
+    try:
+        planned = await onboarding.plan()
+    finally:
+        await on_blue.unset_dynamic("dispatchThrottlingRatePerTopicInMsg")
+    (found,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "dynamic-settings-differ"]
+    assert "dispatchThrottlingRatePerTopicInMsg = 12345" in found.evidence
+    assert "green: POST /admin/v2/brokers/configuration/dispatchThrottlingRatePerTopicInMsg/12345" in found.call

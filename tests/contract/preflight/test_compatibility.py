@@ -90,9 +90,13 @@ async def estates(
 
 @pytest.fixture
 async def unknown_peer(on_blue: AdminClient, estates: Estates) -> AsyncIterator[str]:
-    """A cluster that blue knows and replicates a namespace to, and green has never heard of."""
+    """A cluster that blue knows and replicates a namespace to, and green has never heard of.
+
+    Its data has a secret, so a plan does not create it.
+    """
     name, space = f"peer-{estates.live.tenant}", estates.spaces[0]
-    await on_blue.put_cluster(name, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"})
+    data = {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"}
+    await on_blue.put_cluster(name, {**data, "authenticationParameters": "token:hush"})
     tenant = await on_blue.tenant(space.tenant) or {}
     await on_blue.post(f"/tenants/{space.tenant}", {**tenant, "allowedClusters": ["blue", name]})
     await on_blue.post(f"/namespaces/{space.path}/replication", ["blue", name])

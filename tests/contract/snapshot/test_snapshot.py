@@ -13,7 +13,7 @@ import pytest
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.cursors import cursors_in_stats
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, unknown_fields
@@ -186,7 +186,63 @@ async def test_a_topic_that_cannot_be_read_makes_the_snapshot_incomplete(
     await on_blue.post(f"/{topic.path}/offloadPolicies", OFFLOAD)
     async with AdminClient(blue, retry_seconds=0.5) as admin:
         snapshot = await read(admin, name)
-    assert [note.resource for note in snapshot.unreadable] == [str(topic)]
+    assert [note.resource for note in snapshot.unreadable] == [f"subscriptions of {topic}"]
+    assert [(row.name, row.partitions) for row in snapshot.topics] == [(str(topic), 1)]
+
+
+async def test_a_partitioned_topic_is_read_whichever_of_its_partitions_exist(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    """A broker deletes inactive partitions and keeps the topic; then it answers 500 about the topic."""
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    none, some = TopicName(name, "none"), TopicName(name, "some")
+    for topic in (none, some):
+        await on_blue.create_partitioned_topic(topic, 3, {"team": "billing"})
+        await on_blue.post_schema(topic, {"type": "STRING", "schema": "", "properties": {}})
+    await on_blue.post(f"/{none.path}/retention", {"retentionTimeInMinutes": 5, "retentionSizeInMB": 5})
+    await on_blue.create_subscription(some.partition(1), "kept")
+    for partition in (*none.partitions(3), some.partition(0), some.partition(2)):
+        await on_blue.delete(f"/{partition.path}", force=True)
+    with pytest.raises(Unavailable, match="500"):
+        await on_blue.internal_info(none, answered_retry_seconds=0)
+    snapshot = await read(on_blue, name)
+    assert snapshot.unreadable == ()
+    assert [(row.name, row.partitions, row.properties) for row in snapshot.topics] == [
+        (str(topic), 3, {"team": "billing"}) for topic in (none, some)
+    ]
+    assert [row.topic for row in snapshot.schemas] == [str(none), str(some)]
+    assert [(row.partition, row.name) for row in snapshot.subscriptions] == [(str(some.partition(1)), "kept")]
+    assert [row.topic for row in snapshot.topic_policies] == [str(none)]
+
+
+async def test_one_unreadable_namespace_leaves_the_others_readable(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, peer: str
+) -> None:
+    """A namespace whose cluster list leaves out the serving cluster: every call but that for its policies is 412."""
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    await on_blue.post(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", peer]})
+    odd = NamespaceName(name.tenant, "elsewhere")
+    await on_blue.put_namespace(odd, {"replication_clusters": [peer]})
+    snapshot = await collect(on_blue, Selection(tenants=frozenset({name.tenant})), redactor=REDACTOR)
+    (note,) = snapshot.unreadable
+    assert (note.resource, "in clusters list" in note.detail) == (str(odd), True)
+    assert [row.name for row in snapshot.namespaces] == [str(name)]
+
+
+@pytest.mark.parametrize("local", ["a+b", "a b%2Fc", "a%3Bb", "100%"])
+async def test_the_schema_of_an_oddly_named_topic_is_its_own(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, local: str
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, local)
+    await on_blue.create_topic(topic)
+    await on_blue.post_schema(topic, {"type": "STRING", "schema": "", "properties": {"of": local}})
+    snapshot = await read(on_blue, name)
+    assert [(row.topic, row.properties) for row in snapshot.schemas] == [(str(topic), {"of": local})]
+    assert snapshot.unreadable == ()
 
 
 async def test_what_vanishes_while_it_is_read_is_noted_and_nothing_is_wrong(

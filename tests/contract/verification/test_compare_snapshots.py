@@ -21,7 +21,7 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.comparison import Comparison, compare
 from pulsar_fleet.snapshot.collect import collect
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicState
 from pulsar_fleet.snapshot.store.reader import store_snapshot
 from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip, interpreter_environment
 from pulsar_fleet.verification.snapshots.compare import (
@@ -94,13 +94,25 @@ def submit(records: Path, requests: list[CompareRequest]) -> list[Comparison]:
     return [read_result(result) for _, result in handed]
 
 
-def test_an_incomplete_snapshot_is_not_compared_unless_that_is_accepted(records: Path) -> None:
+def test_a_snapshot_without_the_names_of_clusters_is_not_compared(records: Path) -> None:
     whole = Snapshot(cluster="blue", began="", ended="", key_id="k")
     unreadable = replace(whole, notes=(Note("clusters", Problem.UNREADABLE.value, "not for this role."),))
     request = stored(records, "incomplete", unreadable, whole)
-    with pytest.raises(PreconditionFailed, match="incomplete: 1 resources could not be read, first clusters"):
+    with pytest.raises(PreconditionFailed, match="names of the clusters that blue knows could not be read"):
         compare_snapshots(request, compare_in_process)
-    assert compare_snapshots(replace(request, accept_incomplete=("clusters",)), compare_in_process).equal
+
+
+def test_what_could_not_be_read_is_named_once_and_neither_equal_nor_different(records: Path) -> None:
+    topic = "persistent://acme/orders/events"
+    policies = {"replication_clusters": ["blue"]}
+    namespaces = tuple(NamespaceState(f"acme/{name}", policies) for name in ("audit", "orders"))
+    source = Snapshot(cluster="blue", began="", ended="", key_id="k", namespaces=namespaces)
+    source = replace(source, topics=(TopicState(topic, 3, {}),), known_clusters=("blue",))
+    notes = tuple(Note(name, Problem.UNREADABLE.value, "500.") for name in (topic, "acme/audit"))
+    target = replace(source, cluster="blue", namespaces=namespaces[1:], topics=(), notes=notes)
+    found = compare_snapshots(stored(records, "unread", source, target), compare_in_process)
+    assert (found.equal, dict(found.differing), found.unread) == (True, {}, (topic, "acme/audit"))
+    assert [row.name for row in found.first_left_alone] == [topic, "acme/audit"]
 
 
 def test_a_job_that_left_no_result_is_not_taken_for_equal(records: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote, unquote_plus
+
 import pytest
 
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -48,3 +50,9 @@ def test_a_slash_in_a_topic_is_escaped_in_paths() -> None:
 @pytest.mark.parametrize("local", ["__change_events", "__change_events-partition-0", "__transaction_buffer_snapshot"])
 def test_topics_of_the_broker_itself_are_told(local: str) -> None:
     assert TopicName(ORDERS, local).is_system
+
+
+@pytest.mark.parametrize("local", ["a+b", "a b%2Fc", "a%3Bb", "é.x", "100%"])
+def test_the_name_of_a_topic_in_the_path_of_its_schemas_is_decoded_twice(local: str) -> None:
+    path = TopicName(ORDERS, local).schema_path
+    assert unquote_plus(unquote(path.rpartition("/")[2])) == local

@@ -7,7 +7,9 @@ from functools import partial
 
 import pytest
 
-from pulsar_fleet.cluster.admin.partial_reads import in_order
+from pulsar_fleet.cluster.admin.partial_reads import PartialReads, in_order
+from pulsar_fleet.cluster.admin.read_problems import Problem
+from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
 
 Job = Callable[[], Awaitable[int]]
 
@@ -61,3 +63,33 @@ async def test_a_failure_ends_it_and_cancels_what_still_runs() -> None:
         with pytest.raises(ValueError, match="no"):
             await anext(results)
     assert cancelled.is_set()
+
+
+async def gone() -> bool:
+    return True
+
+
+async def listed() -> bool:
+    return False
+
+
+async def fail(error: FleetError) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [NotFound("404"), Unavailable("500", status=500)])
+async def test_what_is_still_listed_is_unreadable_and_never_deleted(error: FleetError) -> None:
+    for is_gone, problem in ((gone, Problem.DELETED), (listed, Problem.UNREADABLE)):
+        reads = PartialReads()
+        assert await reads.read("acme/orders", fail(error), is_gone=is_gone) is None
+        assert [note.problem for note in reads.take_notes()] == [problem]
+
+
+async def test_a_resource_that_is_listed_and_answered_as_missing_is_unreadable() -> None:
+    reads = PartialReads()
+    assert await reads.read("acme/orders", asyncio.sleep(0, None), is_gone=listed) is None
+    ((note),) = reads.take_notes()
+    assert (note.problem, note.detail) == (
+        Problem.UNREADABLE,
+        "The cluster lists it, and answers that it does not exist.",
+    )

@@ -40,6 +40,7 @@ from tests.support.snapshots import (
 
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
@@ -360,6 +361,12 @@ def test_the_flag_of_a_cluster_is_cleared_only_without_a_redirect(side: str) -> 
 def test_a_right_that_green_lacks_is_named_with_its_place(more: dict[str, object], text: str) -> None:
     findings = check(with_policies_of(view(), blue=rights(**more), green=rights()))
     assert [finding.evidence for finding in findings if finding.id == "role-missing-on-green"] == [text]
+
+
+def test_partitions_that_do_not_exist_yet_need_no_link() -> None:
+    """A broker creates a partition on first use, and deletes an inactive one while its topic stays."""
+    partitions = tuple(TopicStats.of(topic, {}, exists=False) for topic in TOPIC.partitions(3))
+    assert check(with_facts(view(), links={TOPIC: frozenset({"west"})}, partitions=partitions)) == ()
 
 
 def test_topics_of_another_shape_are_found() -> None:

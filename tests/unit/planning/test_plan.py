@@ -12,8 +12,9 @@ from pulsar_fleet.cluster.admin.read_problems import Note
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
-from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.planning.changes.namespaces import namespace_creation_calls
+from pulsar_fleet.planning.comparison import compare, comparison_text
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, Plan
@@ -197,10 +198,62 @@ def test_subscriptions_are_not_created_when_they_are_not_wanted() -> None:
     assert plan_changes(source, holding("green", {}, topics=topic(0)), subscriptions=False).empty
 
 
-def test_an_incomplete_snapshot_is_refused() -> None:
-    source = replace(holding("blue", {}), notes=(Note(EVENTS, "unreadable", "blue answered 500."),))
-    with pytest.raises(PreconditionFailed, match="is incomplete: 1 resources could not be read"):
-        plan_changes(source, holding("green", {}))
+def unread(snapshot: Snapshot, resource: str) -> Snapshot:
+    return replace(snapshot, notes=(Note(resource, "unreadable", "it answered 500."),))
+
+
+UNREAD = (
+    (EVENTS, {"namespace"}),
+    ("acme/orders", set()),
+    ("acme", set()),
+    ("namespaces of acme", set()),
+    (f"schemas of {EVENTS}", {"namespace", "topic", "topic policy", "subscription"}),
+    (f"subscriptions of {EVENTS}", {"namespace", "topic", "topic policy", "schema"}),
+    ("topic policies of acme/orders", {"namespace", "topic", "subscription", "schema"}),
+)
+
+
+@pytest.mark.parametrize("side", ["blue", "green"])
+@pytest.mark.parametrize(("resource", "planned"), UNREAD)
+def test_what_could_not_be_read_is_left_alone_and_the_rest_is_planned(
+    resource: str, planned: set[str], side: str
+) -> None:
+    """Unknown on one side is unknown for the pair: it may exist on the target, or have changed on the source."""
+    blue = replace(
+        holding("blue", {}, topics=topic(0)),
+        schemas=(SchemaState(EVENTS, 0, "STRING", "", {}, 0),),
+        subscriptions=(SubscriptionState(EVENTS, EVENTS, "s", "0:0", False),),
+        topic_policies=(TopicPolicyState(EVENTS, "local", {"maxProducerPerTopic": 3}, 0),),
+    )
+    other = NamespaceState("other/audit", {"replication_clusters": ["blue"]})
+    blue = replace(blue, namespaces=(*blue.namespaces, other))
+    sides = {"blue": blue, "green": snapshot("green")}
+    plan = plan_changes(*(unread(one, resource) if name == side else one for name, one in sides.items()))
+    assert {change.resource.value for change in plan.changes if "acme/orders" in change.name} == planned
+    assert "other/audit" in {change.name for change in plan.changes}
+    assert [(row.name, row.reason) for row in plan.left_alone if "read" in row.reason] == [
+        (resource, f"it could not be read on {side}")
+    ]
+
+
+def test_a_namespace_that_was_not_read_is_not_reported_as_equal() -> None:
+    comparison = compare(unread(holding("blue", {}), "acme/audit"), holding("green", {}))
+    assert comparison.equal
+    assert comparison_text(comparison).startswith(
+        "EQUAL  green has all that blue has, except what could not be read (1 resource, not compared: acme/audit): "
+    )
+
+
+def test_the_names_of_clusters_are_needed() -> None:
+    with pytest.raises(PreconditionFailed, match="names of the clusters that blue knows could not be read"):
+        plan_changes(unread(holding("blue", {}), "clusters"), holding("green", {}))
+
+
+def test_a_procedure_that_must_copy_everything_refuses_an_incomplete_snapshot() -> None:
+    with pytest.raises(
+        PreconditionFailed, match=rf"1 of the resources of blue could not be read: {EVENTS}: it answered"
+    ):
+        require_complete(unread(holding("blue", {}), EVENTS))
 
 
 def test_a_vanished_topic_does_not_make_a_snapshot_incomplete() -> None:

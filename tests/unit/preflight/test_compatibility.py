@@ -29,10 +29,18 @@ from tests.support.snapshots import (
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.findings import Finding, Severity, findings_markdown
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
-from pulsar_fleet.snapshot.model import ClusterDataState, InventoryState, Snapshot, SubscriptionState, TenantState
+from pulsar_fleet.snapshot.model import (
+    DYNAMIC_SETTING,
+    ClusterDataState,
+    InventoryState,
+    Snapshot,
+    SubscriptionState,
+    TenantState,
+)
 
 Spoil = Callable[[Clusters], Clusters]
 Change = Callable[[Snapshot], Snapshot]
@@ -144,6 +152,20 @@ def subscriptions(count: int) -> Change:
 
 def hidden(area: Area) -> Change:
     return fields(notes=(Note(area.value, Problem.HIDDEN.value, "green answered 401."),))
+
+
+def unread(resource: str, detail: str = "blue answered 500.") -> Change:
+    return fields(notes=(Note(resource, Problem.UNREADABLE.value, detail),))
+
+
+def dynamic(**values: str) -> Change:
+    rows = tuple(InventoryState(DYNAMIC_SETTING, "", key, {"value": value}) for key, value in values.items())
+    return lambda snapshot: replace(snapshot, inventory=(*snapshot.inventory, *rows))
+
+
+def subscription(name: str) -> Change:
+    row = SubscriptionState(PLAIN, PLAIN, name, "1:1", False)
+    return lambda snapshot: replace(snapshot, subscriptions=(*snapshot.subscriptions, row))
 
 
 DISALLOWED = {"allowAutoTopicCreation": False}
@@ -460,6 +482,23 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
         measured(rights=(Right(Area.RESOURCE_GROUPS, False, False),)),
         f"warning not-settable: {Area.RESOURCE_GROUPS} of green",
     ),
+    (source(unread(ORDERS)), f"warning resource-not-readable: {ORDERS} of blue"),
+    (target(unread(f"schemas of {EVENTS}")), f"warning resource-not-readable: schemas of {EVENTS} of green"),
+    (target(unread("acme")), "blocker resource-not-readable: acme of green"),
+    (
+        source(unread(f"topic policies of {ORDERS}", "'blue' has no broker service URL, which reading needs: add it.")),
+        f"blocker resource-not-readable: topic policies of {ORDERS} of blue",
+    ),
+    (source(unread("brokers")), "warning resource-not-readable: brokers of blue"),
+    (source(dynamic(maxMessageSize="7")), f"warning dynamic-settings-differ: {GREEN}"),
+    (
+        steps(source(dynamic(defaultNumPartitions="1")), target(dynamic(defaultNumPartitions="2"))),
+        f"warning dynamic-settings-differ: {GREEN}",
+    ),
+    (
+        steps(source(subscription("..")), target(subscription(".."))),
+        f"warning subscription-not-addressable: {PLAIN} ..",
+    ),
     (
         measured(rights=(Right("namespaces of acme", True, False),)),
         "blocker no-right-to-copy: namespaces of acme on green",
@@ -470,6 +509,50 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
 @pytest.mark.parametrize(("spoil", "expected"), FAULTS, ids=lambda value: value if type(value) is str else "")
 def test_a_seeded_fault_is_found_and_nothing_else(spoil: Spoil, expected: str) -> None:
     assert found(spoil(full_pair())) == set(expected.split(" + "))
+
+
+def test_a_dynamic_setting_that_the_target_has_in_its_configuration_is_no_finding() -> None:
+    assert found(source(dynamic(defaultNumPartitions="1"))(full_pair())) == set()
+
+
+def test_dynamic_settings_are_named_with_their_values_and_calls_and_secrets_are_not() -> None:
+    """Values may contain slashes, and some are secrets."""
+    secret = Redactor(b"0123456789abcdef").redact({"tokenSecretKey": "hush"})
+    (finding,) = check(source(dynamic(maxMessageSize="a/b", **secret))(full_pair()))
+    assert "maxMessageSize = a/b, tokenSecretKey = (secret)" in finding.evidence
+    assert "green: POST /admin/v2/brokers/configuration/maxMessageSize/a%2Fb" in finding.call
+
+
+def test_a_type_that_differs_is_named_and_the_remedy_registers_nothing() -> None:
+    clusters = steps(source(schemas("", kind="STRING")), target(schemas(HISTORY[0], kind="JSON")))(full_pair())
+    (finding,) = check(probes(schemas=(SchemaAnswer(EVENTS, 0, False, ""),))(clusters))
+    assert (finding.id, finding.severity) == ("schema-incompatible", Severity.BLOCKER)
+    assert "blue 1 STRING version, green 1 JSON version" in finding.evidence
+    assert "ALWAYS_COMPATIBLE" not in finding.remedy
+
+
+def test_a_cluster_that_the_plan_creates_is_not_reported_as_left_out() -> None:
+    third = ClusterDataState("third", {"serviceUrl": "http://third:8080", "brokerServiceUrl": "pulsar://third:6650"})
+    listed = source(policies(replication_clusters=["blue", "third"]))
+    known = source(lambda one: replace(one, clusters=(*one.clusters, third), known_clusters=("blue", "third")))
+    ids = {finding.id for finding in check(steps(listed, known)(full_pair()))}
+    assert "cluster-unknown-to-target" not in ids
+    hush = source(lambda one: replace(one, clusters=(replace(third, data={"a": "redacted:12", **third.data}),)))
+    assert "cluster-unknown-to-target" in {one.id for one in check(steps(listed, known, hush)(full_pair()))}
+
+
+@pytest.mark.parametrize(
+    ("detail", "remedy"),
+    [
+        ("blue answered 412: Namespace missing local cluster name in clusters list: ns=a/b", "cluster's name"),
+        ("blue answered 403. The token is accepted, but its role may not do this: ask for the right.", "superuser"),
+        ("blue answered 500 to GET /x", "the cause that the broker names"),
+    ],
+)
+def test_the_remedy_of_what_could_not_be_read_fits_its_cause(detail: str, remedy: str) -> None:
+    (finding,) = check(source(unread(ORDERS, detail))(full_pair()))
+    assert remedy in finding.remedy
+    assert "again" not in finding.remedy
 
 
 def test_one_name_for_two_clusters_is_found() -> None:

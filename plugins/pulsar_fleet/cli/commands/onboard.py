@@ -25,10 +25,8 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.onboarding.results import TakenSnapshot
 from pulsar_fleet.onboarding.steps import take_snapshot
-from pulsar_fleet.planning.build import require_comparable
-from pulsar_fleet.planning.diff import diff as differences
+from pulsar_fleet.planning.build import align, require_comparable
 from pulsar_fleet.planning.render import plan_text
-from pulsar_fleet.planning.translation import translate_snapshot
 from pulsar_fleet.preflight.findings import blockers
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -84,8 +82,8 @@ def diff(
         with recorded_run(new_run_id("diff"), "diff", conf) as run, terminal.status(f"Reading {first} and {second}"):
             ours, theirs = asyncio.run(read_two(sides, selection, run))
         require_comparable(ours, theirs)
-        translated, left_alone = translate_snapshot(ours, theirs)
-        entries = differences(translated, theirs)
+        aligned = align(ours, theirs)
+        entries, left_alone = tuple(aligned.differences()), aligned.left_alone
     names = _labels(ours, theirs)
     terminal.say(differences_text(names, entries, left_alone))
     document: JsonObject = {

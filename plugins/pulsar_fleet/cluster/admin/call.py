@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import is_addressable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,27 @@ class Call(Document):
         """`POST /namespaces/acme/orders/retention`, query included, body left out."""
         query = "&".join(f"{key}={value}" for key, value in self.params)
         return f"{self.method} {self.path}" + (f"?{query}" if query else "")
+
+
+def require_exact_path(path: str) -> None:
+    """Refuse a path that HTTP libraries or brokers read as another path, so that a call would change another resource.
+
+    Encoding a name twice does not help: for a partitioned topic the broker sends the call on to the partitions, and its
+    own client reads `…/t/subscription/..` as `…/t`, so that the deletion of subscription `..` deleted the topic
+    (observed).
+
+    :raises InvalidRequest: a segment is `.` or `..`, as it is or encoded, or is empty; of a subscription, whose name a
+        broker decodes twice, also encoded twice.
+    """
+    before = ""
+    for segment in path.strip("/").split("/") if path.strip("/") else ():
+        name = unquote(segment)
+        if not (is_addressable(name) and (before != "subscription" or is_addressable(unquote(name)))):
+            raise InvalidRequest(
+                f"A name that is empty, '.' or '..' cannot be addressed over HTTP: {path!r} would be read as another "
+                "path. Nothing was sent. Recreate that resource under another name, or leave it out of the selection."
+            )
+        before = segment
 
 
 def with_body(method: str, path: str, body: Json, **params: str) -> Call:

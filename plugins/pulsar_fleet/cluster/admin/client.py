@@ -249,6 +249,10 @@ class AdminClient:
             content_type=PARTITIONED_WITH_PROPERTIES,
         )
 
+    async def create_missing_partitions(self, topic: TopicName) -> None:
+        """Create the partitions that a partitioned topic lacks, also where automatic creation is off."""
+        await self.post(f"/{topic.path}/createMissedPartitions")
+
     async def internal_info(self, topic: TopicName, *, answered_retry_seconds: float | None = None) -> JsonObject:
         """Ledgers, cursors, properties and termination from the metadata store; never loads the topic.
 
@@ -285,13 +289,13 @@ class AdminClient:
 
     async def schemas(self, topic: TopicName) -> Sequence[JsonObject]:
         """Every schema version of a topic, oldest first; empty if it has none."""
-        answer = await self._or_none(f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/schemas")
+        answer = await self._or_none(f"{topic.schema_path}/schemas")
         versions: list[JsonObject] = (answer or {}).get("getSchemaResponses", [])
         return sorted(versions, key=lambda version: int(version["version"]))
 
     async def post_schema(self, topic: TopicName, schema: JsonObject) -> None:
         """Add a schema version: `{"type", "schema", "properties"}`; an existing version is not added again."""
-        await self.post(f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}/schema", schema)
+        await self.post(f"{topic.schema_path}/schema", schema)
 
     async def _or_none(self, path: str) -> JsonObject | None:
         try:

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 import httpx
 import tenacity
 
+from pulsar_fleet.cluster.admin.call import require_exact_path
 from pulsar_fleet.cluster.admin.error_map import denial, read_reason
 from pulsar_fleet.cluster.admin.protocol_probe import wrong_protocol
 from pulsar_fleet.cluster.admin.transport import Transport
@@ -57,14 +58,18 @@ log = logging.getLogger(__name__)
 MAX_REDIRECTS = 5
 RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 ALREADY_MIGRATED = "already migrated"
-SCHEMA_REFUSED = "Error during schema compatibility check"
+SCHEMA_CHECK_FAILED = "Error during schema compatibility check"
+SCHEMA_REFUSALS = (SCHEMA_CHECK_FAILED, "Incompatible schema")
 _BY_STATUS: Mapping[int, type[FleetError]] = {
     401: PermissionDenied,
     403: PermissionDenied,
     404: NotFound,
     409: Conflict,
 }
-_BY_REASON: Mapping[str, type[FleetError]] = {ALREADY_MIGRATED: Conflict, SCHEMA_REFUSED: InvalidRequest}
+_BY_REASON: Mapping[str, type[FleetError]] = {
+    ALREADY_MIGRATED: Conflict,
+    **dict.fromkeys(SCHEMA_REFUSALS, InvalidRequest),
+}
 """Part of the reason of a 500 → its error."""
 
 
@@ -120,6 +125,7 @@ class BrokerHttp:
         :param answered_retry_seconds: for how long a failure that a broker answered is retried, if that is less.
         :raises FleetError: by who must act; the message contains the broker's reason.
         """
+        require_exact_path(path)
         await self.rate_limiter.acquire()
         url = (base or self.connection.admin_url).rstrip("/") + path
         content = json.dumps(body).encode() if has_body or body is not None else None

@@ -35,8 +35,7 @@ class PartialReads:
     ) -> Read | None:
         """The answer; None, and a note, if the resource was deleted or cannot be read.
 
-        :param is_gone: checks after an `Unavailable` failure whether the resource was deleted, where the answer does
-            not tell.
+        :param is_gone: checks whether a resource that was not answered was deleted: what is still listed is unreadable.
         :param not_offered: failures that mean that this cluster does not run the feature.
         :param area: the area that is hidden from a role that may not read this resource.
         :raises Unavailable: the cluster no longer answers.
@@ -46,20 +45,20 @@ class PartialReads:
         except not_offered as error:
             self.note(resource, Problem.NOT_OFFERED, str(error))
             return None
-        except NotFound as error:
-            self.note(resource, Problem.DELETED, str(error))
-            return None
         except FleetError as error:
             if area is not None and isinstance(error, NotAllowed):
                 self.hide(area, str(error))
                 return None
             self._count(error)
-            gone = isinstance(error, Unavailable) and is_gone is not None and await is_gone()
+            may_be_gone = isinstance(error, NotFound) or (isinstance(error, Unavailable) and is_gone is not None)
+            gone = may_be_gone and (is_gone is None or await is_gone())
             self.note(resource, Problem.DELETED if gone else Problem.UNREADABLE, str(error))
             return None
         self._unanswered = 0
-        if answer is None:
+        if answer is None and (is_gone is None or await is_gone()):
             self.note(resource, Problem.DELETED, "It was deleted before it was read.")
+        elif answer is None:
+            self.note(resource, Problem.UNREADABLE, "The cluster lists it, and answers that it does not exist.")
         return answer
 
     def note(self, resource: str, problem: Problem, detail: str) -> None:

@@ -10,12 +10,11 @@ from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotAllowed, NotFound, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 
 TENANT = "tenant "
-NAMESPACES = "namespaces of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def _tenant_probes(tenants: Sequence[str], missing: str) -> list[_Probe]:
         # Reading and updating a tenant need the same right, and an update would change the tenant.
         probes.append((TENANT + name, bare("GET", f"/tenants/{tenant}"), bare("GET", f"/tenants/{tenant}")))
         unset = bare("DELETE", f"/namespaces/{tenant}/{missing}/retention")
-        probes.append((NAMESPACES + name, bare("GET", f"/namespaces/{tenant}"), unset))
+        probes.append((NAMESPACES_OF + name, bare("GET", f"/namespaces/{tenant}"), unset))
     return probes
 
 

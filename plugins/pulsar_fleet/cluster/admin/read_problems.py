@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,10 +32,56 @@ class Area(StrEnum):
     CLIENTS = "connected clients"
 
 
+CLUSTERS = "clusters"
+NAMESPACES_OF = "namespaces of "
+SCHEMAS_OF = "schemas of "
+SUBSCRIPTIONS_OF = "subscriptions of "
+SUBSCRIPTION_PROPERTIES_OF = "subscription properties of "
+TOPIC_POLICIES_OF = "topic policies of "
+NO_SERVICE_URL = "has no broker service URL"
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A resource that is not in the snapshot, and why; `resource` is a name, or a kind such as `brokers`."""
+    """A resource that is not in the snapshot, and why.
+
+    :param resource: a name, a kind such as `brokers`, or a part of a resource, such as `SCHEMAS_OF` and a topic.
+    """
 
     resource: str
     problem: str
     detail: str
+
+
+_MOST_NAMED = 5
+_REMEDIES = (
+    (
+        "in clusters list",
+        "add this cluster's name to the namespace's replication clusters if it is to serve it, or leave it out of the "
+        "selection",
+    ),
+    (
+        "may not do this",
+        "give the role of this connection the right, for a tenant by its adminRoles, or use the token of a superuser",
+    ),
+    ("cannot log in to each other", "follow that sentence, then read the cluster again"),
+    (NO_SERVICE_URL, "follow that sentence, then read the cluster again"),
+    ("cannot be addressed over HTTP", "recreate it under another name, or leave it out of the selection"),
+)
+"""Part of the detail of a note → what to do."""
+
+
+def remedy_for(note: Note) -> str:
+    """What to do about an unreadable resource, in a sentence without a full stop."""
+    for part, remedy in _REMEDIES:
+        if part in note.detail:
+            return remedy
+    return "correct the cause that the broker names, which its log may describe, or leave it out of the selection"
+
+
+def unread_text(cluster: str, notes: Sequence[Note]) -> str:
+    """What could not be read on a cluster and what to do, by name, as one paragraph."""
+    rest = len(notes) - _MOST_NAMED
+    named = " ".join(f"{note.resource}: {note.detail} Do: {remedy_for(note)}." for note in notes[:_MOST_NAMED])
+    more = f" {rest:,} more are in the table 'notes' of the snapshot." if rest > 0 else ""
+    return f"{len(notes):,} of the resources of {cluster} could not be read: {named}{more}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
+from pulsar_fleet.snapshot.resources import read_info
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,12 @@ class Terminations:
 
 
 async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...]:
-    """Partitions that are not terminated yet; one call for each topic, whatever its number of partitions."""
-    return Terminations(await _read(blue, list(move.topics), move)).waiting
+    """Partitions that are not terminated yet; one call for each topic, whatever its number of partitions.
+
+    A partition that does not exist, since the broker deletes inactive ones, is not terminated.
+    """
+    existing = await blue.topics(move.namespace)
+    return Terminations(await _read(blue, list(move.topics), move, existing)).waiting
 
 
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Terminations:
@@ -97,8 +102,13 @@ async def check_periods(blue: AdminClient) -> dict[str, float]:
     }
 
 
-async def _read(blue: AdminClient, topics: Sequence[TopicName], move: Move) -> dict[TopicName, Position | None]:
-    documents = await asyncio.gather(*(blue.internal_info(topic) for topic in topics))
+async def _read(
+    blue: AdminClient, topics: Sequence[TopicName], move: Move, existing: Collection[TopicName] | None = None
+) -> dict[TopicName, Position | None]:
+    parts = {topic: topic.partitions(move.topics[topic]) for topic in topics}
+    documents = await asyncio.gather(
+        *(read_info(blue, topic, parts[topic], parts[topic] if existing is None else existing) for topic in topics)
+    )
     return {
         partition: _terminated_at(info)
         for topic, document in zip(topics, documents, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
@@ -14,15 +14,15 @@ from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.cleanup import remove_topic
 from pulsar_fleet.migration.failback.checks import LeftoverTopic
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
-from pulsar_fleet.snapshot.resources import read_partition_counts, subscriptions_in_info
+from pulsar_fleet.snapshot.resources import read_info, read_partition_counts, subscriptions_in_info
 
 log = logging.getLogger(__name__)
 
 
 async def leftover_topics(blue: AdminClient, namespace: NamespaceName) -> tuple[LeftoverTopic, ...]:
     """Every topic of the namespace on blue; a flagged topic that is not loaded has no clients and stays unloaded."""
-    topics = await read_partition_counts(blue, namespace)
-    return tuple(await asyncio.gather(*(_leftover(blue, topic, count) for topic, count in topics.items())))
+    topics, existing = await read_partition_counts(blue, namespace), await blue.topics(namespace)
+    return tuple(await asyncio.gather(*(_leftover(blue, topic, count, existing) for topic, count in topics.items())))
 
 
 async def recreate_topic(
@@ -61,8 +61,8 @@ async def create_topic_like(blue: AdminClient, topic: TopicName, count: int, gre
         )
 
 
-async def _leftover(blue: AdminClient, topic: TopicName, count: int) -> LeftoverTopic:
-    info = await blue.internal_info(topic)
+async def _leftover(blue: AdminClient, topic: TopicName, count: int, existing: Collection[TopicName]) -> LeftoverTopic:
+    info = await read_info(blue, topic, topic.partitions(count), existing)
     documents: dict[str, JsonObject] = info.get("partitions") or {str(topic): info}
     clients = await asyncio.gather(*(_clients(blue, partition) for partition in topic.partitions(count)))
     return LeftoverTopic(

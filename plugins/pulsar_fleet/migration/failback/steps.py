@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
@@ -33,6 +33,7 @@ from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import ClusterFacts, Expectations, View, without_leftovers
 from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
 from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.scope import parse_scope
@@ -143,6 +144,7 @@ async def undo_reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) ->
                 cluster = await green.cluster_name()
                 await end_replication(green, cluster, name, await blue.cluster_name(), replication[str(name)])
             topics = await read_partition_counts(blue, name)
+            await recreate_missing(blue, name, topics, green)
             await load_all(
                 blue, [partition for topic, count in topics.items() for partition in topic.partitions(count)]
             )
@@ -212,7 +214,11 @@ async def _read(
 
 async def _replicated(green: AdminClient, topics: Collection[TopicName]) -> tuple[TopicName, ...]:
     async def is_replicated(topic: TopicName) -> bool:
-        ledgers = Ledgers.of(await green.internal_stats(topic))
+        try:
+            ledgers = Ledgers.of(await green.internal_stats(topic))
+        except NotFound:
+            # An inactive partition that the broker has deleted has no entry.
+            return False
         return len(ledgers) > 0 and await source_position(green, topic, ledgers.at(0)) is not None
 
     answers = await asyncio.gather(*(is_replicated(topic) for topic in topics))

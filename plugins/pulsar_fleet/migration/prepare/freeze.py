@@ -24,6 +24,7 @@ from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Phase
 from pulsar_fleet.migration.prepare.brokers import freeze_brokers
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import INACTIVE, RATE, override
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
@@ -32,10 +33,12 @@ from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 async def freeze_blue(sides: Sides, run: Run, moves: Moves) -> Reference:
     """Record blue's settings on blue and in the ledger, then stop everything that could unload or delete a topic.
 
+    Inactive topics and partitions that were deleted before are created again.
+
     A second call keeps the settings that the first call stored: it does not store this run's overrides as originals,
     nor those that another run left.
     """
-    async with sides.open() as (blue, _green):
+    async with sides.open() as (blue, green):
         reference = run.artefacts.find(run.id, ORIGINAL_SETTINGS)
         if reference is None:
             settings = await read_original_settings(blue, [move.namespace for move in moves.moves], moves.green)
@@ -43,6 +46,7 @@ async def freeze_blue(sides: Sides, run: Run, moves: Moves) -> Reference:
         original = OriginalSettings.from_json(run.artefacts.read_json(reference))
         await freeze(blue, run, original)
         for move in moves.moves:
+            await recreate_missing(blue, move.namespace, move.topics, green)
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.FROZEN)
     return reference
 

@@ -17,7 +17,7 @@ from pulsar_fleet.migration.prepare.original_settings import with_original_tenan
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
-from pulsar_fleet.planning.build import plan_changes
+from pulsar_fleet.planning.build import plan_changes, require_complete
 from pulsar_fleet.snapshot.collect import collect
 
 
@@ -27,7 +27,8 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     It writes only what is missing or differs, and reads it back; a second call changes nothing. After blue was frozen
     it still copies blue's original settings. Returns counts.
 
-    :raises PreconditionFailed: a change failed, or needs the operator's permission; the message names it.
+    :raises PreconditionFailed: a resource could not be read, or a change failed or needs the operator's permission; the
+        message names it.
     """
     selection = Selection(namespaces=frozenset(move.namespace for move in moves.moves))
     redactor = open_redactor()
@@ -39,6 +40,8 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         )
         if original := find_original_settings(run):
             on_blue = with_original_tenants(on_blue, original)
+        require_complete(on_blue)
+        require_complete(on_green)
         plan = plan_changes(on_blue, on_green, subscriptions=subscriptions)
         run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
         secrets = await read_secrets(plan, blue, redactor)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
-from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.errors import FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
@@ -20,6 +20,8 @@ async def read_partitions(
     admin: AdminClient, topics: Mapping[TopicName, int], links: Mapping[TopicName, Collection[str]]
 ) -> tuple[tuple[TopicStats, ...], tuple[Note, ...]]:
     """The statistics of each partition, in the order of topics, and a note for each unreadable one. Loads the topics.
+
+    A partition that does not exist has no clients and no messages.
 
     :param topics: topic → partition count, 0 for a plain topic.
     :param links: topic → clusters to which it should have a link; waits up to 5 s for them.
@@ -82,10 +84,14 @@ async def required_internal_stats(admin: AdminClient, partitions: Iterable[Topic
 async def _read_all(admin: AdminClient, topics: Mapping[TopicName, int]) -> dict[TopicName, TopicStats | Note]:
     partitions = [partition for topic, count in topics.items() for partition in topic.partitions(count)]
     answers = await stats_of(admin, partitions)
-    return {
-        topic: Note(str(topic), Problem.UNREADABLE, str(stats)) if isinstance(stats, FleetError) else stats
-        for topic, stats in answers.items()
-    }
+    return {topic: _stats_or_note(topic, stats) for topic, stats in answers.items()}
+
+
+def _stats_or_note(topic: TopicName, stats: TopicStats | FleetError) -> TopicStats | Note:
+    if isinstance(stats, NotFound) and topic.partition_index is not None:
+        # Brokers create a partition on first use, and delete an inactive one while its topic stays.
+        return TopicStats.of(topic, {}, exists=False)
+    return Note(str(topic), Problem.UNREADABLE, str(stats)) if isinstance(stats, FleetError) else stats
 
 
 async def _of_topics(
@@ -122,4 +128,6 @@ def _typed(topic: TopicName, document: JsonObject | FleetError) -> TopicStats | 
 
 
 def _is_unlinked(stats: TopicStats, links: Mapping[TopicName, Collection[str]]) -> bool:
-    return not all(stats.replication_connected.get(cluster) for cluster in links.get(stats.topic.parent, ()))
+    return stats.exists and not all(
+        stats.replication_connected.get(cluster) for cluster in links.get(stats.topic.parent, ())
+    )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.text import counted
@@ -136,6 +137,10 @@ async def plan_transfers(
 
 
 async def _plan(blue: AdminClient, topic: TopicName, policy: IndividuallyAcknowledged) -> tuple[PlannedTransfer, ...]:
-    stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+    try:
+        stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+    except NotFound:
+        # An inactive partition that the broker has deleted has no subscription.
+        return ()
     cursors = subscription_cursors(Ledgers.of(internal), TopicStats.of(topic, stats), internal)
     return plan_cursors(topic, cursors, policy)

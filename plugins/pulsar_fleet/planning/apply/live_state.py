@@ -26,7 +26,13 @@ from pulsar_fleet.planning.diff import (
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Change
 from pulsar_fleet.snapshot.model import SubscriptionState
-from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned, schema_state, subscriptions_in_info
+from pulsar_fleet.snapshot.resources import (
+    read_info,
+    read_namespace,
+    read_partitioned,
+    schema_state,
+    subscriptions_in_info,
+)
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
@@ -42,6 +48,7 @@ class LiveState:
         self._redactor = redactor
         self._policies: JsonObject | None = None
         self._topics: dict[TopicName, bool] = {}
+        self._listed: frozenset[TopicName] = frozenset()
         self._topic_policies: dict[tuple[str, str], dict[str, Json]] = {}
         self._cursors: dict[TopicName, asyncio.Task[dict[str, list[SubscriptionState]]]] = {}
 
@@ -109,9 +116,9 @@ class LiveState:
     async def _read_topics(self, namespace: NamespaceName) -> None:
         # The broker answers 500 for a missing topic, so its existence is read from the lists.
         partitioned = await read_partitioned(self._admin, namespace)
-        listed = await self._admin.topics(namespace)
+        self._listed = frozenset(await self._admin.topics(namespace))
         self._topics = {topic: True for topic in partitioned}
-        self._topics |= {topic: False for topic in listed if topic.parent not in self._topics}
+        self._topics |= {topic: False for topic in self._listed if topic.parent not in self._topics}
 
     async def _topic(self, topic: TopicName) -> JsonObject | None:
         if topic not in self._topics:
@@ -148,12 +155,13 @@ class LiveState:
 
     async def _read_subscriptions(self, topic: TopicName) -> dict[str, list[SubscriptionState]]:
         """The cursors of each subscription that every partition has."""
-        info = await self._admin.internal_info(topic)
-        partitions = len(info.get("partitions") or {}) if self._topics[topic] else 1
+        count = (await self._admin.partition_metadata(topic)).partitions if self._topics[topic] else 0
+        partitions = topic.partitions(count)
+        info = await read_info(self._admin, topic, partitions, self._listed)
         cursors: dict[str, list[SubscriptionState]] = {}
         for cursor in subscriptions_in_info(topic, info):
             cursors.setdefault(cursor.name, []).append(cursor)
-        return {name: rows for name, rows in cursors.items() if len(rows) >= partitions}
+        return {name: rows for name, rows in cursors.items() if len(rows) >= len(partitions)}
 
 
 def _tenant_value(document: JsonObject) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, is_addressable
 from pulsar_fleet.planning.diff_entry import Difference, Side, same
 from pulsar_fleet.planning.plan import Change, LeftAlone
 
@@ -14,6 +14,8 @@ _EARLIEST = "earliest"
 
 def subscription_change(difference: Difference) -> Change | LeftAlone:
     """Create the subscription at the earliest position, or set the source's properties and replicated flag."""
+    if not is_addressable(difference.field):
+        return LeftAlone.of(difference, "its name cannot be addressed over HTTP")
     if difference.side is Side.MISSING:
         return _creation(difference)
     after = {**difference.source, "properties": {**difference.target["properties"], **difference.source["properties"]}}

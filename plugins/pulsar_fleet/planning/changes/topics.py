@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from pulsar_fleet.cluster.admin.call import Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
@@ -28,11 +26,6 @@ def reason_not_to_create(name: str, value: JsonObject) -> str:
     return ""
 
 
-def schema_path(topic: TopicName) -> str:
-    """The path of a topic's schemas."""
-    return f"/schemas/{topic.namespace.path}/{quote(topic.local, safe='')}"
-
-
 def topic_change(difference: Difference) -> Change | LeftAlone:
     """Create the topic on the target only, add properties, or add partitions; nothing is deleted."""
     if not difference.field:
@@ -48,7 +41,7 @@ def schema_change(difference: Difference) -> Change | LeftAlone:
     existing: list[JsonObject] = difference.target or []
     if not same(difference.source[: len(existing)], existing):
         return LeftAlone.of(difference, "the target has another schema history, which cannot be rewritten")
-    path = f"{schema_path(TopicName.parse(difference.name))}/schema"
+    path = f"{TopicName.parse(difference.name).schema_path}/schema"
     missing = difference.source[len(existing) :]
     calls = tuple(with_body("POST", path, version) for version in missing)
     reason = f"{len(missing)} of {len(difference.source)} versions are missing"

@@ -11,7 +11,7 @@ from typing import Self
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
-from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF, Area, Note, Problem
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
@@ -22,7 +22,7 @@ from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
-from pulsar_fleet.policy_sync.merge.view import POLICIES_OF, Item, tenant_and_namespace
+from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
@@ -219,7 +219,7 @@ class _Scanner:
             await self.admin.wait_for_rate_limit()
             async with slots:
                 answer = reader.read(NamespaceName.parse(name), history=self.events[name])
-                return await self.partial_reads.read(f"{POLICIES_OF}{name}", answer) or ()
+                return await self.partial_reads.read(f"{TOPIC_POLICIES_OF}{name}", answer) or ()
 
         states = await asyncio.gather(*(read(namespace.name) for namespace in namespaces))
         return [state for part in states for state in part]

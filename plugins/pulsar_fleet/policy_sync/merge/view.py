@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
@@ -15,9 +16,6 @@ from pulsar_fleet.snapshot.model import Snapshot
 
 Item = tuple[Resource, str]
 """A resource: a tenant, a namespace, or a topic with its policies."""
-
-POLICIES_OF = "topic policies of "
-"""Prefix of the name of an unread resource: the topic policies of a namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class View:
         tenant, namespace = tenant_and_namespace(item)
         names = {tenant, namespace} if namespace else {tenant}
         if item[0] is Resource.TOPIC_POLICY:
-            names.add(f"{POLICIES_OF}{namespace}")
+            names.add(f"{TOPIC_POLICIES_OF}{namespace}")
         return not names & self.unread
 
     def values(self, item: Item) -> Values | None:

@@ -8,9 +8,19 @@ from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable
+from pulsar_fleet.cluster.redaction import fingerprints
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, keeping_calls, setting, settings, warning
+from pulsar_fleet.preflight.context import (
+    Pair,
+    blocker,
+    call_text,
+    keeping_calls,
+    setting,
+    settings,
+    warning,
+)
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, Snapshot
 
 OLDEST_SUPPORTED = "4.0"
 _INACTIVE = "inactive_topic_policies"
@@ -226,6 +236,35 @@ _PER_BROKER = (
     "authorizationEnabled",
     "maxTopicsPerNamespace",
 )
+
+
+def dynamic_settings_match(pair: Pair) -> Iterator[Finding]:
+    """Dynamic settings of the source are not copied, since some belong to one cluster only: they are named."""
+    missing = {
+        state.name: str(state.detail["value"])
+        for state in pair.source.inventory
+        if state.kind == DYNAMIC_SETTING and {state.detail["value"]} != _values_of(pair.target, state.name)
+    }
+    if missing:
+        values = {key: "(secret)" if fingerprints({key: value}) else value for key, value in missing.items()}
+        yield warning(
+            "dynamic-settings-differ",
+            f"cluster {pair.target.cluster}",
+            f"set on {pair.source.cluster}, without effect or different on {pair.target.cluster}: "
+            + ", ".join(f"{key} = {value}" for key, value in values.items()),
+            "The brokers of the two behave differently; dynamic settings are not copied.",
+            f"set those that {pair.target.cluster} should have too; some may belong to one cluster only.",
+            call=call_text(pair.source.cluster, bare("GET", "/brokers/configuration/values")),
+            values=(values, None),
+        )
+
+
+def _values_of(snapshot: Snapshot, key: str) -> set[str]:
+    """The values of a dynamic setting on a cluster: of its override, or else of each broker's configuration."""
+    overrides = {
+        str(state.detail["value"]) for state in snapshot.inventory if (state.kind, state.name) == (DYNAMIC_SETTING, key)
+    }
+    return overrides or set(settings(snapshot, key).values())
 
 
 def brokers_have_equal_settings(pair: Pair) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.lookup import KEYED_BY_CLUSTER
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.planning.changes.namespaces import tenant_path
+from pulsar_fleet.planning.translation import known_after_plan
 from pulsar_fleet.preflight.context import Measurements, Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import ClusterDataState, NamespaceState, Snapshot, TenantState
@@ -107,7 +108,7 @@ def _keyed_for_both(pair: Pair) -> bool:
 
 def listed_clusters_are_known(pair: Pair) -> Iterator[Finding]:
     """The target's lists cannot name a cluster that the target lacks, so nothing is replicated to it."""
-    names = set(pair.target.known_clusters) | {pair.source.cluster, pair.target.cluster}
+    names = known_after_plan(pair.source, pair.target) | {pair.source.cluster, pair.target.cluster}
     users: dict[str, list[str]] = {}
     for namespace in pair.source.namespaces:
         listed = {name for field in ("replication_clusters", "allowed_clusters") for name in _list(namespace, field)}
@@ -120,7 +121,8 @@ def listed_clusters_are_known(pair: Pair) -> Iterator[Finding]:
             f"in the lists of {len(namespaces)} namespaces of {pair.source.cluster}, first {namespaces[0]}",
             f"{pair.target.cluster} has no cluster {name}, so its lists do not name it.",
             f"if {pair.target.cluster} is to replicate to it, create the cluster {name} there with the addresses and "
-            f"credentials that {pair.target.cluster}'s brokers need, and take the snapshot again.",
+            f"credentials that {pair.target.cluster}'s brokers need, and take the snapshot again: the plan creates "
+            "only clusters whose data has no secrets.",
             call=call_text(pair.source.cluster, bare("GET", cluster_path(name))),
         )
 

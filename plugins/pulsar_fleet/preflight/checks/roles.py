@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.permissions import NAMESPACES, TENANT, Right
-from pulsar_fleet.cluster.admin.read_problems import Area
+from pulsar_fleet.cluster.admin.permissions import TENANT, Right
+from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.changes.namespaces import tenant_path
@@ -152,7 +152,7 @@ def roles_may_copy(pair: Pair) -> Iterator[Finding]:
     for right in pair.probes.target.rights:
         if right.may_write is not False:
             continue
-        if right.resource.startswith((TENANT, NAMESPACES)):
+        if right.resource.startswith((TENANT, NAMESPACES_OF)):
             yield _no_permission(pair, right)
         elif right.resource in _UNWRITABLE:
             yield warning(

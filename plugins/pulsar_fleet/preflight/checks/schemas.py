@@ -12,8 +12,8 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.planning.changes.topics import schema_path
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
@@ -145,27 +145,31 @@ def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Ite
         if enforced
         else "The topic gets messages without a schema, and its consumers expect one.",
         f"register it on {pair.source.cluster} too. Do not delete it on {pair.target.cluster} while the topic has "
-        "clients or "
-        "messages there: they could no longer be decoded.",
-        call=call_text(pair.target.cluster, bare("GET", f"{schema_path(TopicName.parse(topic))}/schemas")),
+        "clients or messages there: they could no longer be decoded.",
+        call=call_text(pair.target.cluster, bare("GET", f"{TopicName.parse(topic).schema_path}/schemas")),
         values=(0, len(other)),
     )
 
 
 def _histories_differ(pair: Pair, topic: str, mine: Sequence[SchemaState], other: Sequence[SchemaState]) -> Finding:
     strategy = _topic_strategy(pair, topic)
-    evidence = pair.values(f"{len(mine)} versions", f"{len(other)} versions") + f", strategy {strategy or 'unknown'}"
+    texts = [counted(len(versions), f"{versions[-1].type} version") for versions in (mine, other)]
+    evidence = f"{pair.values(*texts)}, strategy {strategy or 'unknown'}"
     judgement = max(_judged(pair, strategy, mine[-1], other), check_schema(strategy, other[-1], mine))
     newest = mine[-1]
     body = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
-    path = f"{schema_path(TopicName.parse(topic))}/compatibility"
+    path = f"{TopicName.parse(topic).schema_path}/compatibility"
     question = call_text(pair.target.cluster, with_body("POST", path, body))
     id_, consequence, remedy = {
         SchemaFit.INCOMPATIBLE: (
             "schema-incompatible",
             "One cluster refuses the newest schema of the other: replication stops, and clients that move fail.",
             "let the application's team choose one history. If the topic has no messages and no clients on "
-            f"{pair.target.cluster}, delete the topic and its schemas there: the plan registers the source's.",
+            f"{pair.target.cluster}, delete the topic and its schemas there: the plan registers the source's."
+            if newest.type == other[-1].type
+            else "find out which type the applications use, since consumers of one cannot read messages of the other. "
+            f"If the topic has no messages and no clients on {pair.target.cluster}, delete the topic and its schemas "
+            "there: the plan registers the source's.",
         ),
         SchemaFit.UNDECIDED: (
             "schema-undecided",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import TopicName, is_addressable
 from pulsar_fleet.planning.changes.topics import SHADOW_SOURCE
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding
@@ -147,6 +147,20 @@ def topic_states_can_be_copied(pair: Pair) -> Iterator[Finding]:
                 "It is left out: a shadow shares the ledgers of a topic of its own cluster.",
                 "nothing, if the target does not need it.",
             )
+
+
+def subscription_names_can_be_addressed(pair: Pair) -> Iterator[Finding]:
+    """A call about a subscription called `.` or `..` would change its topic, so no such call is made."""
+    names = {(row.topic, row.name) for row in pair.source.subscriptions if not is_addressable(row.name)}
+    for topic, name in sorted(names):
+        yield warning(
+            "subscription-not-addressable",
+            f"{topic} {name}",
+            f"its name is {name!r}",
+            "It cannot be created over HTTP: it is not copied, and its consumers would start at their own position.",
+            f"let its application use another subscription name on {pair.source.cluster}, or let it subscribe on "
+            f"{pair.target.cluster} from the earliest message before it moves.",
+        )
 
 
 def replicated_flags_match(pair: Pair) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from upath import UPath
 
-from pulsar_fleet.cluster.admin.read_problems import Note
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.artefacts import Artefacts, Reference
@@ -176,15 +176,14 @@ class StoredSnapshot:
         return self.load(())
 
     def load_namespaces(self, namespaces: Collection[str], topics: Collection[str] | None = None) -> Snapshot:
-        """The rows of these namespaces, the brokers, and the notes about hidden areas.
+        """The rows of these namespaces, the brokers, and the notes about what is unknown, whatever namespace it is in.
 
         :param topics: load schemas, subscriptions and topic policies of these topics only; topic rows are all loaded.
         """
         tables = [table for table in TABLES if is_by_namespace(table) or table == "brokers"]
         rows: dict[str, Any] = {table: tuple(self._table(table).rows(namespaces, topics)) for table in tables}
-        # A hidden area concerns every part; an unreadable resource makes the whole snapshot incomplete.
-        notes = self._table("notes").rows()
-        rows["notes"] = tuple(note for note in notes if isinstance(note, Note) and note.problem == "hidden")
+        notes, unknown = self._table("notes").rows(), (Problem.HIDDEN, Problem.UNREADABLE)
+        rows["notes"] = tuple(note for note in notes if isinstance(note, Note) and note.problem in unknown)
         return Snapshot(**dataclasses.asdict(self.head), **rows)
 
     def columns(self, table: str, names: Sequence[str], namespaces: Collection[str] | None = None) -> pa.Table:

@@ -35,7 +35,6 @@ COMPARED = frozenset({"tenants", "namespaces", "topics", "schemas", "subscriptio
 class CompareRequest(Document):
     """Two stored snapshots to compare: the document that a Spark job reads.
 
-    :param accept_incomplete: resources that may be unreadable, by their names in the snapshots' notes.
     :param examples: how many differences the result describes.
     """
 
@@ -45,7 +44,6 @@ class CompareRequest(Document):
     source: Reference
     target: Reference
     subscriptions: bool = True
-    accept_incomplete: tuple[str, ...] = ()
     examples: int = 20
 
 
@@ -55,6 +53,7 @@ class EqualityResult(Document):
 
     :param snapshot: of the target.
     :param compared: rows of the source in each compared table.
+    :param unread: the first resources that could not be read on one of the clusters: they were not compared.
     """
 
     snapshot: Reference
@@ -62,6 +61,7 @@ class EqualityResult(Document):
     compared: Mapping[str, int]
     differences: int
     text: str
+    unread: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, request: CompareRequest, comparison: Comparison) -> Self:
@@ -72,6 +72,7 @@ class EqualityResult(Document):
             compared={name: count for name, count in comparison.compared.items() if name in COMPARED},
             differences=sum(comparison.differing.values()),
             text=comparison_text(comparison),
+            unread=comparison.unread[: request.examples],
         )
 
 
@@ -83,14 +84,13 @@ Spread = Callable[[CompareRequest, Batches], Iterable[Comparison]]
 def compare_snapshots(request: CompareRequest, spread: Spread) -> Comparison:
     """Compare the resources outside of namespaces here, and all namespaces by `spread`. A second call gives the same.
 
-    :raises PreconditionFailed: a snapshot is incomplete, or their secrets were redacted with different keys.
+    :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
     """
     source, target = open_pair(request)
     outside = compare(
         source.load_without_namespaces(),
         target.load_without_namespaces(),
         subscriptions=request.subscriptions,
-        accept_incomplete=request.accept_incomplete,
         examples=request.examples,
     )
     names = sorted({*source.namespaces(), *target.namespaces()})
@@ -115,6 +115,7 @@ def compare_namespaces(request: CompareRequest, names: Sequence[str]) -> Compari
             target.load_namespaces(batch, candidates.topics),
             subscriptions=request.subscriptions,
             examples=request.examples,
+            list_unread=False,
         )
         for batch in _cut(candidates.namespaces, NAMESPACES_AT_ONCE)
     )

@@ -11,12 +11,13 @@ from pulsar_fleet.preflight.findings import Finding, Severity
 
 RAISED_TO_BLOCKERS: Mapping[str, str] = {
     "partitions-grow": "redirected producers would lose the order of keys, and some partitions would never move",
+    "subscription-not-addressable": "its cursor cannot be transferred, and the cut-over would fail half-way",
     "security-differs": "clients are refused on green, or green accepts every client",
 }
 """Warnings of these checks that are blockers for a migration, and why."""
 
-REPORTED_ELSEWHERE = frozenset({"not-visible"})
-"""`superuser-needed` reports it, once for each cluster."""
+REPORTED_ELSEWHERE = frozenset({"not-visible", "resource-not-readable", "dynamic-settings-differ"})
+"""The gates about what could not be read report the first two; a run overrides dynamic settings of blue itself."""
 
 
 def clusters_are_compatible(view: View) -> Iterator[Finding]:

@@ -78,8 +78,7 @@ def green_has_what_blue_has(view: View) -> Iterator[Finding]:
 def _lacking(view: View) -> dict[tuple[str, str], list[Change]]:
     """Changes by gate and namespace (or tenant), without the resources of a namespace that is missing itself."""
     blue, green = view.blue.snapshot, view.green.snapshot
-    unread = {note.resource for snapshot in (blue, green) for note in snapshot.unreadable}
-    plan = plan_changes(blue, green, accept_incomplete=unread)
+    plan = plan_changes(blue, green)
     lasting = _lasting(plan.changes)
     missing = {str(change.namespace) for change in lasting if _makes_namespace(change)}
     read = {namespace.name for namespace in green.namespaces}

@@ -129,7 +129,7 @@ def replicators_are_connected(view: View) -> Iterator[Finding]:
     """Every cluster in a topic's list must have a connected replicator, also where the statistics leave it out."""
     for facts in view.moving:
         broken: dict[str, list[TopicStats]] = {}
-        for partition in facts.partitions:
+        for partition in (stats for stats in facts.partitions if stats.exists):
             listed = facts.links.get(partition.topic.parent, frozenset())
             for cluster in listed | set(partition.replication_connected):
                 if not partition.replication_connected.get(cluster):

@@ -1,0 +1,54 @@
+"""Create again what a broker's deletion of inactive topics removes while a migration runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import NotFound, Unavailable
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+log = logging.getLogger(__name__)
+
+
+async def recreate_missing(
+    admin: AdminClient, namespace: NamespaceName, topics: Mapping[TopicName, int], other: AdminClient
+) -> tuple[TopicName, ...]:
+    """Create the topics and partitions that a cluster lacks, empty; returns the topics that lacked something.
+
+    A topic without subscriptions, producers and kept messages is deleted after a minute by default; of a partitioned
+    topic the partitions are deleted, and the topic stays. A namespace that is flagged needs every partition to be
+    loaded before. Two calls, and one or two for each topic that lacks something; a second call creates nothing.
+
+    :param topics: topic → partition count, 0 for a plain topic.
+    :param other: the other cluster, whose properties a topic gets.
+    """
+    listed, partitioned = await asyncio.gather(admin.topics(namespace), admin.partitioned_topics(namespace))
+    existing, incomplete = {*listed, *partitioned}, []
+    for topic, count in topics.items():
+        if topic.persistent and not {topic, *topic.partitions(count)} <= existing:
+            incomplete.append(topic)
+            await _create(admin, topic, count, other, exists=topic in existing)
+    if incomplete:
+        log.info("%s: %d inactive topics created again, first %s", namespace, len(incomplete), incomplete[0])
+    return tuple(incomplete)
+
+
+async def _create(admin: AdminClient, topic: TopicName, count: int, other: AdminClient, *, exists: bool) -> None:
+    if exists:
+        await admin.create_missing_partitions(topic)
+        return
+    try:
+        if count:
+            properties = (await other.partition_metadata(topic)).properties
+        else:
+            properties = dict((await other.internal_info(topic, answered_retry_seconds=0)).get("properties") or {})
+    except (NotFound, Unavailable):
+        # The broker answers 500 for a topic that does not exist: no cluster has its properties any more.
+        properties = {}
+    if count:
+        await admin.create_partitioned_topic(topic, count, properties)
+    else:
+        await admin.create_topic(topic, properties)

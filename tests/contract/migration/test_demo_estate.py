@@ -1,0 +1,89 @@
+"""The demo's estate as a newcomer finds it: migrated, failed back and migrated again on the terminal.
+
+The topics have no subscription or no traffic, so brokers have deleted the partitions of some, and some of others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_sandbox.workload import Estate, EstateSpec, build_estate
+
+WHOLE = bool(os.environ.get("PULSAR_FLEET_WHOLE_DEMO"))
+"""Migrate the whole estate of the demo, there and back and there again; else only there, and a part of it."""
+PART = {"tenants": 1, "namespaces_per_tenant": 2, "messages_per_topic": 20, "history": 20}
+
+
+@pytest.fixture
+def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
+    """A shell in a folder of its own, with a ledger of its own."""
+    return Shell(records, blue, green)
+
+
+@pytest.fixture
+async def estate(blue: ClusterConnection, on_blue: AdminClient, on_green: AdminClient) -> AsyncIterator[Estate]:
+    """The estate on blue; inactive partitions are deleted as the brokers do it after a minute."""
+    overrides = [await admin.dynamic_overrides() for admin in (on_blue, on_green)]
+    prefix = f"demo-{uuid4().hex[:6]}-"
+    size: dict[str, Any] = {} if WHOLE else PART
+    spec = EstateSpec(live=f"{prefix}first/orders", prefix=prefix, **size)
+    estate = await build_estate(blue, spec)
+    inactive = [topic for topic in estate.topics if topic.partitions and not topic.subscriptions and not topic.messages]
+    assert inactive, "the estate has no topic of this kind: the test proves nothing"
+    for number, topic in enumerate(inactive):
+        for partition in topic.name.partitions(topic.partitions)[number % 2 :]:
+            await on_blue.delete(f"/{partition.path}", force=True)
+    yield estate
+    for admin, before in zip((on_blue, on_green), overrides, strict=True):
+        for key in (await admin.dynamic_overrides()).keys() - before.keys():
+            await admin.unset_dynamic(key)
+        for namespace in estate.namespaces:
+            if await admin.namespace(namespace.name):
+                await admin.post(f"/namespaces/{namespace.name.path}/migration", False)
+
+
+async def consume(estate: Estate, admin: AdminClient) -> None:
+    """All subscriptions read what is stored."""
+    for topic in estate.topics:
+        for subscription in topic.subscriptions:
+            await admin.post(f"{topic.name.subscription_path(subscription.name)}/skip_all")
+
+
+def runs(said: Said) -> Any:
+    assert said.state == 0, said.err[-6000:]
+    return said.document["runs"]
+
+
+@pytest.mark.full
+async def test_every_namespace_is_migrated_failed_back_and_migrated_again(
+    estate: Estate, shell: Shell, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    tenants = [word for tenant in estate.tenants for word in ("--namespaces", tenant.name)]
+    named = [word for namespace in estate.namespaces for word in ("--namespaces", namespace.name)]
+    forth = ("migrate", *shell.sides, *tenants)
+    # Copies that a cluster got from the other are not replicated back, so the subscriptions have read them before.
+    options = (*named, "--allow-removal", "--strategy", "redirect")
+    back, again = (("fail-back", *sides, *options) for sides in (shell.sides, shell.sides[::-1]))
+    dry = shell.run(*forth, "--dry-run")
+    assert (dry.state, "BLOCKER" in dry.err) == (0, False), dry.err[-6000:]
+    ways = ((forth, on_blue, on_green), (back, on_green, on_blue), (again, on_blue, on_green))
+    for command, closed, opened in ways if WHOLE else ways[:1]:
+        if command is not forth:
+            await consume(estate, closed)
+        for run in runs(shell.run(*command, "--yes", "--json")):
+            assert run["failed"] == [], run
+        for namespace in estate.namespaces:
+            flags = [(await admin.namespace(namespace.name) or {}).get("migrated") for admin in (closed, opened)]
+            assert flags == [True, False], namespace.name
+            counts = {topic.name: topic.partitions for topic in namespace.topics}
+            listed = {*await opened.topics(namespace.name), *await opened.partitioned_topics(namespace.name)}
+            assert counts.keys() <= listed
