@@ -10,6 +10,9 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import is_addressable
 
+PARTITIONED_WITH_PROPERTIES = "application/vnd.partitioned-topic-metadata+json"
+"""The content type by which a broker reads partition count and properties of a new topic."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call(Document):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
 
-from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
@@ -16,7 +16,6 @@ from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 
 ADMIN = "/admin/v2"
-PARTITIONED_WITH_PROPERTIES = "application/vnd.partitioned-topic-metadata+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,7 @@ class AdminClient:
             try:
                 self._name = str((await self.runtime_configuration())["clusterName"])
             except NotFound as error:
-                # Every broker has this path.
-                url = self.connection.admin_url.rstrip("/") + f"{ADMIN}/brokers/configuration/runtime"
+                url = f"{self.connection.admin_url.rstrip('/')}{ADMIN}/brokers/configuration/runtime"
                 raise self.http.no_broker("GET", url, "was answered with 404") from error
             except NotAllowed:
                 self._name = await self._name_without_rights()
@@ -189,8 +187,6 @@ class AdminClient:
         """Register a peer cluster."""
         await self.put(f"/clusters/{quote(name, safe='')}", data)
 
-    # Tenants and namespaces.
-
     async def tenants(self) -> tuple[str, ...]:
         """All tenants. Needs a superuser."""
         return tuple(sorted(await self.get("/tenants")))
@@ -212,8 +208,6 @@ class AdminClient:
     async def put_namespace(self, name: NamespaceName, policies: JsonObject) -> None:
         """Create a namespace with its policies in one call. The broker validates little: validate before."""
         await self.put(f"/namespaces/{name.path}", policies)
-
-    # Topics.
 
     async def topics(self, namespace: NamespaceName, *, system: bool = False) -> tuple[TopicName, ...]:
         """Every persistent and non-persistent topic; a partitioned topic is listed by its partitions."""

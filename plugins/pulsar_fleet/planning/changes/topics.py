@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.admin.call import Call, with_body
+from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.data_loss import lowered
@@ -13,7 +13,6 @@ from pulsar_fleet.planning.diff_entry import Difference, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone
 
-PARTITIONED_WITH_PROPERTIES = "application/vnd.partitioned-topic-metadata+json"
 SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 
 
