@@ -130,7 +130,8 @@ class Procedure:
             async with self.sides.open() as (_old, new):
                 names = [str(name) for name in original.namespaces]
                 restored += await restore_kept_policies(new, names)
-        await release(self.sides, self.run)
+        if self.run.ledger.phases(self.run.id):
+            await release(self.sides, self.run)
         return restored
 
 

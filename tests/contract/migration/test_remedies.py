@@ -356,7 +356,7 @@ def moved_context(fleet: Fleet, topic: TopicName) -> RemedyContext:
         green=fleet.green,
         move=Move(topic.namespace, Strategy.REDIRECT, "", {topic: 2}, partitions),
         redirect=redirect_to(fleet.green.connection),
-        before=OriginalSettings(dynamic={}, publish_rates={}, replication={}),
+        before=OriginalSettings(green="green", publish_rates={}, replication={}),
     )
 
 

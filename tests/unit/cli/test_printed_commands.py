@@ -53,4 +53,4 @@ def test_a_printed_command_exists_with_its_options(command: str, rest: str) -> N
 
 
 def test_commands_are_printed() -> None:
-    assert {command for command, _ in printed()} >= {"abort", "undo", "plan", "export", "reconcile"}
+    assert {command for command, _ in printed()} >= {"abort", "undo", "plan", "export", "restore"}

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, NotAllowed, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
@@ -72,7 +72,12 @@ async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceNam
     names, lease = [str(name) for name in namespaces], lease_of(run)
     async with sides.open() as (blue, green):
         for admin in (blue, green):
-            (await read_runs(admin)).with_leases(names, lease, cluster=admin.connection.name, now=time.time())
+            try:
+                runs = await read_runs(admin)
+            except NotAllowed:
+                log.warning("%s: our role may not read which runs change its namespaces", admin.connection.name)
+                continue
+            runs.with_leases(names, lease, cluster=admin.connection.name, now=time.time())
 
 
 async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
