@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tests.bench.applications import Events, Flow, is_stuck, reading, running, silence, writers
+from tests.bench.busy_cores import busy
 from tests.bench.clients_built import java_command
 from tests.bench.flip_traffic import (
     Flipped,
@@ -111,18 +108,6 @@ async def test_flips(tmp_path: Path) -> None:
         assert (done.in_flight, done.fenced, done.stuck, done.gone, done.lost) == (0, 0, 0, 0, 0), way
         assert done.order_breaks == 0, way
         assert (done.mispredicted, done.complaints) == (0, [])
-
-
-@contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Loops that take a core each."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in loops:
-            process.kill()
-            process.wait()
 
 
 def terminated_under_way(folder: Path) -> int:

@@ -11,9 +11,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from tests.bench.busy_cores import busy
 
 DAGS = Path(__file__).parents[2] / "dags"
 EMPTY = "from airflow.sdk import dag\n\n\n@dag(schedule=None)\ndef empty():\n    pass\n\n\nempty()\n"
@@ -21,6 +21,8 @@ CPU_SECONDS = 0.3
 MEASURE = """
 import importlib, json, os, sys, time
 from pathlib import Path
+
+from tests.bench.busy_cores import busy
 import airflow.sdk
 airflow.sdk.dag
 from airflow.dag_processing.dagbag import DagBag
@@ -46,24 +48,11 @@ for file in sys.argv[1:]:
 """
 
 
-@contextmanager
-def busy_cores() -> Iterator[None]:
-    """An endless loop for each core."""
-    loop = [sys.executable, "-c", "while True: pass"]
-    loops = [subprocess.Popen(loop) for _ in range(os.cpu_count() or 1)]
-    try:
-        yield
-    finally:
-        for process in loops:
-            process.kill()
-            process.wait()
-
-
 def test_parsing(tmp_path: Path) -> None:
     empty = tmp_path / "empty.py"
     empty.write_text(EMPTY)
     files = [empty, *sorted(DAGS.glob("*.py"))]
-    with busy_cores():
+    with busy(os.cpu_count() or 1):
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", MEASURE, *map(str, files)],
             capture_output=True,

@@ -237,8 +237,8 @@ BY_HAND: dict[str, tuple[str, ...]] = {
     "version-unsupported": ("upgrade the brokers",),
     "versions-mixed": ("finish the rolling upgrade",),
 }
-"""Findings whose remedy no machine executes → what their texts must say: the precondition, or that nothing is "
-"deleted."""
+"""Findings whose remedy no machine executes → what their texts must say: the precondition, or that nothing is
+deleted."""
 
 
 def require_harmless(finding: Finding) -> None:
