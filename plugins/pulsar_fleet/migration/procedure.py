@@ -130,7 +130,7 @@ class Procedure:
             async with self.sides.open() as (_old, new):
                 names = [str(name) for name in original.namespaces]
                 restored += await restore_kept_policies(new, names)
-        if self.run.ledger.phases(self.run.id):
+        elif self.run.ledger.phases(self.run.id):
             await release(self.sides, self.run)
         return restored
 

@@ -196,7 +196,7 @@ async def cut_over(
 
     :param quiesce_seconds: how long producers are throttled before the flag; more prolongs the publish
         pause.
-    :param singles: what happens to individually acknowledged messages in what was replicated.
+    :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
     """
     redirect = redirect_of(sides, run)

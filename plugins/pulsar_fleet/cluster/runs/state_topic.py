@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, PermissionDenied, Unavailable
@@ -18,6 +19,9 @@ from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import never_deleting
+
+if TYPE_CHECKING:
+    import pulsar
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +59,7 @@ async def update_runs(admin: AdminClient, change: Change) -> ClusterRuns:
             )
         await asyncio.sleep(0.2)
     try:
-        before = await asyncio.to_thread(_read, admin)
+        before = await asyncio.to_thread(recorder.read)
         after = await change(before)
         if after != before:
             await asyncio.to_thread(recorder.store, after)
@@ -89,12 +93,18 @@ def _read(admin: AdminClient) -> ClusterRuns:
 
     try:
         with closing(open_client(admin.connection, _TIMEOUT_SECONDS)) as client:
-            reader = client.create_reader(str(TOPIC), pulsar.MessageId.latest, start_message_id_inclusive=True)
-            content = b""
-            while reader.has_message_available():
-                content = reader.read_next(_TIMEOUT_SECONDS * 1000).data()
+            return _last(client)
     except pulsar.PulsarException as error:
         raise _error(admin, error) from error
+
+
+def _last(client: pulsar.Client) -> ClusterRuns:
+    import pulsar
+
+    reader = client.create_reader(str(TOPIC), pulsar.MessageId.latest, start_message_id_inclusive=True)
+    content = b""
+    while reader.has_message_available():
+        content = reader.read_next(_TIMEOUT_SECONDS * 1000).data()
     return ClusterRuns.from_bytes(content) if content else ClusterRuns()
 
 
@@ -127,6 +137,15 @@ class _Recorder:
             return None
         except pulsar.PulsarException as error:
             raise _error(admin, error) from error
+
+    def read(self) -> ClusterRuns:
+        """The newest record."""
+        import pulsar
+
+        try:
+            return _last(self._client)
+        except pulsar.PulsarException as error:
+            raise _error(self._admin, error) from error
 
     def store(self, runs: ClusterRuns) -> None:
         """Publish the record."""

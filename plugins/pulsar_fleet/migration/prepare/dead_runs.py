@@ -154,7 +154,7 @@ async def restore_overrides(
     subscribe by pattern would lose topics on the other cluster. Replication goes on, because a run that is continued
     needs it, and what is published while it is off is never copied.
 
-    :param ended: as for `find_overrides`, as `namespaces`.
+    :param ended: as for `find_overrides`; `namespaces` too.
     :param delete_inactive_topics: restore the inactive-topic policies of migrated namespaces too.
     :param stop_replication: end the replication of namespaces that are not migrated too: their run is given up.
     :param unattended: nobody has decided it: beside a migrated namespace, whose backlog may not be read yet, settings
@@ -164,20 +164,19 @@ async def restore_overrides(
     left = await find_overrides(admin, ended=ended, namespaces=namespaces)
     records = await _records(admin, [namespace.name for namespace in left.dead])
     original = OriginalSettings.recorded(records)
-    flagged = await flagged_namespaces(admin, original.namespaces)
+    flagged = frozenset(namespace.name for namespace in left.dead if namespace.flagged)
     if stop_replication:
         for name, record in records.items():
             if name not in flagged:
                 await _end_replication(admin, name, record)
-    kept = {namespace.name for namespace in left.dead if namespace.flagged} if unattended else set()
+    kept = flagged if unattended else frozenset[str]()
     keep = frozenset[str]() if delete_inactive_topics else flagged
     restored = await restore_original_settings(admin, ended, original, keep_topics=keep, brokers=not kept)
-    await _remove_leases(admin, {namespace.name for namespace in left.dead} - kept, ended)
-    after = await find_replication(admin, records)
+    await _remove_leases(admin, frozenset(namespace.name for namespace in left.dead) - kept, ended)
     return Restored(
         cluster=admin.connection.name,
         restored=restored,
-        replicating=after,
+        replicating=await _replicating(admin, records),
         draining=tuple(sorted(kept)),
     )
 
@@ -195,17 +194,17 @@ async def _records(admin: AdminClient, namespaces: Sequence[str]) -> dict[str, N
     return {name: record for name, record in records.items() if record}
 
 
-async def find_replication(admin: AdminClient, records: Mapping[str, NamespaceOverrides]) -> tuple[str, ...]:
+async def _replicating(admin: AdminClient, records: Mapping[str, NamespaceOverrides]) -> tuple[str, ...]:
     """Of namespaces with a record, those that still replicate to the cluster that their run added."""
     replicating = []
     for name, record in records.items():
         document = await admin.namespace(NamespaceName.parse(name)) or {}
-        if "replication" in overridden_policies(document, record):
+        if "replication" in _overridden_policies(document, record):
             replicating.append(name)
     return tuple(replicating)
 
 
-def overridden_policies(document: Mapping[str, Json], record: NamespaceOverrides) -> tuple[str, ...]:
+def _overridden_policies(document: Mapping[str, Json], record: NamespaceOverrides) -> tuple[str, ...]:
     """Names of the namespace's policies that still have a run's override."""
     original = record.original_policies(dict(document))
     return tuple(
@@ -222,10 +221,14 @@ def _left(name: str, lease: Lease | None, document: Mapping[str, Json], *, now: 
         name=name,
         run=run.run if run else "",
         until=lease.until() if lease else "",
-        is_live=lease is not None and lease.expires > now and lease.run != ended,
+        is_live=lease is not None and _is_live(lease, now, ended),
         flagged=bool(document.get("migrated")),
-        overridden=overridden_policies(document, record) if record else (),
+        overridden=_overridden_policies(document, record) if record else (),
     )
+
+
+def _is_live(lease: Lease, now: float, ended: str) -> bool:
+    return lease.expires > now and lease.run != ended
 
 
 async def _end_replication(admin: AdminClient, name: str, record: NamespaceOverrides) -> None:
@@ -233,15 +236,11 @@ async def _end_replication(admin: AdminClient, name: str, record: NamespaceOverr
     await end_replication(admin, own, namespace, record.replicates_to, record.replication)
 
 
-async def _remove_leases(admin: AdminClient, names: set[str], ended: str) -> None:
+async def _remove_leases(admin: AdminClient, names: frozenset[str], ended: str) -> None:
     async def remove(runs: ClusterRuns) -> ClusterRuns:
         # A run may have renewed its lease, or another may have taken the namespace, in the meantime.
         now = time.time()
-        kept = {
-            name: lease
-            for name, lease in runs.leases.items()
-            if name not in names or (lease.expires > now and lease.run != ended)
-        }
+        kept = {name: lease for name, lease in runs.leases.items() if name not in names or _is_live(lease, now, ended)}
         return ClusterRuns(leases=kept, brokers=runs.brokers)
 
     if names:

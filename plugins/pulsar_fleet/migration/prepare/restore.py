@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
@@ -70,7 +70,7 @@ async def restore_original_settings(
     restored: list[str] = []
     failures: list[FleetError] = []
     await asyncio.gather(
-        *([_run_group(_brokers(blue, run_id), restored, failures)] if brokers else []),
+        _run_group([restore_brokers(blue, run_id)] if brokers else [], restored, failures),
         *(_restore_namespace(blue, original, name, restored, failures, keep_topics) for name in original.namespaces),
     )
     await _run_group(_tenants(blue, original), restored, failures)
@@ -85,7 +85,7 @@ async def restore_original_settings(
     return tuple(restored)
 
 
-Restorations = AsyncIterator[Awaitable[tuple[str, ...]]]
+Restoration = Awaitable[tuple[str, ...]]
 
 
 async def _restore_namespace(
@@ -99,13 +99,13 @@ async def _restore_namespace(
     keep, failed = str(name) in keep_topics, list[FleetError]()
     await _run_group(_policies(blue, original, name, keep=keep), restored, failed)
     if not keep and not failed:
-        await _run_group(_record(blue, name), restored, failed)
+        await _run_group([_remove_record(blue, name)], restored, failed)
     failures += failed
 
 
-async def _run_group(group: Restorations, restored: list[str], failures: list[FleetError]) -> None:
+async def _run_group(group: Iterable[Restoration], restored: list[str], failures: list[FleetError]) -> None:
     """Run restorations of one owner in sequence: its setters must not overlap. After a failure the rest is tried."""
-    async for action in group:
+    for action in group:
         try:
             restored += await action
         except NotFound as error:
@@ -114,11 +114,9 @@ async def _run_group(group: Restorations, restored: list[str], failures: list[Fl
             failures.append(error)
 
 
-async def _brokers(blue: AdminClient, run_id: str) -> Restorations:
-    yield restore_brokers(blue, run_id)
-
-
-async def _policies(blue: AdminClient, original: OriginalSettings, name: NamespaceName, *, keep: bool) -> Restorations:
+def _policies(
+    blue: AdminClient, original: OriginalSettings, name: NamespaceName, *, keep: bool
+) -> Iterator[Restoration]:
     yield restore_publish_rates(blue, name, original)
     if keep:
         return
@@ -128,11 +126,7 @@ async def _policies(blue: AdminClient, original: OriginalSettings, name: Namespa
         yield _restore_inactive(blue, topic, value)
 
 
-async def _record(blue: AdminClient, name: NamespaceName) -> Restorations:
-    yield _remove_record(blue, name)
-
-
-async def _tenants(blue: AdminClient, original: OriginalSettings) -> Restorations:
+def _tenants(blue: AdminClient, original: OriginalSettings) -> Iterator[Restoration]:
     for tenant, clusters in original.allowed.items():
         if original.green not in clusters:
             yield disallow_cluster(blue, tenant, original.green)
