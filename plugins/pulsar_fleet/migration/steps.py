@@ -103,8 +103,10 @@ async def check_gates(
         what is never waived.
     :raises InvalidRequest: a waiver matches no blocker.
     """
-    await require_free(sides, run, names)
+    unread = await require_free(sides, run, names)
     passed = await evaluate_gates(sides, run, names, strategy, expected=expected or Expectations(), waivers=waivers)
+    if unread:
+        raise unread
     plan = plan_waves(wave_members(passed.namespaces, passed.moves.moves, passed.findings), limits)
     run.artefacts.write_json(run.id, WAVES, plan.to_json())
     return run.artefacts.write_json(run.id, MOVES, passed.moves.to_json()), passed.findings

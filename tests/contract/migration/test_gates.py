@@ -27,6 +27,7 @@ from pulsar_fleet.migration.artefacts import FINDINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.lease import held as held_by
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.scope import resolve
 from pulsar_fleet.migration.steps import check_gates
@@ -255,6 +256,8 @@ async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_to
         rights = {"adminRoles": ["tenant-admin"], "allowedClusters": ["wide"]}
         await on_wide.put(f"/tenants/{name.tenant}", rights)
         await on_wide.put(f"/namespaces/{name.path}", {"replication_clusters": ["wide"]})
+    async with held_by(Sides(on_green.connection, on_green.connection), Run.open("another"), [new_namespace()]):
+        pass  # green has a record of runs, which the wrong address hides
     run = Run.open("migrate_namespaces/role")
     limited = replace(reach(wide, "tenant-admin"), cluster_name="wide")
     sides = Sides(limited, replace(on_green.connection, service_url="pulsar://localhost:1"))

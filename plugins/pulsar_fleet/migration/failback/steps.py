@@ -62,7 +62,7 @@ async def check_failback(
     :raises PreconditionFailed: there is a blocker, the message lists all findings; or a waiver covers a check.
     :raises InvalidRequest: a waiver that covers no blocker.
     """
-    await require_free(sides, run, names)
+    unread = await require_free(sides, run, names)
     async with sides.open() as (blue, green):
         surveyed = await survey(green, blue, names, run, redactor=open_redactor())
         strategies = {
@@ -85,6 +85,8 @@ async def check_failback(
         log.warning("%s", finding.text())
     if unwaived := _judged(own, findings, waivers).unwaived:
         raise PreconditionFailed(refusal_text(findings, "Nothing has been changed.", unwaived))
+    if unread:
+        raise unread
     return findings
 
 

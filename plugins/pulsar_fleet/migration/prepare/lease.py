@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import FleetError, NotAllowed, PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
@@ -67,17 +67,23 @@ async def held(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> A
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> None:
-    """Refuse namespaces that another run has, as `held` does, without taking them."""
+async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceName]) -> FleetError | None:
+    """Refuse namespaces that another run has, as `held` does, without taking them.
+
+    Returns why a cluster's record could not be read: the gates name the cause, the caller raises it if they do not.
+    """
     names, lease = [str(name) for name in namespaces], lease_of(run)
+    unread: FleetError | None = None
     async with sides.open() as (blue, green):
         for admin in (blue, green):
             try:
                 runs = await read_runs(admin)
-            except NotAllowed:
-                log.warning("%s: our role may not read which runs change its namespaces", admin.connection.name)
+            except (PermissionDenied, Unavailable) as error:
+                log.warning("%s", error)
+                unread = unread or error
                 continue
             runs.with_leases(names, lease, cluster=admin.connection.name, now=time.time())
+    return unread
 
 
 async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
