@@ -73,6 +73,7 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50
 test-full: export PULSAR_FLEET_MIGRATION_CRASH_POINTS := 25
 test-full: export PULSAR_FLEET_KILL_POINTS := 30
+test-full: export PULSAR_FLEET_AIRFLOW_POINTS := 40
 test-full: export PULSAR_FLEET_FOLLOWER_POINTS := 20
 test-full: export PULSAR_FLEET_EDIT_ROUNDS := 200
 test-full: export PULSAR_FLEET_MESSAGE_PAIRS := 500

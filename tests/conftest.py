@@ -29,6 +29,7 @@ ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
 # entry of every open ledger twice a second, and two hundred idle topics take three times the CPU time of none.
 SELDOM = {"bookkeeperExplicitLacIntervalInMills": "5000", "managedLedgerCacheEvictionIntervalMs": "1000"}
 LONGEST = (
+    "e2e/test_dead_airflow_runs",
     "e2e/test_scheduler",
     "dags/test_runs",
     "contract/policy_sync/test_events",

@@ -90,7 +90,7 @@ def export(url: str, cluster: str, tenants: list[str]) -> dict[str, Any]:
         found[f"tenant {tenant}"] = {key: sorted(document[key] or ()) for key in ("adminRoles", "allowedClusters")}
         for namespace in http_.get(f"/namespaces/{once(tenant)}"):
             found |= _namespace(http_, namespace)
-    return {name: _own(document, cluster) for name, document in found.items()}
+    return {name: neutral(document, cluster) for name, document in found.items()}
 
 
 def listed_topics(http_: Plain, namespace: str) -> dict[str, int | None]:
@@ -164,10 +164,11 @@ def _is_system(topic: str) -> bool:
     return topic.split("/", 4)[4].startswith("__")
 
 
-def _own(value: Any, cluster: str) -> Any:
+def neutral(value: Any, cluster: str) -> Any:
+    """A document with the cluster's own name replaced, and lists of names sorted."""
     if isinstance(value, dict):
-        return {SELF if key == cluster else key: _own(entry, cluster) for key, entry in value.items()}
+        return {SELF if key == cluster else key: neutral(entry, cluster) for key, entry in value.items()}
     if isinstance(value, list):
-        entries = [_own(entry, cluster) for entry in value]
+        entries = [neutral(entry, cluster) for entry in value]
         return sorted(entries, key=json.dumps) if all(isinstance(entry, str) for entry in entries) else entries
     return SELF if value == cluster else value

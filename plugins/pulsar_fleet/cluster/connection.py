@@ -56,6 +56,11 @@ class ClusterConnection:
                 "write it as pulsar://host:port or pulsar+ssl://host:port."
             )
 
+    @property
+    def argument(self) -> str:
+        """The cluster as a command takes it: its admin URL if it was given by that, else the connection's id."""
+        return self.admin_url if self.name == urlsplit(self.admin_url).netloc else self.name
+
     def read_token(self) -> str | None:
         """The JWT to send, or None; a token file that cannot be read is `InvalidRequest`. See `OAuth2.access_token`."""
         if self.oauth2:

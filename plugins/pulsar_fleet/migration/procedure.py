@@ -17,6 +17,7 @@ from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import without_flagged
 from pulsar_fleet.migration.failback import steps as failback_steps
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import DagParsing, Expectations
@@ -33,6 +34,7 @@ from pulsar_fleet.migration.waves.planner import Limits
 from pulsar_fleet.migration.waves.steps import (
     SelectedWave,
     already_moved,
+    begun_wave,
     find_moves,
     read_plan,
     select_wave,
@@ -87,7 +89,14 @@ class Procedure:
         return Expectations(drain_minutes=self.request.drain_timeout_minutes, dag_parsing=self.dag_parsing)
 
     async def recheck_gates(self, moves: Moves) -> Findings:
-        """Evaluate every gate again, now that the new cluster is prepared; a new blocker stops the run."""
+        """Evaluate every gate again, now that the new cluster is prepared; a new blocker stops the run.
+
+        Namespaces that an earlier attempt cut over are left out.
+        """
+        async with self.sides.open() as (old, _new):
+            moves = await without_flagged(old, moves)
+        if not moves.moves:
+            return ()
         return await steps.recheck_gates(self.sides, self.run, moves, expected=self.expected, waivers=self.waivers)
 
     async def cut_over(self, moves: Moves, original: OriginalSettings) -> Reference:
@@ -165,9 +174,18 @@ class Migration(Procedure):
     def _planned_by(self) -> Run:
         return replace(self.run, id=self.request.continues) if self.request.continues else self.run
 
+    @property
+    def _begun_wave(self) -> SelectedWave | None:
+        return begun_wave(self.run, planned_by=self._planned_by, number=self.request.wave)
+
     async def select_namespaces(self) -> Sequence[NamespaceName]:
-        """The namespaces of the continued wave, or of the selection without those that earlier runs moved."""
-        request = self.request
+        """The namespaces of the continued wave, or of the selection without those that earlier runs moved.
+
+        Once the cut-over has begun, they are those of the run's own wave.
+        """
+        request, moves = self.request, find_moves(self.run)
+        if moves and self._begun_wave:
+            return [move.namespace for move in moves.moves]
         if request.continues:
             return wave_of(read_plan(self._planned_by), request.wave).namespaces
         if request.wave != 1:
@@ -186,7 +204,13 @@ class Migration(Procedure):
         return [name for name in names if name not in moved]
 
     async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
-        """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing."""
+        """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing.
+
+        Once the cut-over has begun, the wave is as it was decided, and no gate is evaluated.
+        """
+        if wave := self._begun_wave:
+            log.info("The cut-over of this run has begun: what it moves is decided. %s", wave.headline)
+            return wave, ()
         limits = Limits(namespaces=self.request.wave_namespaces, topics=self.request.wave_topics)
         checked, findings = await steps.check_gates(
             self.sides, self.run, names, self.strategy, expected=self.expected, waivers=self.waivers, limits=limits

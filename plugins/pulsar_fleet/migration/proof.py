@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import without_flagged
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
@@ -45,8 +46,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """
     messages = 0
     async with sides.open() as (blue, green):
-        flagged = [(await blue.namespace(move.namespace) or {}).get("migrated") for move in moves.moves]
-        moves = replace(moves, moves=tuple(move for move, done in zip(moves.moves, flagged, strict=True) if not done))
+        moves = await without_flagged(blue, moves)
         await freeze_blue(sides, run, moves)
         baselines = {move.namespace: await read_baseline(blue, green, move) for move in moves.moves}
         if _replicated(moves):
@@ -68,10 +68,12 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
 async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """Right after the cut-over: compare the cursors of the transferred subscriptions on blue and green.
 
-    They have no consumers on blue, so the cursors do not move until a consumer connects to green.
+    They have no consumers on blue, so the cursors do not move until a consumer connects to green. Namespaces whose
+    subscriptions an earlier attempt removed from blue are left out.
 
     :raises PreconditionFailed: a subscription does not continue as stated; the message names it.
     """
+    moves = _not_cleaned(run, moves)
     topics = [topic for move in moves.moves for topic in stored_transfers(run, str(move.namespace)).values()]
     transferred = [cursor for topic in topics for cursor in topic.cursors]
     if not transferred:
@@ -95,9 +97,12 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
 async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """At the end: compare what was replicated, message by message; a redirected namespace must have drained.
 
+    Namespaces that an earlier attempt verified and cleaned up are left out.
+
     :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
         redirected namespace has not drained.
     """
+    moves = _not_cleaned(run, moves)
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
     for move in moves.moves:
         if move.strategy is Strategy.REDIRECT:
@@ -114,6 +119,12 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
     return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages}
+
+
+def _not_cleaned(run: Run, moves: Moves) -> Moves:
+    """The moves of namespaces that this run has not cleaned up: after it, blue lacks what continues on green."""
+    cleaned = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase in (Phase.CLEANED, Phase.FINISHED)}
+    return replace(moves, moves=tuple(move for move in moves.moves if str(move.namespace) not in cleaned))
 
 
 async def _compare(blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:

@@ -24,6 +24,7 @@ from pulsar_fleet.migration import cleanup, proof
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
+from pulsar_fleet.migration.cutover.redirect import without_flagged
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
@@ -116,10 +117,11 @@ async def check_gates(
 async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
     """Replicate from the first stored message on, blue to green, where the strategy needs it; returns how many.
 
-    Green first gets subscriptions that keep what is replicated: without one green deletes it.
+    Green first gets subscriptions that keep what is replicated: without one green deletes it. Namespaces that an
+    earlier attempt cut over are left out.
     """
-    replicated = _replicated(moves)
     async with sides.open() as (blue, green):
+        replicated = _replicated(await without_flagged(blue, moves))
         if replicated:
             await register_cluster(blue, moves.green, sides.green)
         for move in replicated:
@@ -144,10 +146,10 @@ async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bo
     brokers' lists are read first, the others only when these are near: most calls of this function are cheap.
     """
     await renew_while_waiting(sides, run, moves)
-    replicated = _replicated(moves)
-    partitions = [topic for move in replicated for topic in move.partitions]
-    by_namespace = {move.namespace: frozenset(move.partitions) for move in replicated}
     async with sides.open() as (blue, _green):
+        replicated = _replicated(await without_flagged(blue, moves))
+        partitions = [topic for move in replicated for topic in move.partitions]
+        by_namespace = {move.namespace: frozenset(move.partitions) for move in replicated}
         listed = (await list_loaded(blue, by_namespace, time.time())).states if partitions else {}
         unsent = {topic: state.unsent for topic, state in listed.items()}
         ordered = sorted(partitions, key=lambda topic: -unsent.get(topic, 0))

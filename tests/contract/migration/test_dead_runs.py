@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from tests.contract.migration.test_crash import Undisturbed, run_and_kill, steps, undisturbed
@@ -156,6 +157,10 @@ async def test_what_a_dead_run_left_is_restored_without_its_ledger_and_a_live_ru
     await throttle_producers(on_blue, moving.namespace, moving.before())
     live = {namespace.name: namespace for namespace in (await find_overrides(on_blue)).namespaces}[name]
     assert live.is_live
+    address = urlsplit(moving.sides.blue.admin_url).netloc
+    async with AdminClient(replace(moving.sides.blue, name=address)) as by_url:
+        # As the terminal takes it.
+        assert (await find_overrides(by_url)).cluster == moving.sides.blue.admin_url
     assert live.overridden == ("publish rate", "inactive-topic policies")
     await restore_overrides(on_blue)
     assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == QUIESCED_RATE
@@ -165,6 +170,25 @@ async def test_what_a_dead_run_left_is_restored_without_its_ledger_and_a_live_ru
     assert name not in (await read_runs(on_blue)).leases
     assert (await restore_overrides(on_blue, ended=moving.run.id)).restored == ()
     await restore_overrides(on_green, ended=moving.run.id)
+
+
+async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient, tmp_path: Path
+) -> None:
+    before, name = await overridden(on_blue, moving.namespace), moving.namespace
+    await moving.freeze_blue()
+    for admin in (on_blue, on_green):
+        await expire_leases(admin, name)
+    other = another_run(moving, tmp_path)
+    await other.freeze_blue()
+    await throttle_producers(on_blue, name, other.before())
+    await on_blue.post(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+    during = await overridden(on_blue, name), await on_blue.namespace(name), await on_blue.tenant(name.tenant)
+    assert await moving.restore_blue() == ()
+    assert (await overridden(on_blue, name), await on_blue.namespace(name), await on_blue.tenant(name.tenant)) == during
+    await other.restore_blue()
+    assert await overridden(on_blue, name) == before
+    await release(other.sides, other.run)
 
 
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:

@@ -33,4 +33,7 @@ def test_what_is_not_restored_on_purpose_is_said_with_the_reason_and_the_command
     assert first == "Restored on blue: a."
     assert "To give the run up: pulsar-fleet restore blue --end-replication." in replicating
     assert draining.endswith("If consumers have read everything: pulsar-fleet restore blue.")
+    copying = Restored(cluster="blue", replicating=("acme/orders", "acme/audit"), migrated=("acme/orders",)).text()
+    assert "Still replicating, and migrated: acme/orders. " in copying
+    assert "Still replicating: acme/audit. " in copying
     assert Restored(cluster="blue").text() == "Restored on blue: nothing was overridden any more."

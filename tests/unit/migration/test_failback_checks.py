@@ -135,6 +135,19 @@ def test_leftovers_of_a_migration_do_not_stop_its_failback() -> None:
     assert gates_of(replace(viewed, survey=without_leftovers(viewed.survey))) == set()
 
 
+def test_a_migration_that_follows_a_failback_is_refused_with_the_form_and_the_command_that_do_it() -> None:
+    viewed = replace(back(), connections=("pulsar_blue", "http://green:8080"))
+    remedies = {finding.id: finding.remedy for finding in gates.check(viewed)}
+    form = '{"blue": "http://green:8080", "green": "pulsar_blue", "namespaces": ["acme/orders"]}'
+    command = "pulsar-fleet fail-back http://green:8080 pulsar_blue --namespaces acme/orders --dry-run."
+    for id_ in ("namespace-migrated", "topic-terminated-on-target"):
+        assert "Move it with fail_back_namespaces instead" in remedies[id_]
+        assert form in remedies[id_]
+        assert remedies[id_].endswith(command)
+    unread = with_policies_of(viewed, blue={"migrated": True})
+    assert not any(command in finding.remedy for finding in gates.check(unread))
+
+
 def test_a_redirect_on_green_that_leads_to_blue_does_not_stop_a_failback() -> None:
     viewed = with_green(view(), redirect={"migrated": False, "migratedClusterUrl": REDIRECT})
     assert gates_of(viewed) == {"redirect-left-on-green"}

@@ -93,7 +93,9 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
         connected = {partition.topic: tuple(partition.clients) for partition in facts.partitions}
         store_gate_clients(run, str(facts.namespace), connected)
     # The task may have been cleared after blue was frozen.
-    return View(survey=_with_original_settings(surveyed, run), strategies={}, expected=expected)
+    original = _with_original_settings(surveyed, run)
+    connections = (sides.blue.argument, sides.green.argument)
+    return View(survey=original, strategies={}, expected=expected, connections=connections)
 
 
 def _with_original_settings(surveyed: Survey, run: Run) -> Survey:

@@ -227,11 +227,15 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The input of the gates."""
+    """The input of the gates.
+
+    :param connections: of blue and green, as forms and commands take them.
+    """
 
     survey: Survey
     strategies: Mapping[NamespaceName, Strategy]
     expected: Expectations = field(default_factory=Expectations)
+    connections: tuple[str, str] = ("BLUE", "GREEN")
 
     @property
     def blue(self) -> ClusterFacts:

@@ -92,20 +92,27 @@ class Restored(Document):
     """What was restored on a cluster, and what was left on purpose.
 
     :param replicating: namespaces that still replicate to the cluster to which their run was copying them.
+    :param migrated: those of them that are migrated: only their run ends it, since entries may wait to be copied.
     :param draining: migrated namespaces because of which settings of the brokers were not restored.
     """
 
     cluster: str
     restored: tuple[str, ...] = ()
     replicating: tuple[str, ...] = ()
+    migrated: tuple[str, ...] = ()
     draining: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Lines for people."""
         lines = [f"Restored on {self.cluster}: {', '.join(self.restored) or 'nothing was overridden any more'}."]
-        if self.replicating:
+        if self.migrated:
             lines.append(
-                f"Still replicating: {', '.join(self.replicating)}. A run that is continued needs this, since what is "
+                f"Still replicating, and migrated: {', '.join(self.migrated)}. The last entries may not be copied yet. "
+                "Continue the run, which verifies the copy and then ends the replication."
+            )
+        if copying := [name for name in self.replicating if name not in self.migrated]:
+            lines.append(
+                f"Still replicating: {', '.join(copying)}. A run that is continued needs this, since what is "
                 "published while replication is off is never copied. To give the run up: pulsar-fleet restore "
                 f"{self.cluster} --end-replication."
             )
@@ -132,7 +139,7 @@ async def find_overrides(admin: AdminClient, *, ended: str = "", namespaces: Seq
         for name, document in zip(names, documents, strict=True)
     )
     return LeftOverrides(
-        cluster=admin.connection.name,
+        cluster=admin.connection.argument,
         namespaces=left,
         settings=tuple(runs.brokers.dynamic) if runs.brokers else (),
         freezing=runs.freezing(now, besides=ended),
@@ -172,18 +179,26 @@ async def restore_overrides(
     kept = flagged if unattended else frozenset[str]()
     keep = frozenset[str]() if delete_inactive_topics else flagged
     restored = await restore_original_settings(admin, ended, original, keep_topics=keep, brokers=not kept)
+    replicating = await _replicating(admin, records)
     await _remove_leases(admin, frozenset(namespace.name for namespace in left.dead) - kept, ended)
     return Restored(
-        cluster=admin.connection.name,
+        cluster=admin.connection.argument,
         restored=restored,
-        replicating=await _replicating(admin, records),
+        replicating=replicating,
+        migrated=tuple(name for name in replicating if name in flagged),
         draining=tuple(sorted(kept)),
     )
 
 
 async def restore_kept_policies(admin: AdminClient, namespaces: Sequence[str]) -> tuple[str, ...]:
-    """Restore what an earlier move away from this cluster kept overridden in namespaces that are back on it."""
-    original = OriginalSettings.recorded(await _records(admin, namespaces))
+    """Restore what an earlier move away from this cluster kept overridden in namespaces that are back on it.
+
+    A namespace that a run has at present is left alone.
+    """
+    records = await _records(admin, namespaces)
+    leases, now = (await read_runs(admin)).leases if records else {}, time.time()
+    free = {name: record for name, record in records.items() if name not in leases or leases[name].expires <= now}
+    original = OriginalSettings.recorded(free)
     flagged = await flagged_namespaces(admin, original.namespaces)
     return await restore_original_settings(admin, "", original, keep_topics=flagged, brokers=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from pulsar_fleet.cluster.document import Document
@@ -48,6 +48,15 @@ class OriginalSettings(Document):
     def namespaces(self) -> tuple[NamespaceName, ...]:
         """The namespaces whose settings it holds."""
         return tuple(NamespaceName.parse(text) for text in self.publish_rates)
+
+    def without(self, names: Collection[str]) -> OriginalSettings:
+        """Those of the other namespaces, and of tenants that have none of these namespaces."""
+        tenants = {NamespaceName.parse(name).tenant for name in names}
+        return replace(
+            self,
+            publish_rates={name: rate for name, rate in self.publish_rates.items() if name not in names},
+            allowed={tenant: clusters for tenant, clusters in self.allowed.items() if tenant not in tenants},
+        )
 
     def own_rates(self, namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:
         """Topics of a namespace that have their own publish rate."""

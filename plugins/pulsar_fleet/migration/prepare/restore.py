@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -11,6 +12,7 @@ from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, overrides_in
+from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
@@ -25,12 +27,33 @@ log = logging.getLogger(__name__)
 async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
     """Restore what `freeze_blue` and `cut_over` overrode on blue; returns what had to be restored.
 
+    A namespace that another run has taken since is that run's to restore: it is left alone.
+
     :param delete_topics: let blue delete inactive topics again even after namespaces were cut over.
     :raises PreconditionFailed: a setting could not be restored; all were tried, the message lists the failures.
     """
     async with sides.open() as (blue, _green):
+        original = original.without(await _taken_by_others(blue, run, original.namespaces))
         keep = frozenset[str]() if delete_topics else await _cut_over_namespaces(blue, run, original)
         return await restore_original_settings(blue, run.id, original, keep_topics=keep)
+
+
+async def _taken_by_others(blue: AdminClient, run: Run, names: Sequence[NamespaceName]) -> frozenset[str]:
+    """Namespaces whose overrides are recorded for another run, unless its lease has expired."""
+    documents = await asyncio.gather(*(blue.namespace(name) for name in names), return_exceptions=True)
+    records = {
+        str(name): record
+        for name, document in zip(names, documents, strict=True)
+        if not isinstance(document, BaseException) and (record := overrides_in(document or {}))
+    }
+    others = {name: record.run for name, record in records.items() if record.run != run.id}
+    if not others:
+        return frozenset()
+    runs, now = await read_runs(blue), time.time()
+    leases = {name: lease for name in others if (lease := runs.leases.get(name)) and lease.expires > now}
+    for name, lease in leases.items():
+        log.warning("%s is not restored: the run %s overrides its settings now", name, lease.run)
+    return frozenset(leases)
 
 
 async def _cut_over_namespaces(blue: AdminClient, run: Run, original: OriginalSettings) -> frozenset[str]:

@@ -111,15 +111,28 @@ def select_wave(
     )
     if number == 1 and len(plan.waves) > 1:
         text += "\n" + plan_markdown(plan, moves.blue, moves.green)
+    stored = run.artefacts.write_json(run.id, WAVE_MOVES, moves.to_json())
+    return _selected(plan, number, moves, stored, run.artefacts.write(run.id, WAVE_TEXT, text.encode()))
+
+
+def begun_wave(run: Run, *, planned_by: Run, number: int) -> SelectedWave | None:
+    """The stored wave of a run that has begun to cut over, for a task that is cleared then; None before.
+
+    The gates would refuse the run's own flags, and another plan would not know what the run has changed.
+    """
+    references = (run.artefacts.find(run.id, WAVE_MOVES), run.artefacts.find(run.id, WAVE_TEXT))
+    moves, (stored, text) = find_moves(run), references
+    if moves is None or stored is None or text is None:
+        return None
+    if not any(run.ledger.entered(run.id, str(move.namespace), Phase.QUIESCED) for move in moves.moves):
+        return None
+    return _selected(read_plan(planned_by), number, moves, stored, text)
+
+
+def _selected(plan: WavePlan, number: int, moves: Moves, stored: Reference, text: Reference) -> SelectedWave:
     size = counted(len(moves.moves), "namespace")
     headline = f"Wave {number} of {len(plan.waves)}: {size} from {moves.blue} to {moves.green}"
-    return SelectedWave(
-        number=number,
-        waves=len(plan.waves),
-        headline=headline,
-        moves=run.artefacts.write_json(run.id, WAVE_MOVES, moves.to_json()),
-        text=run.artefacts.write(run.id, WAVE_TEXT, text.encode()),
-    )
+    return SelectedWave(number=number, waves=len(plan.waves), headline=headline, moves=stored, text=text)
 
 
 def _sentences(run: Run, wave: Wave) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -20,11 +21,38 @@ REPORTED_ELSEWHERE = frozenset({"not-visible", "resource-not-readable", "dynamic
 """The gates about what could not be read report the first two; a run overrides dynamic settings of blue itself."""
 
 
+LEFT_GREEN = frozenset({"namespace-migrated", "topic-terminated-on-target"})
+"""What an earlier move away from green has left there."""
+_FAIL_BACK = (
+    "leave the flag, keep the topics: the namespace was moved away from {green} before. Move it with "
+    "fail_back_namespaces instead, which verifies and recreates what was left there: {form}. On a terminal: "
+    "pulsar-fleet fail-back {to} {away} --namespaces {name} --dry-run."
+)
+
+
 def clusters_are_compatible(view: View) -> Iterator[Finding]:
     """Versions, partition counts, schemas, limits, security, policies: the same rules as for onboarding."""
     blue, green = view.blue.snapshot, view.green.snapshot
     for finding in check_compatibility(blue, green, view.pair().probes):
         if finding.id in RAISED_TO_BLOCKERS:
             yield replace(finding, severity=Severity.BLOCKER)
+        elif finding.id in LEFT_GREEN and (name := _returning(view, finding)):
+            yield replace(finding, remedy=_failback_remedy(view, name))
         elif finding.id not in REPORTED_ELSEWHERE:
             yield finding
+
+
+def _failback_remedy(view: View, name: str) -> str:
+    away, to = view.connections
+    form = json.dumps({"blue": to, "green": away, "namespaces": [name]})
+    return _FAIL_BACK.format(green=view.green.name, form=form, to=to, away=away, name=name)
+
+
+def _returning(view: View, finding: Finding) -> str:
+    """The namespace of a finding, if it was moved from green to blue before: green has its flag and ended topics."""
+    for facts in view.moving:
+        name = str(facts.namespace)
+        left = (facts.green or {}).get("migrated") and view.green.has_terminated(facts.namespace)
+        if (finding.resource == name or f"://{name}/" in finding.resource) and left:
+            return "" if (facts.blue or {}).get("migrated") else name
+    return ""

@@ -1,0 +1,75 @@
+"""Tasks that a person clears in a run that has cut over: the run comes to its end again, and plans nothing anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.migration import INACTIVE, LATE, RATE, publish
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
+from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.procedure import Migration
+from pulsar_sandbox.workload.live import NumberedMessage
+
+
+async def everything(migration: Migration) -> None:
+    """Every task of `migrate_namespaces`, in its order."""
+    sides, run = migration.sides, migration.run
+    wave, _ = await migration.check_gates(await migration.select_namespaces())
+    moves = Moves.from_json(run.artefacts.read_json(wave.moves))
+    await steps.prepare_green(sides, run, moves)
+    await migration.recheck_gates(moves)
+    await steps.freeze_blue(sides, run, moves)
+    original = find_original_settings(run)
+    assert original is not None
+    await steps.start_replication(sides, run, moves)
+    await steps.wait_replicated(sides, run, moves, seconds=60, poll_seconds=1, progress=print)
+    await steps.verify_copy(sides, run, moves)
+    await migration.cut_over(moves, original)
+    await steps.verify_subscriptions(sides, run, moves)
+    await monitor_until_drained(sides, run, moves, seconds=90, poll_seconds=1)
+    await steps.verify_messages(sides, run, moves)
+    await migration.clean_up(moves, original)
+    await migration.restore()
+
+
+async def test_a_run_that_is_cleared_from_its_first_task_on_after_the_cut_over_ends_as_before(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+) -> None:
+    name = new_namespace()
+    late = TopicName(name, LATE)
+    await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})
+    await on_blue.create_topic(late)
+    await on_blue.create_subscription(late, LATE)
+    await on_blue.post(f"/namespaces/{name.path}/publishRate", RATE)
+    await on_blue.post(f"/{late.path}/inactiveTopicPolicies", INACTIVE)
+    await asyncio.to_thread(publish, blue, late, [NumberedMessage(LATE, "key", number, 1) for number in range(10)])
+
+    run = Run("cleared", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "stored")))
+    conf = {"blue": "blue", "green": "green", "namespaces": [str(name)]}
+    migration = Migration.of(conf, Sides(blue, green), run)
+    run.ledger.start_run(run.id, migration.NAME, conf)
+    await everything(migration)
+    ended = [await admin.namespace(name) for admin in (on_blue, on_green)]
+    plan = run.stored("moves.json")
+    await everything(migration)
+    assert [await admin.namespace(name) for admin in (on_blue, on_green)] == ended
+    assert run.stored("moves.json") == plan
+    assert (await on_green.stats(late))["subscriptions"][LATE]["msgBacklog"] == 10
