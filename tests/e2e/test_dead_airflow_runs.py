@@ -104,6 +104,7 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def bench(airflow_with: Callable[..., Any], blue: ClusterConnection, green: ClusterConnection) -> Iterator[Bench]:
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     with (
         recording(blue.admin_url, blue.admin_url) as (by_airflow, by_others),
         airflow_with(QUICK | {"PULSAR_FLEET_WATCH": '{"schedule": null}'}, blue=by_airflow.url) as stack,
@@ -276,9 +277,9 @@ class Round:
     def follow(self) -> None:
         """Another run moves the namespace when the lease has expired; meanwhile somebody clears a task of the first."""
         self.expire_lease()
-        process, begin = self.migrate("next", "--quiesce-seconds", "15"), time.time()
+        process, begin = self.migrate("next", "--quiesce-seconds", "5"), time.time()
         task = self.dice.choice(["restore_blue", "cut_over", "freeze_blue", "clean_up_blue"])
-        delay = self.dice.uniform(0, 15)
+        delay = self.dice.uniform(0, 10)
         wait_until(
             lambda: process.poll() is not None or any(at > begin for at, _ in self.bench.by_others.writes), 90, "works"
         )

@@ -41,6 +41,7 @@ class NamespaceOverrides(Document):
 
     :param cluster: the cluster on which they are overridden.
     :param replicates_to: the cluster that the run adds to the replication clusters.
+    :param allowed: the clusters that the tenant allows; None in the records of earlier releases.
     :param topic_rates: topic with its own publish rate → the local rate, None where only a global rate is set.
     :param topic_inactive: topic with its own inactive-topic policies → the local policies, None as above.
     """
@@ -55,6 +56,7 @@ class NamespaceOverrides(Document):
     publish_rate: JsonObject | None
     inactive: JsonObject | None
     replication: list[str]
+    allowed: list[str] | None = None
     topic_rates: Mapping[str, JsonObject | None] = field(default_factory=dict)
     topic_inactive: Mapping[str, JsonObject | None] = field(default_factory=dict)
 

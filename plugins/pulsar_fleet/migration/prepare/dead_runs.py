@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
@@ -171,6 +171,10 @@ async def restore_overrides(
     left = await find_overrides(admin, ended=ended, namespaces=namespaces)
     records = await _records(admin, [namespace.name for namespace in left.dead])
     original = OriginalSettings.recorded(records)
+    # A live run may be about to replicate another namespace of the tenant.
+    busy = {NamespaceName.parse(namespace.name).tenant for namespace in left.namespaces if namespace.is_live}
+    allowed = {tenant: clusters for tenant, clusters in original.allowed.items() if tenant not in busy}
+    original = replace(original, allowed=allowed)
     flagged = frozenset(namespace.name for namespace in left.dead if namespace.flagged)
     if stop_replication:
         for name, record in records.items():

@@ -78,7 +78,8 @@ async def read_original_settings(
         allowed={
             tenant: list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
             for tenant in {name.tenant for name in names}
-        },
+        }
+        | OriginalSettings.recorded({str(name): record for name, record in records.items() if record}).allowed,
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
         },

@@ -77,17 +77,23 @@ class OriginalSettings(Document):
             publish_rate=self.publish_rates[name],
             inactive=self.inactive[name],
             replication=self.replication[name],
+            allowed=self.allowed.get(namespace.tenant),
             topic_rates={str(topic): rate for topic, rate in self.own_rates(namespace).items()},
             topic_inactive={str(topic): value for topic, value in self.own_inactive(namespace).items()},
         )
 
     @classmethod
     def recorded(cls, records: Mapping[str, NamespaceOverrides]) -> OriginalSettings:
-        """From the records of namespaces, by name; they do not have the clusters that tenants allow."""
+        """From the records of namespaces, by name."""
         return cls(
             green=next((record.replicates_to for record in records.values()), ""),
             publish_rates={name: record.publish_rate for name, record in records.items()},
             replication={name: record.replication for name, record in records.items()},
+            allowed={
+                NamespaceName.parse(name).tenant: record.allowed
+                for name, record in records.items()
+                if record.allowed is not None
+            },
             inactive={name: record.inactive for name, record in records.items()},
             topic_rates={topic: rate for record in records.values() for topic, rate in record.topic_rates.items()},
             topic_inactive={topic: own for record in records.values() for topic, own in record.topic_inactive.items()},
