@@ -11,7 +11,7 @@ import pytest
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.demo.stack import AirflowStack
 
-DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters", "watch_overrides")
+DAGS = ("onboard_cluster", "migrate_namespaces", "fail_back_namespaces", "verify_clusters", "watch_overrides")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -177,6 +178,9 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
     )
     policies = [(await admin.namespace(name) or {}).get("migrated") for admin in (on_blue, on_green)]
     assert policies == [False, True]
+    form = f'{{"blue": "green", "green": "blue", "namespaces": ["{name}"]}}'
+    with pytest.raises(PreconditionFailed, match=re.escape(form)):
+        await check_gates(migrated.sides, replace(migrated.run, id="again"), [name], None)
     # Failback of another namespace is refused while this flag is set.
     await on_green.post(f"/namespaces/{name.path}/migration", False)
     phases = [row.phase for row in home.run.ledger.phases(home.run.id) if row.namespace == str(name)]

@@ -76,16 +76,19 @@ async def read_original_settings(
             for name, document in zip(names, policies, strict=True)
         },
         allowed={
-            tenant: list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
-            for tenant in {name.tenant for name in names}
-        }
-        | OriginalSettings.recorded({str(name): record for name, record in records.items() if record}).allowed,
+            **{tenant: await _allowed_clusters(blue, tenant) for tenant in {name.tenant for name in names}},
+            **OriginalSettings.recorded({str(name): record for name, record in records.items() if record}).allowed,
+        },
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
         },
         topic_rates=await _local(blue, topics[RATE], RATE, records),
         topic_inactive=await _local(blue, topics[INACTIVE], INACTIVE, records),
     )
+
+
+async def _allowed_clusters(blue: AdminClient, tenant: str) -> list[str]:
+    return list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
 
 
 def find_original_settings(run: Run) -> OriginalSettings | None:
