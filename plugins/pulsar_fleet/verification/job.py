@@ -45,17 +45,21 @@ def run_job(
         parser.error("each --request needs a --result")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = open_session()
+    session: SparkSession | None = None
     try:
-        for request, result in zip(options.request, map(UPath, options.result), strict=True):
+        results = [UPath(result) for result in options.result]
+        for result in results:
             result.unlink(missing_ok=True)  # a failure must not leave a stale result
-            content = UPath(request).read_bytes()
+        contents = [UPath(request).read_bytes() for request in options.request]
+        session = open_session()
+        for content, result in zip(contents, results, strict=True):
             result.parent.mkdir(parents=True, exist_ok=True)
             log.info("%s", answer(session, content, result))
     except (FleetError, OSError) as error:
         raise SystemExit(f"The comparison was not carried out: {error}") from error
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
 
 
 JOB_SETTINGS = {
