@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from pulsar_fleet.cluster.admin.read_problems import CLUSTERS, NAMESPACES_OF, Ar
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.snapshot.cluster_reader import read_brokers, read_clusters, read_resource_groups
 from pulsar_fleet.snapshot.inventory import read_clients, read_dynamic_settings, read_functions, read_packages
@@ -101,6 +102,8 @@ class _Collector:
     redactor: Redactor
     reader: NamespaceReader
     reads: PartialReads
+    records: dict[str, list[NamespaceOverrides]] = field(default_factory=dict)
+    """Tenant → what runs override in its namespaces."""
 
     async def run(self, *, must_exist: bool, load_topics: bool) -> SnapshotHeader:
         began, calls = _now(), self.admin.calls
@@ -108,9 +111,9 @@ class _Collector:
         tenants, namespaces = await self._read_tenants()
         if must_exist and (absent := self.selection.absent((tenant.name for tenant in tenants), namespaces)):
             raise NotFound(f"{cluster} has no {', '.join(absent)}: check the selection.", cluster=cluster)
-        self._emit(tenants)
         known_clusters = await self._read_cluster(namespaces)
         await self._read_namespaces(namespaces)
+        self._emit([self._without_overrides(tenant) for tenant in tenants])
         head = SnapshotHeader(
             cluster=cluster,
             began=began,
@@ -192,6 +195,8 @@ class _Collector:
             async for contents in read:
                 if contents is None or self._is_unused(contents):
                     continue
+                if record := overrides_in(contents.state.policies):
+                    self.records.setdefault(contents.name.tenant, []).append(record)
                 self._emit([contents.state, *contents.system])
                 for first in range(0, len(contents.topics), _TOPICS_AT_ONCE):
                     group = contents.topics[first : first + _TOPICS_AT_ONCE]
@@ -201,6 +206,12 @@ class _Collector:
     async def _contents(self, names: Sequence[NamespaceName]) -> AsyncGenerator[ContentsJob, None]:
         for name in names:
             yield partial(self.reader.contents, name)
+
+    def _without_overrides(self, tenant: TenantState) -> TenantState:
+        """The tenant as it is without what runs override; their records are in its namespaces."""
+        for record in self.records.get(tenant.name, ()):
+            tenant = replace(tenant, allowed_clusters=tuple(sorted(record.original_clusters(tenant.allowed_clusters))))
+        return tenant
 
     def _is_unused(self, contents: NamespaceContents) -> bool:
         return contents.name == PUBLIC_DEFAULT and not contents.topics and not self.selection.names(contents.name)

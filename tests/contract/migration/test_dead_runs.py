@@ -29,6 +29,7 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
 from pulsar_fleet.migration.prepare.lease import release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
+from pulsar_fleet.migration.prepare.replication import allow_cluster, register_cluster
 from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.snapshot.collect import collect
@@ -142,7 +143,10 @@ async def test_what_a_dead_run_overrides_is_not_copied_and_is_not_the_original_o
     original = await snapshot(on_blue, moving.namespace)
     await moving.freeze_blue()
     await throttle_producers(on_blue, moving.namespace, moving.before())
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, moving.namespace.tenant, "green")
     during = await snapshot(on_blue, moving.namespace)
+    assert [tenant.allowed_clusters for tenant in during.tenants] == [("blue",)]
     assert (await overridden(on_blue, moving.namespace))["namespace publishRate"] == QUIESCED_RATE
     assert plan_changes(original, await snapshot(on_green, moving.namespace)).id == (
         plan_changes(during, await snapshot(on_green, moving.namespace)).id
@@ -193,7 +197,8 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     other = another_run(moving, tmp_path)
     await other.freeze_blue()
     await throttle_producers(on_blue, name, other.before())
-    await on_blue.post(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, name.tenant, "green")
     during = await overridden(on_blue, name), await on_blue.namespace(name), await on_blue.tenant(name.tenant)
     assert await moving.restore_blue() == ()
     assert (await overridden(on_blue, name), await on_blue.namespace(name), await on_blue.tenant(name.tenant)) == during

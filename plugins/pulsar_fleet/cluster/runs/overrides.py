@@ -7,7 +7,7 @@ becomes an original value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
@@ -74,6 +74,11 @@ class NamespaceOverrides(Document):
             "inactive_topic_policies": original_value(own, self.inactive, never_deleting(self.inactive)),
             "replication_clusters": clusters,
         }
+
+    def original_clusters(self, allowed: Sequence[str]) -> Sequence[str]:
+        """The clusters that the tenant allows, without the one that the run added."""
+        added = self.allowed is not None and set(allowed) == {*self.allowed, self.replicates_to}
+        return self.allowed if self.allowed is not None and added else allowed
 
     def original_topic_policies(self, topic: str, document: JsonObject) -> JsonObject:
         """The local policies of a topic without the overrides."""
