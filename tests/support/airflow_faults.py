@@ -66,7 +66,7 @@ class FaultyAirflow:
         for process in psutil.process_iter(["cmdline", "environ"]):
             words = process.info["cmdline"] or []
             home = (process.info["environ"] or {}).get("AIRFLOW_HOME")
-            if words[-1:] == ["scheduler"] and home == str(self.stack.folder):
+            if words[-1:] == ["scheduler"] and "--pid-file" not in words and home == str(self.stack.folder):
                 _kill(process.pid)
 
     def start_scheduler(self) -> None:
