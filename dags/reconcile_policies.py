@@ -21,17 +21,17 @@ import pendulum
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import FindDriftOperator
-from pulsar_fleet.airflow.params.reconciliation import reconciliation_params, reconciliation_schedule
+from pulsar_fleet.airflow.params.reconciliation import RECONCILE
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import reconciliation
 
 
 @dag(
-    schedule=reconciliation_schedule(),
+    schedule=RECONCILE.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=reconciliation_params(),
+    params=RECONCILE.params(),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],

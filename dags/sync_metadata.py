@@ -16,17 +16,17 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.metadata import metadata_params, metadata_schedule
+from pulsar_fleet.airflow.params.metadata import SYNC_METADATA
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import metadata
 
 
 @dag(
-    schedule=metadata_schedule(),
+    schedule=SYNC_METADATA.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=metadata_params(),
+    params=SYNC_METADATA.params(),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "reconciliation"],

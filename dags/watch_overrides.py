@@ -13,17 +13,17 @@ from __future__ import annotations
 import pendulum
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow.params.overrides import watch_params, watch_schedule
+from pulsar_fleet.airflow.params.overrides import WATCH
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import overrides
 
 
 @dag(
-    schedule=watch_schedule(),
+    schedule=WATCH.schedule(),
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     catchup=False,
     max_active_runs=1,
-    params=watch_params(),
+    params=WATCH.params(),
     default_args=DEFAULT_ARGS,
     doc_md=__doc__,
     tags=["pulsar", "migration"],

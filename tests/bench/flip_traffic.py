@@ -190,13 +190,14 @@ def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
 
 
 @contextmanager
-def new_sides(folder: Path, **settings: str) -> Iterator[Sides]:
+def new_sides(folder: Path, *, brokers: int = 1, **settings: str) -> Iterator[Sides]:
     """Two new clusters: a flip by hand leaves blue in a state in which the next one would not be the same.
 
+    :param brokers: of each cluster; with more than one the bookie is a process of its own.
     :param settings: of their brokers, over those of the sandbox.
     """
     names = ("blue", "green")
-    with Sandbox.start(folder, clusters=names, settings=dict.fromkeys(names, settings)) as sandbox:
+    with Sandbox.start(folder, clusters=names, brokers=brokers, settings=dict.fromkeys(names, settings)) as sandbox:
         blue, green = (
             ClusterConnection(name=name, admin_url=sandbox[name].admin_url, service_url=sandbox[name].service_url)
             for name in names

@@ -1,8 +1,11 @@
-"""Flips of 24 topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
+"""Flips of topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
 Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
 Deduplication is on: Java producers connect anew half a minute after the switch and send once more what is under way.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
+PULSAR_FLEET_BENCH_TOPICS: how many (default 24), a third of each kind.
+PULSAR_FLEET_BENCH_BOOKIE: seconds for which blue's bookie stands still in each namespace's flip (default 0), on
+clusters of two brokers.
 PULSAR_FLEET_BENCH_QUIET: seconds of quiet to compare, a list (default: those of the runbook).
 PULSAR_FLEET_BENCH_BUSY: busy loops beside it, each takes a core (default 0). In flight: the publishes that blue's
 broker could not store because their topic had been terminated meanwhile, by its log.
@@ -13,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +35,7 @@ from tests.bench.flip_traffic import (
     new_sides,
     replicate_by_hand,
 )
+from tests.bench.paused_bookie import paused_bookie
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clusters import Sides
@@ -41,7 +47,9 @@ FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))
 RATE = int(os.environ.get("PULSAR_FLEET_BENCH_RATE", "250"))
 BUSY = int(os.environ.get("PULSAR_FLEET_BENCH_BUSY", "0"))
 QUIET = [float(text) for text in os.environ.get("PULSAR_FLEET_BENCH_QUIET", str(QUIESCE_SECONDS)).split(",")]
-TYPES = ("Exclusive", "Failover", "Shared", "Key_Shared") * 2
+TOPICS = int(os.environ.get("PULSAR_FLEET_BENCH_TOPICS", "24"))
+BOOKIE = float(os.environ.get("PULSAR_FLEET_BENCH_BOOKIE", "0"))
+TYPES = (("Exclusive", "Failover", "Shared", "Key_Shared") * TOPICS)[: TOPICS // 3]
 DEDUPLICATED = {"deduplicationEnabled": True}
 WARM_SECONDS = 8.0
 AFTER_SECONDS = 20.0
@@ -92,11 +100,11 @@ async def test_flips(tmp_path: Path) -> None:
     java = java_command(jars_for(DEFAULT_VERSION))
     ways = {"by hand": None, **{f"runbook, quiet {quiet:g} s": quiet for quiet in QUIET}}
     sums = {way: Sum() for way in ways}
-    print(f"\n{FLIPS} flips of 24 topics at {RATE} messages/s each, Java {DEFAULT_VERSION}\n{HEAD}")
+    print(f"\n{FLIPS} flips of {len(TYPES) * 3} topics at {RATE} messages/s each, Java {DEFAULT_VERSION}\n{HEAD}")
     for number in range(FLIPS):
         for way, quiet in ways.items():
             folder = tmp_path / f"{number}-{way[:2]}{1000 * (quiet or 0):.0f}"
-            with new_sides(folder) as sides, busy(BUSY):
+            with new_sides(folder, brokers=2 if BOOKIE else 1) as sides, busy(BUSY):
                 result = await flip(sides, java, folder, quiet)
                 result.in_flight = terminated_under_way(folder)
             print(f"{f'{number + 1}: {way}':24} {result.text()}", *result.complaints, sep="\n    ", flush=True)
@@ -127,15 +135,9 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     url = sides.blue.require_service_url()
     with running(java, url, flows, folder.with_suffix(".events")) as applications:
         await asyncio.sleep(WARM_SECONDS)
-        if quiet is None:
-            done = [await by_hand(sides, flows, replicated)] * 2
-        else:
-            # What is copied goes first: the longer it runs, the more there is to prove.
-            copied = by_runbook(
-                sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiesce_seconds=quiet
-            )
-            done = [await copied]
-            done.append(await by_runbook(sides, simple, folder.with_suffix(".simple"), quiesce_seconds=quiet))
+        names = {flow.topic.namespace for flow in flows}
+        async with paused_bookie(folder, sides.blue, names, BOOKIE) if BOOKIE else nullcontext():
+            done = await _flip(sides, simple, replicated, folder, quiet)
         await asyncio.sleep(AFTER_SECONDS)
         applications.stop()
         await asyncio.sleep(6)
@@ -148,6 +150,17 @@ async def flip(sides: Sides, java: list[str], folder: Path, quiet: float | None)
     for index, flow in enumerate(flows):
         _count(total, events, index, flow, done[flow in simple], alive=(flow.topic, "work") not in missing[1])
     return total
+
+
+async def _flip(
+    sides: Sides, simple: Sequence[Flow], replicated: Sequence[Flow], folder: Path, quiet: float | None
+) -> list[Flipped]:
+    """Of the replicated flows, and of the others."""
+    if quiet is None:
+        return [await by_hand(sides, [*simple, *replicated], replicated)] * 2
+    # What is copied goes first: the longer it runs, the more there is to prove.
+    copied = by_runbook(sides, replicated, folder.with_suffix(".geo"), Strategy.REPLICATE, quiesce_seconds=quiet)
+    return [await copied, await by_runbook(sides, simple, folder.with_suffix(".simple"), quiesce_seconds=quiet)]
 
 
 async def _warm(sides: Sides, java: list[str], folder: Path) -> None:

@@ -11,7 +11,7 @@ from tests.support.dag_runs import announced, report, states
 from tests.support.event_exchange import Exchange
 from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.params.metadata import VARIABLE, metadata_params, metadata_schedule
+from pulsar_fleet.airflow.params.metadata import SYNC_METADATA
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -61,7 +61,7 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
-    given = {VARIABLE: '{"schedule": null, "topics": false}'}
-    assert (metadata_schedule(given), metadata_params(given)["topics"].resolve()) == (None, False)
+    given = {SYNC_METADATA.variable: '{"schedule": null, "topics": false}'}
+    assert (SYNC_METADATA.schedule(given), SYNC_METADATA.params(given)["topics"].resolve()) == (None, False)
     with pytest.raises(InvalidRequest, match="did you mean 'topics'"):
-        metadata_params({VARIABLE: '{"topic": false}'})
+        SYNC_METADATA.params({SYNC_METADATA.variable: '{"topic": false}'})

@@ -10,7 +10,7 @@ import pytest
 from tests.support.dag_runs import announced, report, states
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces, set_policy
 
-from pulsar_fleet.airflow.params.reconciliation import VARIABLE, reconciliation_params, reconciliation_schedule
+from pulsar_fleet.airflow.params.reconciliation import RECONCILE
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -131,11 +131,11 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
-    given = {VARIABLE: '{"schedule": "0 * * * *", "mode": "repair"}'}
-    params = reconciliation_params(given)
-    assert (reconciliation_schedule(given), params["mode"].resolve()) == ("0 * * * *", "repair")
-    assert (reconciliation_schedule({}), reconciliation_params({})["mode"].resolve()) == ("*/5 * * * *", "report")
+    given = {RECONCILE.variable: '{"schedule": "0 * * * *", "mode": "repair"}'}
+    params = RECONCILE.params(given)
+    assert (RECONCILE.schedule(given), params["mode"].resolve()) == ("0 * * * *", "repair")
+    assert (RECONCILE.schedule({}), RECONCILE.params({})["mode"].resolve()) == ("*/5 * * * *", "report")
     with pytest.raises(InvalidRequest, match="did you mean 'mode'"):
-        reconciliation_params({VARIABLE: '{"mod": "repair"}'})
+        RECONCILE.params({RECONCILE.variable: '{"mod": "repair"}'})
     with pytest.raises(InvalidRequest, match="is not valid JSON"):
-        reconciliation_schedule({VARIABLE: "{"})
+        RECONCILE.schedule({RECONCILE.variable: "{"})

@@ -13,7 +13,7 @@ from tests.contract.migration.test_dead_runs import expire_leases
 from tests.support.dag_runs import states
 from tests.support.migration import Migration, make, migration, overridden
 
-from pulsar_fleet.airflow.params.overrides import VARIABLE, watch_params, watch_schedule
+from pulsar_fleet.airflow.params.overrides import WATCH
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -83,7 +83,7 @@ def test_without_a_cluster_the_run_is_skipped(play: Play) -> None:
 
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:
-    given = {VARIABLE: json.dumps({"schedule": None, "clusters": ["pulsar_blue"]})}
-    assert (watch_schedule(given), watch_params(given)["clusters"].resolve()) == (None, ["pulsar_blue"])
+    given = {WATCH.variable: json.dumps({"schedule": None, "clusters": ["pulsar_blue"]})}
+    assert (WATCH.schedule(given), WATCH.params(given)["clusters"].resolve()) == (None, ["pulsar_blue"])
     with pytest.raises(InvalidRequest, match="did you mean 'clusters'"):
-        watch_params({VARIABLE: '{"cluster": []}'})
+        WATCH.params({WATCH.variable: '{"cluster": []}'})

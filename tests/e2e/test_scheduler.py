@@ -54,7 +54,7 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "traffic") as traffic:
         time.sleep(2)
         run_id = airflow.trigger("migrate_namespaces", {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1})
-        asked = approve_wave(airflow, run_id)
+        asked = answer_wave(airflow, run_id, "Approve")
         state = wait_for(lambda: ended(airflow, "migrate_namespaces", run_id))
         time.sleep(2)
         tally = traffic.stop()
@@ -65,16 +65,18 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     assert ("arrived" in report, "Wave 1: Approve by " in report) == (True, True)
     assert f"`{live}`" in asked["body"].partition("##")[0]
     # The next wave is a run of its own, with an approval of its own.
-    asked = approve_wave(airflow, f"{run_id}__wave-2")
+    asked = answer_wave(airflow, f"{run_id}__wave-2", "Reject")
     assert (asked["subject"], f"`{quiet}`" in asked["body"]) == ("Wave 2 of 2: 1 namespace from blue to green", True)
     assert wait_for(lambda: ended(airflow, "migrate_namespaces", f"{run_id}__wave-2")) == "success"
+    tasks = {task["task_id"]: task["state"] for task in airflow.tasks("migrate_namespaces", f"{run_id}__wave-2")}
+    assert (tasks["prepare_green"], tasks["cut_over"]) == ("skipped", "skipped")
 
 
-def approve_wave(airflow: AirflowStack, run_id: str) -> dict[str, Any]:
-    """Wait until a person is asked, and say yes; returns what was asked."""
+def answer_wave(airflow: AirflowStack, run_id: str, answer: str) -> dict[str, Any]:
+    """Wait until a person is asked, and answer; returns what was asked."""
     wait_for(lambda: airflow.last_run("migrate_namespaces") == run_id or None)
     asked = wait_for(lambda: airflow.question("migrate_namespaces", run_id, "approve_wave"))
-    airflow.answer("migrate_namespaces", run_id, "approve_wave", "Approve")
+    airflow.answer("migrate_namespaces", run_id, "approve_wave", answer)
     return dict(asked)
 
 

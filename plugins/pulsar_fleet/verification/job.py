@@ -6,8 +6,10 @@ import argparse
 import hashlib
 import logging
 import sys
+import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,17 +47,45 @@ def run_job(
         parser.error("each --request needs a --result")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = open_session()
+    session: SparkSession | None = None
     try:
-        for request, result in zip(options.request, map(UPath, options.result), strict=True):
+        results = [UPath(result) for result in options.result]
+        for result in results:
             result.unlink(missing_ok=True)  # a failure must not leave a stale result
-            content = UPath(request).read_bytes()
-            result.parent.mkdir(parents=True, exist_ok=True)
-            log.info("%s", answer(session, content, result))
+        contents = [UPath(request).read_bytes() for request in options.request]
+        session = open_session()
+        with _logged_progress(session):
+            for content, result in zip(contents, results, strict=True):
+                result.parent.mkdir(parents=True, exist_ok=True)
+                log.info("%s", answer(session, content, result))
     except (FleetError, OSError) as error:
         raise SystemExit(f"The comparison was not carried out: {error}") from error
     finally:
-        session.stop()
+        if session is not None:
+            session.stop()
+
+
+@contextmanager
+def _logged_progress(session: SparkSession) -> Iterator[None]:
+    """Say after 2 s, 6 s, 14 s and so on, then every minute, how many tasks of the running stages have ended."""
+    tracker, ended = session.sparkContext.statusTracker(), threading.Event()
+
+    def say() -> None:
+        seconds = 2.0
+        while not ended.wait(seconds):
+            seconds = min(2 * seconds, 60.0)
+            stages = [stage for id_ in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(id_))]
+            if stages:
+                done, tasks = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
+                log.info("%d of %d Spark tasks have ended", done, tasks)
+
+    saying = threading.Thread(target=say, daemon=True)
+    saying.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        saying.join()
 
 
 JOB_SETTINGS = {

@@ -89,6 +89,17 @@ async def test_a_second_run_is_kept_out_whatever_its_ledger_and_let_in_when_the_
     await release(other.sides, other.run)
 
 
+async def test_who_is_refused_on_green_keeps_nothing_on_blue(
+    moving: Migration, on_blue: AdminClient, tmp_path: Path
+) -> None:
+    other, name = another_run(moving, tmp_path), str(moving.namespace)
+    await renew(replace(other.sides, blue=other.sides.green), other.run, [name])
+    with pytest.raises(PreconditionFailed, match=f"{name} on green is being changed by the run 'other'"):
+        await renew(moving.sides, moving.run, [name])
+    assert name not in (await read_runs(on_blue)).leases
+    await release(other.sides, other.run)
+
+
 async def test_of_many_runs_at_once_exactly_one_gets_the_namespace(moving: Migration, tmp_path: Path) -> None:
     runs = [another_run(moving, tmp_path / str(number), run=f"run {number}") for number in range(5)]
     taking = (renew(run.sides, run.run, [str(moving.namespace)]) for run in runs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -181,13 +182,16 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
             clusters["blue"].kill()
             await asyncio.to_thread(clusters["blue"].restart)
             before = dict.fromkeys(before, 0)
+        logs = [job.log]
         if victim == "driver" or await asyncio.to_thread(job.end):
             store_request(Run.open("verify/killed"), replace(ground.request, max_bytes_per_second=None))
             job = Job(ground, MASTERS[victim], request, result, records, ended)
+            logs.append(job.log)
             assert await asyncio.to_thread(job.end) == 0, job.log.read_text()[-3000:]
         assert 0 < len(finished) < 2 * TOPICS
         assert {each: await _delivered(admins, each) for each in finished} == before
         found = await recheck(*admins, ground.request, Verification.from_bytes(Path(result).read_bytes()))
+    assert re.search(r"INFO .*: \d+ of \d+ Spark tasks have ended", "".join(log.read_text() for log in logs))
     assert findings(found) == findings(ground.undisturbed)
     assert found.verdict is Verdict.DIFFERENT
 

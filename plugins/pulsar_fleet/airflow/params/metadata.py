@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
-from airflow.sdk import Param
-
 from pulsar_fleet.airflow.params.common import (
     clusters_param,
     granularity_param,
@@ -14,12 +9,9 @@ from pulsar_fleet.airflow.params.common import (
     setting,
     tie_break_param,
 )
-from pulsar_fleet.airflow.params.scheduled import defaults_from, schedule_from
+from pulsar_fleet.airflow.params.scheduled import Scheduled
 
-VARIABLE = "PULSAR_FLEET_SYNC_METADATA"
-SCHEDULE = "*/5 * * * *"
-
-_PARAMS = {
+_SETTINGS = {
     "clusters": clusters_param(
         1,
         "Connections of the clusters, one per line: one cluster of each metadata store. The first run needs "
@@ -85,13 +77,4 @@ _PARAMS = {
     ),
 }
 
-
-def metadata_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults of PULSAR_FLEET_SYNC_METADATA; an invalid default raises `InvalidRequest`."""
-    return defaults_from(VARIABLE, _PARAMS, environment)
-
-
-def metadata_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The schedule of the DAG; null in the variable turns it off."""
-
-    return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)
+SYNC_METADATA = Scheduled("PULSAR_FLEET_SYNC_METADATA", every="*/5 * * * *", settings=_SETTINGS)

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
-from airflow.sdk import Param
-
 from pulsar_fleet.airflow.params.common import setting
-from pulsar_fleet.airflow.params.scheduled import defaults_from, schedule_from
+from pulsar_fleet.airflow.params.scheduled import Scheduled
 
-VARIABLE = "PULSAR_FLEET_WATCH"
-"""JSON object with other defaults, and the schedule."""
-SCHEDULE = "*/10 * * * *"
-
-_PARAMS: Mapping[str, Param] = {
+_SETTINGS = {
     "clusters": setting(
         [],
         type="array",
@@ -30,12 +21,4 @@ _PARAMS: Mapping[str, Param] = {
     ),
 }
 
-
-def watch_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults of PULSAR_FLEET_WATCH; an invalid default raises `InvalidRequest`."""
-    return defaults_from(VARIABLE, _PARAMS, environment)
-
-
-def watch_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The schedule of the DAG; null in the variable turns it off."""
-    return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)
+WATCH = Scheduled("PULSAR_FLEET_WATCH", every="*/10 * * * *", settings=_SETTINGS)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
-from airflow.sdk import Param
-
 from pulsar_fleet.airflow.params.common import (
     clusters_param,
     granularity_param,
@@ -14,15 +9,13 @@ from pulsar_fleet.airflow.params.common import (
     setting,
     tie_break_param,
 )
-from pulsar_fleet.airflow.params.scheduled import defaults_from, schedule_from
+from pulsar_fleet.airflow.params.scheduled import Scheduled
 
-VARIABLE = "PULSAR_FLEET_RECONCILE"
-SCHEDULE = "*/5 * * * *"
 SPARK_ABOVE = 100_000
 """Fewer namespaces are compared in the task before Spark has started."""
 _STRINGS = {"type": "string"}
 
-_PARAMS = {
+_SETTINGS = {
     "clusters": clusters_param(2, "Connections of the clusters whose policies are reconciled, one per line."),
     "selection": selection_param(),
     "mode": setting(
@@ -91,13 +84,4 @@ _PARAMS = {
     ),
 }
 
-
-def reconciliation_params(environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
-    """The form, with the defaults of PULSAR_FLEET_RECONCILE; an invalid default raises `InvalidRequest`."""
-    return defaults_from(VARIABLE, _PARAMS, environment)
-
-
-def reconciliation_schedule(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The schedule of the DAG; null in the variable turns it off."""
-
-    return schedule_from(VARIABLE, _PARAMS, environment, SCHEDULE)
+RECONCILE = Scheduled("PULSAR_FLEET_RECONCILE", every="*/5 * * * *", settings=_SETTINGS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Param
@@ -12,32 +14,40 @@ from pulsar_fleet.airflow.conf import refuse_unknown_settings
 from pulsar_fleet.cluster.errors import InvalidRequest
 
 
-def defaults_from(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Param]:
-    """The form, with the defaults of the variable; an invalid default raises `InvalidRequest`."""
-    defaults = {key: value for key, value in _settings(variable, params, environment).items() if key != "schedule"}
-    return {
-        name: Param(defaults[name], description=param.description, **param.schema) if name in defaults else param
-        for name, param in params.items()
-    }
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """Form and schedule of a DAG; each method raises `InvalidRequest` for settings that are invalid.
 
+    :param variable: environment variable, a JSON object: settings by name, and `schedule`.
+    :param every: the schedule without the variable.
+    """
 
-def schedule_from(
-    variable: str, params: Mapping[str, Param], environment: Mapping[str, str], default: str
-) -> str | None:
-    """The schedule of the DAG; null in the variable turns it off."""
-    schedule: str | None = _settings(variable, params, environment).get("schedule", default)
-    return schedule
+    variable: str
+    every: str
+    settings: Mapping[str, Param]
 
+    def params(self, environment: Mapping[str, str] = os.environ) -> dict[str, Param]:
+        """The form, with the defaults of the variable."""
+        defaults = self._read(environment)
+        return {
+            name: Param(defaults[name], description=param.description, **param.schema) if name in defaults else param
+            for name, param in self.settings.items()
+        }
 
-def _settings(variable: str, params: Mapping[str, Param], environment: Mapping[str, str]) -> dict[str, Any]:
-    text = environment.get(variable)
-    if not text:
-        return {}
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{variable} is not valid JSON: {error}.") from error
-    if not isinstance(settings, dict):
-        raise InvalidRequest(f'{variable} is not a JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
-    refuse_unknown_settings(settings, [*params, "schedule"])
-    return settings
+    def schedule(self, environment: Mapping[str, str] = os.environ) -> str | None:
+        """The schedule of the DAG; null in the variable turns it off."""
+        schedule: str | None = self._read(environment).get("schedule", self.every)
+        return schedule
+
+    def _read(self, environment: Mapping[str, str]) -> dict[str, Any]:
+        text = environment.get(self.variable)
+        if not text:
+            return {}
+        try:
+            settings = json.loads(text)
+        except ValueError as error:
+            raise InvalidRequest(f"{self.variable} is not valid JSON: {error}.") from error
+        if not isinstance(settings, dict):
+            raise InvalidRequest(f'{self.variable} is not a JSON object: write it as {{"schedule": "*/10 * * * *"}}.')
+        refuse_unknown_settings(settings, [*self.settings, "schedule"])
+        return settings

@@ -78,9 +78,12 @@ class ClusterRuns(Document):
                 )
         return replace(self, leases={**self.leases, **dict.fromkeys(names, lease)})
 
-    def without_run(self, lease: Lease) -> Self:
-        """Without the leases of a run."""
-        kept = {name: other for name, other in self.leases.items() if not other.is_of_same_run(lease)}
+    def without_run(self, lease: Lease, names: Collection[str] | None = None) -> Self:
+        """Without the leases of a run, of these namespaces or of all."""
+        left = self.leases if names is None else names
+        kept = {
+            name: other for name, other in self.leases.items() if name not in left or not other.is_of_same_run(lease)
+        }
         return replace(self, leases=kept)
 
     def live_runs(self, now: float) -> frozenset[str]:

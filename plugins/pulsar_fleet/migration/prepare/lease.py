@@ -87,10 +87,18 @@ async def require_free(sides: Sides, run: Run, namespaces: Iterable[NamespaceNam
 
 
 async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
-    """Take or renew the lease on both clusters, where less than a part of it is left; errors as those of `held`."""
+    """Take or renew the lease on both clusters, where less than a part of it is left; errors as those of `held`.
+
+    What green refuses is not kept on blue.
+    """
     async with sides.open() as (blue, green):
-        for admin in (blue, green):
-            await _renew(admin, run, names)
+        taken = await _renew(blue, run, names)
+        try:
+            await _renew(green, run, names)
+        except PreconditionFailed:
+            if taken:
+                await _leave(blue, lease_of(run), taken)
+            raise
 
 
 async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
@@ -103,16 +111,18 @@ async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
 
 async def release(sides: Sides, run: Run) -> None:
     """Give up the leases of a run on both clusters; a second call changes nothing."""
-    lease = lease_of(run)
-
-    async def leave(runs: ClusterRuns) -> ClusterRuns:
-        return runs.without_run(lease)
-
     async with sides.open() as (blue, green):
         for admin in (blue, green):
-            runs = await read_runs(admin)
-            if runs.without_run(lease) != runs:
-                await update_runs(admin, leave)
+            await _leave(admin, lease_of(run))
+
+
+async def _leave(admin: AdminClient, lease: Lease, names: Collection[str] | None = None) -> None:
+    async def leave(runs: ClusterRuns) -> ClusterRuns:
+        return runs.without_run(lease, names)
+
+    runs = await read_runs(admin)
+    if runs.without_run(lease, names) != runs:
+        await update_runs(admin, leave)
 
 
 def lease_of(run: Run) -> Lease:
@@ -127,7 +137,8 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> None:
+async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> tuple[str, ...]:
+    """Returns the names of which the run had no lease."""
     lease = lease_of(run)
 
     async def take(runs: ClusterRuns) -> ClusterRuns:
@@ -142,10 +153,11 @@ async def _renew(admin: AdminClient, run: Run, names: Collection[str]) -> None:
         return runs.with_leases(names, lease, cluster=admin.connection.name, now=now)
 
     runs = await read_runs(admin)
-    fresh = lease.expires - RENEW_SECONDS
-    if all((own := runs.leases.get(name)) and _is_own(own, lease) and own.expires > fresh for name in names):
-        return
+    own = {name: other for name in names if (other := runs.leases.get(name)) and _is_own(other, lease)}
+    if len(own) == len(names) and min(other.expires for other in own.values()) > lease.expires - RENEW_SECONDS:
+        return ()
     await update_runs(admin, take)
+    return tuple(name for name in names if name not in own)
 
 
 def _is_own(current: Lease, lease: Lease) -> bool:
