@@ -78,7 +78,7 @@ async def _listed(
 async def read_dynamic_settings(admin: AdminClient, redactor: Redactor, reads: PartialReads) -> list[InventoryState]:
     """The overrides of dynamic broker settings, redacted, with the values before a run overrode them.
 
-    Needs a superuser. One call, and where a setting has the value that runs give it, two and a read of their record.
+    Needs a superuser. One call, and a read of the record of runs where a setting has the value that runs give it.
     """
     read = await reads.read("dynamic settings", admin.dynamic_overrides(), area=Area.BROKERS)
     overrides: dict[str, str | None] = dict(read or {})
