@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from tests.support.snapshots import Clusters, full_pair
@@ -33,8 +34,13 @@ _POSTED = re.compile(r"/brokers/configuration/(\w+)/(\w+)")
 _NOT_OF_BROKERS = frozenset({"nettyMaxFrameSizeBytes", "storageSize", "allowedClusters", "adminRoles", "clusterName"})
 
 
-def findings() -> Iterator[Finding]:
+@cache
+def findings() -> tuple[Finding, ...]:
     """Every finding that the faults of the unit tests produce, in both directions."""
+    return tuple(_findings())
+
+
+def _findings() -> Iterator[Finding]:
     for spoil in [row[0] for row in compatibility.FAULTS] + [row[1] for row in compatibility.PIP_433]:
         pair = spoil(full_pair())
         yield from compatibility.check(pair)
