@@ -273,7 +273,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_GATES}test_a_cluster_that_needs_nothing_is_taken_out_and_the_others_stay",
+        f"{_GATES}test_a_cluster_that_needs_nothing_is_taken_out_and_no_topic_is_lost",
         _NOT_IN_VIEWS,
         {
             "replicator-disconnected": ("leave all other clusters in it",),

@@ -82,7 +82,7 @@ async def test_a_grant_is_printed_with_the_actions_and_roles_that_green_has(flee
     assert (await fleet.blue.namespace(name) or {})["auth_policies"] == blue
 
 
-async def test_a_cluster_that_needs_nothing_is_taken_out_and_the_others_stay(fleet: Fleet) -> None:
+async def test_a_cluster_that_needs_nothing_is_taken_out_and_no_topic_is_lost(fleet: Fleet) -> None:
     west = tuple(f"{fleet.next.tenant}-{side}" for side in ("west", "east"))
     await west_of(fleet.blue, fleet.next, west)
     await fleet.blue.post(f"/namespaces/{fleet.next.path}/replication", ["blue", *west])
@@ -91,8 +91,7 @@ async def test_a_cluster_that_needs_nothing_is_taken_out_and_the_others_stay(fle
     topics = await fleet.blue.topics(fleet.next)
     for left in (["blue", west[1]], ["blue"]):
         await fleet.blue.post(f"/namespaces/{fleet.next.path}/replication", left)
-        named = (await fleet.findings()).get("replicator-disconnected")
-        assert (named is None) == (left == ["blue"])
+    assert "replicator-disconnected" not in await fleet.findings()
     assert await fleet.blue.topics(fleet.next) == topics
     await without(fleet.blue, fleet.next, west)
 
