@@ -1,20 +1,67 @@
-"""Every finding of the package has a case: its remedy is executed on real clusters, or its text is checked."""
+"""Every finding of the package has a test that does what its remedy says, and one of the nearest wrong state."""
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
-from tests.support.remedies import BY_HAND, EXECUTED, PERMITTED, calls, inventory
+from tests.support.remedies import PERMITTED, calls, inventory
+from tests.support.remedy_inventory import INVENTORY, Group, Kind
 
 from pulsar_fleet.cluster.admin.call import Call
 
+TESTS = Path(__file__).parents[1]
+REPOSITORY = TESTS.parent
+_STATES = re.compile(r"\b(verify_\w+|write_\w+|fail_back_namespaces|migrate_namespaces)\b")
+_SETTINGS = re.compile(r"'(\w+)' in the run's configuration|set '(\w+)'")
+_STRATEGIES = re.compile(r"replicate_then_switch|strategy (\w+)")
 
-def test_every_finding_has_a_case() -> None:
-    assert inventory() == EXECUTED | set(BY_HAND)
+
+def test_every_finding_has_one_case() -> None:
+    named = [id_ for group in INVENTORY for id_ in group.says]
+    assert sorted(named) == sorted(inventory())
+    assert set(PERMITTED) <= set(named)
 
 
-def test_no_finding_has_two_cases() -> None:
-    assert not EXECUTED & set(BY_HAND)
-    assert set(PERMITTED) <= EXECUTED
+@pytest.mark.parametrize("group", INVENTORY, ids=lambda group: f"{group.kind.name} {next(iter(group.says))}")
+def test_the_tests_of_a_finding_exist_and_name_it(group: Group) -> None:
+    for reference in (group.done, group.nearest):
+        file, _, name = reference.partition("::")
+        text = (TESTS / file).read_text()
+        functions = {
+            node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        assert name in functions, reference
+        if "NEAREST" in text and "nearest" in name:
+            assert {id_ for id_ in group.says if f'"{id_}"' not in text} == set()
+
+
+def test_what_is_a_call_is_executed_on_real_clusters() -> None:
+    for group in INVENTORY:
+        assert group.done.startswith("contract/") == (group.kind in (Kind.CALL, Kind.BROKER))
+
+
+def _remedies() -> str:
+    """The texts of the modules that print findings, with the parts of one text joined."""
+    root = REPOSITORY / "plugins" / "pulsar_fleet"
+    paths = [*root.glob("preflight/checks/*.py"), *root.glob("migration/preflight/gates/*.py")]
+    paths += [root / "migration/failback/checks.py", root / "migration/proof_freshness.py"]
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in paths))
+
+
+def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:
+    dags = "\n".join(path.read_text() for path in (REPOSITORY / "dags").glob("*.py"))
+    names = {path.stem for path in (REPOSITORY / "dags").glob("*.py")} | set(re.findall(r"\.(\w+)\(", dags))
+    texts = re.findall(r"(?:clear|run|says|shows|leads|verif|out with|first)[^\"\n]*", _remedies())
+    named = {name for text in texts for name in _STATES.findall(text)}
+    assert {"verify_copy", "verify_clusters", "verify_messages", "write_report", "fail_back_namespaces"} <= named
+    assert named - names == set()
+    settings = {name for pair in _SETTINGS.findall(_remedies()) for name in pair if name}
+    forms = "\n".join(path.read_text() for path in (REPOSITORY / "plugins/pulsar_fleet/airflow/params").glob("*.py"))
+    assert settings == {"allow_removal", "namespaces"}
+    assert all(f'"{name}"' in forms or f"{name}=" in forms for name in settings)
 
 
 @pytest.mark.parametrize(

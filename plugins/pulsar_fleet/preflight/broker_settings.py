@@ -25,12 +25,14 @@ class EffectiveDifference:
     :param namespaces: the affected namespaces, in order.
     :param source: each differing broker setting, with every value that the source's brokers report.
     :param target: the same for the target's brokers.
+    :param switches: the settings switch the policy off, or apply to topics: no policy of a namespace replaces them.
     """
 
     field: str
     namespaces: tuple[str, ...]
     source: Mapping[str, tuple[Json, ...]]
     target: Mapping[str, tuple[Json, ...]]
+    switches: bool = False
 
 
 def effective_differences(source: Snapshot, target: Snapshot) -> tuple[EffectiveDifference, ...]:
@@ -39,21 +41,21 @@ def effective_differences(source: Snapshot, target: Snapshot) -> tuple[Effective
     A setting that one side's brokers lack or do not report (reading it needs a superuser) is not compared.
     """
     pairs = _pairs(source, target)
-    candidates: list[tuple[str, Iterable[str], Iterable[str]]] = []
+    candidates: list[tuple[str, Iterable[str], Iterable[str], bool]] = []
     for policy in CATALOGUE:
         values = {name: [_policy_value(policy, document) for document in pair] for name, pair in pairs.items()}
         unset = [name for name, both in values.items() if any(_unset_parts(policy, both))]
         equal = [name for name, (ours, theirs) in values.items() if ours is not None and ours == theirs]
-        candidates += [(policy.field, _keys(policy), unset), (policy.field, policy.needs, equal)]
-    candidates += [(policy.field, _keys(policy), pairs) for policy in TOPIC_CATALOGUE]
+        candidates += [(policy.field, _keys(policy), unset, False), (policy.field, policy.needs, equal, True)]
+    candidates += [(policy.field, _keys(policy), pairs, True) for policy in TOPIC_CATALOGUE]
     with_topic_policies = {str(TopicName.parse(state.topic).namespace) for state in source.topic_policies}
-    candidates.append(("topic policies", TOPIC_POLICY_SWITCHES, with_topic_policies & set(pairs)))
-    differences = (_compared(field, keys, namespaces, source, target) for field, keys, namespaces in candidates)
+    candidates.append(("topic policies", TOPIC_POLICY_SWITCHES, with_topic_policies & set(pairs), True))
+    differences = (_compared(*candidate, source, target) for candidate in candidates)
     return tuple(difference for difference in differences if difference is not None)
 
 
 def _compared(
-    field: str, keys: Iterable[str], namespaces: Iterable[str], source: Snapshot, target: Snapshot
+    field: str, keys: Iterable[str], namespaces: Iterable[str], switches: bool, source: Snapshot, target: Snapshot
 ) -> EffectiveDifference | None:
     """The settings of `keys` that differ, for the namespaces that they affect."""
     where = tuple(sorted(namespaces))
@@ -66,6 +68,7 @@ def _compared(
         namespaces=where,
         source={key: ours[key] for key in different},
         target={key: theirs[key] for key in different},
+        switches=switches,
     )
 
 

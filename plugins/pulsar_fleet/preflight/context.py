@@ -13,8 +13,9 @@ from pulsar_fleet.cluster.admin.permissions import Right
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies.effective import broker_default
-from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import broker_default, is_set
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind, Policy
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer
@@ -124,24 +125,53 @@ def keeping_calls(pair: Pair, field: str, names: Sequence[str]) -> str:
     """Set on namespaces of the source what its brokers apply there already, so that a plan copies it.
 
     Nothing changes on the source, and other namespaces of the target keep their settings. At most three namespaces;
-    empty where the source's brokers differ.
+    empty where the source's brokers differ, or no policy says what they apply, such as a rate without a limit.
     """
-    policy, configurations = BY_FIELD[field], [broker.configuration for broker in pair.source.brokers]
-    values = [broker_default(policy, configuration) for configuration in configurations]
-    if not values or any(value != values[0] for value in values):
+    policy = BY_FIELD[field]
+    value = _common_default(pair.source, policy)
+    if value is None:
         return ""
-    value = values[0]
+    own = {state.name: state.policies.get(field) for state in pair.source.namespaces}
     if field == TOPIC_CREATION and value.get("topicType") == "non-partitioned":
         # Brokers refuse a number of partitions for this type.
         value = {key: part for key, part in value.items() if key != "defaultNumPartitions"}
-    calls = (
-        call for name in names[:_MOST_CALLS] for call in policy_calls(policy, NamespaceName.parse(name), None, value)
-    )
+    calls: list[Call] = []
+    for name in names[:_MOST_CALLS]:
+        # A namespace may have a quota of one type, which stays.
+        before = own.get(name) if policy.kind is Kind.QUOTAS else None
+        after = {**value, **before} if before else value
+        calls += policy_calls(policy, NamespaceName.parse(name), before, after)
     return call_text(pair.source.cluster, *calls)
+
+
+def _common_default(snapshot: Snapshot, policy: Policy) -> Json:
+    """What every broker applies while the policy is not set; None if they differ, or it cannot be set as a policy."""
+    values = [broker_default(policy, broker.configuration) for broker in snapshot.brokers]
+    value = values[0] if values else None
+    keyed = {snapshot.cluster: value} if policy.keyed_by_cluster else value
+    if value is None or any(other != value for other in values) or not is_set(value):
+        return None
+    # A document has the same value while the policy is not set.
+    if not comparable({policy.field: keyed}, snapshot.cluster):
+        return None
+    parts = {part for part, _ in policy.broker_default} if isinstance(policy.broker_default, tuple) else set()
+    if parts and policy.kind is not Kind.QUOTAS:
+        # The broker would use 0 for a part that is left out. It reports names as a list, which no policy accepts.
+        whole = parts <= set(value) and not any(isinstance(part, list) for part in value.values())
+        return value if whole else None
+    return value
 
 
 TOPIC_CREATION = "autoTopicCreationOverride"
 _MOST_CALLS = 3
+
+NO_RESTART = "Restart no broker while a migrated namespace drains there: a flagged topic is not loaded again."
+"""Said with every remedy that restarts brokers."""
+
+
+def in_broker_conf(setting: str, brokers: str) -> str:
+    """How brokers get a setting that is not dynamic."""
+    return f"set {setting} in broker.conf of {brokers} and restart them: it is not dynamic. {NO_RESTART}"
 
 
 def _finding(

@@ -15,6 +15,8 @@ from pulsar_fleet.cluster.errors import Conflict, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
+from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.cluster.topic_statistics import Role, connected_clients
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SYSTEM_TOPIC, BrokerState, InventoryState
 
@@ -74,11 +76,22 @@ async def _listed(
 
 
 async def read_dynamic_settings(admin: AdminClient, redactor: Redactor, reads: PartialReads) -> list[InventoryState]:
-    """The overrides of dynamic broker settings, redacted: one call. Needs a superuser."""
-    overrides = await reads.read("dynamic settings", admin.dynamic_overrides(), area=Area.BROKERS)
+    """The overrides of dynamic broker settings, redacted, with the values before a run overrode them.
+
+    Needs a superuser. One call, and a read of the record of runs where a setting has the value that runs give it.
+    """
+    read = await reads.read("dynamic settings", admin.dynamic_overrides(), area=Area.BROKERS)
+    overrides: dict[str, str | None] = dict(read or {})
+    frozen = {key for key, value in FROZEN_SETTINGS.items() if overrides.get(key) == value}
+    if frozen:
+        runs = await reads.read("record of runs", read_runs(admin))
+        # Without the record nobody knows which value is original: the note says so.
+        before = dict.fromkeys(frozen) if runs is None else runs.brokers.dynamic if runs.brokers else {}
+        overrides |= {key: value for key, value in before.items() if key in frozen}
     return [
         InventoryState(DYNAMIC_SETTING, "", key, {"value": value})
-        for key, value in redactor.redact(overrides or {}).items()
+        for key, value in redactor.redact(overrides).items()
+        if value is not None
     ]
 
 

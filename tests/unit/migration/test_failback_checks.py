@@ -97,6 +97,26 @@ def test_what_is_advised_harms_nothing_in_this_state(namespace: FailbackNamespac
     require_harmless(finding)
 
 
+NEAREST = {
+    "namespace-missing": replace(HOME, blue={}),
+    "open-on-blue": replace(HOME, leftovers=(replace(TERMINATED, terminated=False),), reopened=True),
+    "still-draining": replace(HOME, leftovers=(replace(TERMINATED, entries=7),)),
+    "clients-on-blue": replace(HOME, leftovers=(replace(TERMINATED, clients=()),)),
+    "both-flagged": replace(HOME, green={"migrated": False}, left_green=True),
+    "no-proof": replace(HOME, verdict="different", leftovers=(replace(TERMINATED, entries=0),)),
+    "other-run": replace(HOME, other_runs=()),
+    "history-cannot-return": replace(HOME, replicated=(EVENTS,)),
+    "removal-not-allowed": replace(HOME, leftovers=(replace(EMPTY, entries=5),)),
+    "blue-broker-unhealthy": HOME,
+}
+"""By finding: the state nearest to its fault in which its remedy would be wrong."""
+
+
+@pytest.mark.parametrize("id_", NEAREST)
+def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+    assert id_ not in ids(NEAREST[id_], allow_removal=False)
+
+
 def test_the_removal_is_allowed_only_after_a_verification() -> None:
     unverified = check((replace(HOME, verdict=None),), {}, allow_removal=False)
     assert [finding.remedy.startswith("first do what no-proof says") for finding in unverified] == [False, True]

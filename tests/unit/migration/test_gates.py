@@ -34,6 +34,7 @@ from tests.support.snapshots import (
     full_pair,
     record,
     with_schemas,
+    with_settings,
     with_topic,
     without_namespace,
 )
@@ -44,7 +45,7 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, View
+from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, DagParsing, Expectations, View
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity, blockers, count_line, findings_markdown
@@ -244,6 +245,118 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
 )
 
 
+def of_failback(base: View) -> View:
+    return replace(base, expected=Expectations(prepares_green=False, is_failback=True))
+
+
+def by_the_run(spoil: Spoil) -> Spoil:
+    """The same fault, where the run itself prepares green."""
+    return lambda base: spoil(replace(base, expected=Expectations(prepares_green=True)))
+
+
+def with_tls(base: View) -> View:
+    """Both clusters offer TLS, and green's brokers answer."""
+    tls = {"brokerServicePortTls": "Optional[6651]"}
+    both = with_green(
+        with_blue(base, snapshot=with_settings(base.blue.snapshot, **tls)),
+        snapshot=with_settings(base.green.snapshot, **tls),
+    )
+    return with_probe(
+        both, "brokerServiceUrlTls", placeholder=False, error="", answered="pulsar://green-0.example:6650"
+    )
+
+
+def linked(base: View) -> View:
+    """The namespace is copied to green by a replicator that is connected."""
+    return with_facts(stats(**COPIED)(base), links={TOPIC: frozenset({"green"})})
+
+
+HOME = {"home": frozenset(REDIRECT.values())}
+STORED = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
+CHECK_PERIOD, CREATION = "clusterMigrationCheckDurationSeconds", "clusterMigrationAutoResourceCreation"
+NEAREST: dict[str, Spoil] = {
+    "migration-check-off": on_second_broker(CHECK_PERIOD, "1"),
+    "migration-check-seldom": on_second_broker(CHECK_PERIOD, "10"),
+    "auto-resource-creation-on": on_second_broker(CREATION, "false"),
+    "broker-not-readable": note_on("blue", "broker blue-2.example:8080", Problem.DELETED),
+    "superuser-needed": note_on("blue", Area.BROKERS, Problem.NOT_OFFERED),
+    "functions-unknown": note_on("blue", "functions", Problem.NOT_OFFERED),
+    "not-readable": note_on("green", f"topic policies of {ORDERS}", Problem.DELETED),
+    "topic-not-readable": lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),), blue=None),
+    "redirect-unreachable": lambda base: with_probe(base, "brokerServiceUrlTls", error="timed out"),
+    "redirect-not-green": lambda base: with_redirect_probe(
+        with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650"),
+        advertised=frozenset({"pulsar://third:6650", "http://green-0.example:8080"}),
+    ),
+    "redirect-not-verified": lambda base: with_probe(base, "brokerServiceUrl", detail="no such topic"),
+    "redirect-kind-missing": with_tls,
+    "redirect-to-another-cluster": lambda base: with_blue(base, redirect=STORED),
+    "redirect-left-on-green": lambda base: with_survey(with_green(base, redirect=STORED), **HOME),
+    "redirect-unknown": lambda base: with_blue(base, redirect={}),
+    "credentials-refused-by-green": lambda base: with_redirect_probe(base, trust="unknown authority"),
+    "certificate-not-trusted": lambda base: with_redirect_probe(base, credentials="401"),
+    "blue-is-migrated": lambda base: with_blue(base, redirect={"migrated": False}),
+    "green-is-migrated": lambda base: with_green(base, redirect={"migrated": False}),
+    "flag-left-elsewhere": lambda base: with_blue(with_survey(base, flagged=(MOVED,)), redirect=STORED),
+    "redirect-lost": lambda base: with_blue(with_survey(base, flagged=(MOVED,)), redirect=STORED),
+    "redirect-to-other-addresses": lambda base: with_survey(
+        with_blue(base, redirect=stored("pulsar://alias:6650")), stored_probes=(answering("third.example"),)
+    ),
+    "flags-unknown": lambda base: with_blue(with_survey(base, flagged=None), redirect=STORED),
+    "copied-and-redirected": lambda base: replicating(linked(base)),
+    "namespace-missing": lambda base: with_facts(base, blue={}),
+    "namespace-migrated": lambda base: with_policies_of(base, blue={"migrated": False}),
+    "both-sides-flagged": flagged("blue"),
+    "green-not-in-list": lambda base: with_policies_of(base, green={"replication_clusters": ["blue", "green"]}),
+    "green-namespace-missing": by_the_run(without_green_namespace),
+    "green-tenant-differs": by_the_run(green_without("tenants")),
+    "green-topic-policies-differ": by_the_run(green_without("topic_policies")),
+    "green-schemas-missing": by_the_run(green_without("schemas")),
+    "green-subscriptions-missing": by_the_run(green_without("subscriptions")),
+    "green-policies-differ": by_the_run(lambda base: with_policies_of(base, blue={"max_producers_per_topic": 7})),
+    "role-missing-on-green": lambda base: with_policies_of(
+        base, blue=rights(), green={"auth_policies": {"namespace_auth": {"app": ["consume", "produce"]}}}
+    ),
+    "green-in-use": lambda base: of_failback(with_facts(base, green_clients={JAVA: 2})),
+    "retention-shorter-than-lag": kept(60),
+    "copy-not-kept": lambda base: replicating(
+        with_facts(base, partitions=(partition(**subscription("billing", JAVA, msgBacklog=49_999)),))
+    ),
+    "transactions-in-use": stats(committedTxnCount=0, abortedTxnCount=0, ongoingTxnCount=0),
+    "non-persistent-topic": lambda base: with_facts(base, topics={TopicName(NAME, "live"): 0}),
+    "delayed-messages": stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=0)),
+    "abandoned-subscription": stats(**subscription("archive", JAVA, msgBacklog=7)),
+    "replicator-disconnected": lambda base: with_facts(stats(**LINK)(base), links={TOPIC: frozenset({"west"})}),
+    "replication-backlog": linked,
+    "replicates-into-blue": linked,
+    "migrated-property": lambda base: with_blue(
+        base,
+        snapshot=with_topic(base.blue.snapshot, EVENTS, properties={"migrated": "true"}, terminated=True),
+    ),
+    "functions-in-namespace": lambda base: with_facts(base, functions=()),
+    **dict.fromkeys(
+        ("client-cannot-follow", "client-needs-tls-url", "client-may-hang", "client-repeats", "client-unknown"),
+        stats(version="Pulsar-Java-v3.3.0"),
+    ),
+    "reader-stalls": stats(**subscription("reader", JAVA, isDurable=False)),
+    "non-durable-consumer": stats(**subscription("reader", JAVA)),
+    "pattern-consumer-possible": lambda base: with_facts(
+        base, partitions=tuple(partition(part, **subscription("billing", JAVA)) for part in TOPIC.partitions(3))
+    ),
+    "dag-may-become-stale": parsed_with(timeout=50, interval=30, stale_after=161),
+}
+"""By finding: the state nearest to its fault in which its remedy would be wrong."""
+
+
+@pytest.mark.parametrize("id_", NEAREST)
+def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+    assert id_ not in ids(NEAREST[id_](view()))
+
+
+def test_every_fault_has_a_nearest_state() -> None:
+    assert {name for expected, _ in FAULTS for name in expected.split()} == set(NEAREST)
+
+
 def shapes(topic: str, blue: int, green: int) -> View:
     pair = full_pair()
     return view(
@@ -339,12 +452,11 @@ def test_a_flag_is_kept_while_a_redirect_makes_it_effective() -> None:
 
 
 @pytest.mark.parametrize("side", ["blue", "green"])
-def test_the_flag_of_a_cluster_is_cleared_only_without_a_redirect(side: str) -> None:
+def test_the_flag_of_a_cluster_is_never_advised_to_be_cleared(side: str) -> None:
     spoil, id_ = {"blue": with_blue, "green": with_green}[side], f"{side}-is-migrated"
-    assert by_id(spoil(view(), redirect={"migrated": True}), id_).call
-    for document in ({}, REDIRECT):
-        found = spoil(view(), redirect={"migrated": True, "migratedClusterUrl": document})
-        assert by_id(found, id_).call == ""
+    for redirect in ({"migrated": True}, *({"migrated": True, "migratedClusterUrl": url} for url in ({}, REDIRECT))):
+        finding = by_id(spoil(view(), redirect=redirect), id_)
+        assert (finding.call, finding.remedy.startswith("choose another cluster")) == ("", True)
 
 
 @pytest.mark.parametrize(

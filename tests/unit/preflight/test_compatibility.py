@@ -40,6 +40,7 @@ from pulsar_fleet.snapshot.model import (
     Snapshot,
     SubscriptionState,
     TenantState,
+    TopicPolicyState,
 )
 
 Spoil = Callable[[Clusters], Clusters]
@@ -506,6 +507,139 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
 )
 
 
+SINCE_42 = TopicPolicyState(PLAIN, "local", {"subscriptionExpirationTimeInMinutes": 9}, 0)
+MORE_FAULTS: dict[str, Spoil] = {
+    "inactive-topics-default-differs": target(settings(brokerDeleteInactiveTopicsEnabled="false")),
+    "policy-unknown-to-target": steps(source(fields(topic_policies=(SINCE_42,))), target(versions("4.1.0", "4.1.0"))),
+    "same-cluster-name": target(fields(cluster="blue")),
+}
+ENTRY_FILTER = {"entryFilterNames": "jms"}
+NEAREST: dict[str, Spoil] = {
+    "auto-creation-differs": both(settings(defaultNumPartitions="2")),
+    "auto-subscription-differs": both(settings(allowAutoSubscriptionCreation="false")),
+    "authentication-provider-missing": both(settings(authenticationProviders="[a.AuthenticationProviderTls]")),
+    "behaves-differently": both(settings(maxConsumersPerTopic="5")),
+    "brokers-disagree": both(settings(maxTopicsPerNamespace="5000")),
+    "clocks-differ": measured(clock=ClockSkew(5.0, 0.6)),
+    "cluster-not-allowed": steps(
+        replicating,
+        both(fields(tenants=(TenantState("acme", ("owner",), ("blue", "green", "red")),))),
+        both(fields(known_clusters=("blue", "green", "red"))),
+        both(policies(replication_clusters=["blue", "green", "red"])),
+    ),
+    "cluster-unknown-to-target": steps(
+        source(policies(replication_clusters=["blue", "purple"])), target(fields(known_clusters=("green", "purple")))
+    ),
+    "dedup-before-fix": steps(both(policies(deduplicationEnabled=True)), both(versions("4.0.4", "4.0.4"))),
+    "dedup-default-differs": steps(
+        target(settings(brokerDeduplicationEnabled="true")), both(policies(deduplicationEnabled=False))
+    ),
+    "delayed-delivery-off": target(settings(delayedDeliveryEnabled="false")),
+    "dynamic-settings-differ": both(dynamic(maxMessageSize="7")),
+    "entry-filter-missing": steps(
+        source(policies(entryFilters=ENTRY_FILTER)), target(settings(entryFiltersDirectory="./filters"))
+    ),
+    "inactive-topics-default-differs": both(settings(brokerDeleteInactiveTopicsEnabled="false")),
+    "max-message-size-smaller": source(settings(maxMessageSize="1000")),
+    "named-like-a-partition": source(topic(f"{EVENTS}-partition-nine")),
+    "namespace-deleted": target(policies(deleted=False)),
+    "namespace-migrated": source(policies(migrated=False)),
+    "no-right-to-copy": measured(rights=(Right("namespaces of acme", True, True),)),
+    "not-settable": measured(rights=(Right(Area.RESOURCE_GROUPS, True, True),)),
+    "not-visible": target(fields(notes=(Note("functions", Problem.NOT_OFFERED.value, "green answered 409."),))),
+    "offload-driver": steps(
+        source(policies(offload_policies={"managedLedgerOffloadDriver": "aws-s3"})),
+        target(settings(managedLedgerOffloadDriver="aws-s3")),
+    ),
+    "partitioned-on-one-side": both(topic(PLAIN, partitions=4)),
+    "partitions-differ": both(topic(EVENTS, partitions=2)),
+    "partitions-grow": both(topic(EVENTS, partitions=2)),
+    "peer-address-local": replicating,
+    "peer-address-missing": steps(replicating, target(settings(brokerClientTlsEnabled="false"))),
+    "peer-unreachable-from-here": steps(replicating, measured(unreachable={"http://red.example:8080": "refused"})),
+    "persistence-too-wide": steps(
+        NEW_NAMESPACE,
+        source(policies(persistence={"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 2})),
+        target(settings(managedLedgerMaxEnsembleSize="4")),
+    ),
+    "policies-invalid": source(policies(max_producers_per_topic=-1)),
+    "policy-unknown-to-target": source(fields(topic_policies=(SINCE_42,))),
+    "quota-shorter-than-lag": steps(
+        both(policies(backlog_quota_map={"message_age": {"limitTime": 3600, "policy": "consumer_backlog_eviction"}})),
+        probes(lag_seconds=3600),
+    ),
+    "remote-topic-creation-off": both(settings(createTopicToRemoteClusterForReplication="true")),
+    "replicated-flag-differs": both(fields(subscriptions=(SubscriptionState(PLAIN, PLAIN, "tail", "1:1", True),))),
+    "replicated-subscriptions-off": target(settings(enableReplicatedSubscriptions="false")),
+    "resource-group-differs": both(lambda one: replace(one, resource_groups=one.resource_groups[:1])),
+    "resource-group-missing": target(fields(resource_groups=())),
+    "resource-not-readable": source(fields(notes=(Note(ORDERS, Problem.DELETED.value, "blue answered 404."),))),
+    "retention-default-differs": both(settings(defaultRetentionTimeInMinutes="60")),
+    "retention-shorter-than-lag": steps(
+        both(policies(retention_policies={"retentionTimeInMinutes": 60, "retentionSizeInMB": -1})),
+        probes(lag_seconds=3600),
+    ),
+    "role-only-on-target": both(policies(auth_policies=grants(app=["produce"], stranger=["consume"]))),
+    "same-cluster-name": target(fields(known_clusters=("blue", "green"))),
+    "schema-default-differs": steps(
+        target(settings(schemaCompatibilityStrategy="BACKWARD")), both(policies(schema_compatibility_strategy="FULL"))
+    ),
+    "schema-history-differs": target(schemas(HISTORY[0])),
+    "schema-incompatible": target(schemas(*HISTORY)),
+    "schema-only-on-target": both(schemas()),
+    "schema-strategy-differs": both(policies(schema_compatibility_strategy="BACKWARD")),
+    "schema-undecided": both(schemas("one", kind="PROTOBUF")),
+    "schema-update-off-for-replicator": steps(
+        both(versions("5.0.0", "5.0.0")), both(policies(is_allow_auto_update_schema=False))
+    ),
+    "security-differs": both(settings(authorizationEnabled="false")),
+    "shadow-topic": source(topic(PLAIN, properties={"PULSAR.SHADOW": EVENTS})),
+    "shared-configuration-store": both(settings(configurationMetadataStoreUrl="zk:zookeeper:2181")),
+    "subscription-not-addressable": both(subscription("a..b")),
+    "superuser-only-on-source": steps(
+        source(settings(superUserRoles="[admin, broker, ops]")), both(settings(authorizationEnabled="false"))
+    ),
+    "system-topic-differs": both(system_topic(2)),
+    "target-older": target(versions("4.2.0", "4.2.0")),
+    "too-many-namespaces": steps(NEW_NAMESPACE, target(settings(maxNamespacesPerTenant="4"))),
+    "too-many-partitions": steps(NEW_NAMESPACE, target(settings(maxNumPartitionsPerPartitionedTopic="3"))),
+    "too-many-subscriptions": steps(
+        source(subscriptions(6)), target(settings(maxSubscriptionsPerTopic="6")), target(subscriptions(2))
+    ),
+    "too-many-tenants": steps(
+        target(without_namespace), target(fields(tenants=())), target(settings(maxTenants="8")), measured(tenants=7)
+    ),
+    "too-many-topics": steps(NEW_NAMESPACE, target(settings(maxTopicsPerNamespace="4"))),
+    "topic-policies-off": steps(both(fields(topic_policies=())), target(settings(topicLevelPoliciesEnabled="false"))),
+    "topic-terminated": both(topic(PLAIN, terminated=True)),
+    "topic-terminated-on-target": both(topic(PLAIN, terminated=True)),
+    "transactions-off": both(settings(transactionCoordinatorEnabled="true")),
+    "ttl-default-differs": steps(
+        target(settings(ttlDurationDefaultInSeconds="60")), both(policies(message_ttl_in_seconds=9))
+    ),
+    "ttl-shorter-than-lag": steps(both(policies(message_ttl_in_seconds=3600)), probes(lag_seconds=3600)),
+    "version-unsupported": both(versions("4.0.0", "4.0.0")),
+    "versions-mixed": both(versions("4.2.3", "4.2.3")),
+}
+"""By finding: the state nearest to its fault in which its remedy would be wrong."""
+
+
+@pytest.mark.parametrize("id_", NEAREST)
+def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+    assert id_ not in {finding.id for finding in check(NEAREST[id_](full_pair()))}
+
+
+@pytest.mark.parametrize("id_", MORE_FAULTS)
+def test_a_fault_beside_others_is_found(id_: str) -> None:
+    assert id_ in {finding.id for finding in check(MORE_FAULTS[id_](full_pair()))}
+
+
+def test_every_fault_has_a_nearest_state() -> None:
+    texts = [expected for _, expected in FAULTS] + [expected for _, _, expected in PIP_433]
+    seeded = {part.split()[1].rstrip(":") for text in texts for part in text.split(" + ")}
+    assert seeded | set(MORE_FAULTS) == set(NEAREST)
+
+
 @pytest.mark.parametrize(("spoil", "expected"), FAULTS, ids=lambda value: value if type(value) is str else "")
 def test_a_seeded_fault_is_found_and_nothing_else(spoil: Spoil, expected: str) -> None:
     assert found(spoil(full_pair())) == set(expected.split(" + "))
@@ -599,11 +733,10 @@ def test_a_topic_that_a_migration_left_on_the_target_is_not_to_be_deleted() -> N
     assert moved["topic-terminated-on-target"].startswith("keep it")
 
 
-def test_the_topic_of_the_policies_is_kept_while_policies_are_stored_in_it() -> None:
+def test_the_topic_of_the_policies_is_never_to_be_deleted() -> None:
     differs = target(system_topic(2))
-    assert remedies(differs)["system-topic-differs"].startswith("keep it")
-    empty = remedies(steps(differs, both(fields(topic_policies=()))))
-    assert empty["system-topic-differs"].startswith("if every topic of the namespace on green has no policy")
+    for spoil in (differs, steps(differs, both(fields(topic_policies=())))):
+        assert "Do not delete the topic" in remedies(spoil)["system-topic-differs"]
 
 
 def test_a_secured_target_is_never_to_be_opened() -> None:
@@ -622,7 +755,10 @@ def test_a_default_of_the_target_is_no_fault_where_every_namespace_has_a_policy(
 def test_a_tenant_keeps_its_roles_and_clusters_when_a_role_is_removed() -> None:
     extra = target(fields(tenants=(TenantState("acme", ("owner", "stranger"), ("green", "red")),)))
     (call,) = [finding.call for finding in check(extra(full_pair())) if finding.id == "role-only-on-target"]
-    assert call == 'green: POST /admin/v2/tenants/acme {"adminRoles": ["owner"], "allowedClusters": ["green", "red"]}'
+    assert call == (
+        "green: GET /admin/v2/tenants/acme; "
+        'green: POST /admin/v2/tenants/acme {"adminRoles": ["owner"], "allowedClusters": ["green", "red"]}'
+    )
 
 
 def test_the_call_is_shown_wherever_a_finding_is() -> None:

@@ -53,6 +53,10 @@ class Note:
     detail: str
 
 
+DELETE_AGAIN = (
+    "read the cluster again when the deletion has ended. If it does not end, delete the namespace there again, without "
+    "force: brokers refuse that while it has topics"
+)
 _MOST_NAMED = 5
 _REMEDIES = (
     (
@@ -66,17 +70,18 @@ _REMEDIES = (
     ),
     ("cannot log in to each other", "follow that sentence, then read the cluster again"),
     (NO_SERVICE_URL, "follow that sentence, then read the cluster again"),
+    ("Namespace is deleted", DELETE_AGAIN),
     ("cannot be addressed over HTTP", "recreate it under another name, or leave it out of the selection"),
 )
 """Part of the detail of a note → what to do."""
 
 
-def remedy_for(note: Note) -> str:
-    """What to do about an unreadable resource, in a sentence without a full stop."""
-    for part, remedy in _REMEDIES:
-        if part in note.detail:
-            return remedy
-    return "correct the cause that the broker names, which its log may describe, or leave it out of the selection"
+_ANY_OTHER = "correct the cause that the broker names, which its log may describe, or leave it out of the selection"
+
+
+def remedy_for(note: Note, otherwise: str = _ANY_OTHER) -> str:
+    """What to do about an unreadable resource, in a sentence without a full stop; `otherwise` for any other cause."""
+    return next((remedy for part, remedy in _REMEDIES if part in note.detail), otherwise)
 
 
 def unread_text(cluster: str, notes: Sequence[Note]) -> str:

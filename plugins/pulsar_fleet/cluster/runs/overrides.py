@@ -21,6 +21,14 @@ QUIESCED_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottling
 """The first publish of each producer passes, and none after it: a publish of n bytes puts the topic n - 1 seconds into
 debt. By messages alone, one that is not batched passes each second, and may be under way at the termination."""
 
+FROZEN_SETTINGS: Mapping[str, str] = {
+    # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
+    "loadBalancerSheddingEnabled": "false",
+    "loadBalancerAutoBundleSplitEnabled": "false",
+    "loadBalancerAutoUnloadSplitBundlesEnabled": "false",
+}
+"""Dynamic settings of the brokers that are overridden: no policy of a namespace does the same."""
+
 _NEVER_INACTIVE: JsonObject = {
     "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
     "maxInactiveDurationSeconds": 3600,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns
+from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
-from pulsar_fleet.migration.prepare.original_settings import FROZEN_SETTINGS
 
 log = logging.getLogger(__name__)
 

@@ -11,14 +11,6 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides
 from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
-FROZEN_SETTINGS: Mapping[str, str] = {
-    # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
-    "loadBalancerSheddingEnabled": "false",
-    "loadBalancerAutoBundleSplitEnabled": "false",
-    "loadBalancerAutoUnloadSplitBundlesEnabled": "false",
-}
-"""Dynamic settings of the brokers that are overridden: no policy of a namespace does the same."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalSettings(Document):

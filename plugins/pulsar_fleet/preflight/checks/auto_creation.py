@@ -16,6 +16,7 @@ from pulsar_fleet.preflight.context import (
     Pair,
     blocker,
     call_text,
+    in_broker_conf,
     keeping_calls,
     setting,
     settings,
@@ -120,8 +121,7 @@ def replicators_can_create(pair: Pair) -> Iterator[Finding]:
                 f"cluster {own.cluster}",
                 f"createTopicToRemoteClusterForReplication = false on {', '.join(sorted(off))}",
                 f"A topic that {other.cluster} lacks is not created there, and its replication does not start.",
-                f"create topics on {other.cluster} first, or set it to true in broker.conf of "
-                f"{own.cluster} and restart: it is not dynamic.",
+                f"create topics on {other.cluster} first, or {in_broker_conf(f'{_REMOTE}=true', own.cluster)}",
                 values=(setting(pair.source, _REMOTE), setting(pair.target, _REMOTE)),
             )
 

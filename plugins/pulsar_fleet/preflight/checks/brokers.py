@@ -14,6 +14,7 @@ from pulsar_fleet.preflight.context import (
     Pair,
     blocker,
     call_text,
+    in_broker_conf,
     keeping_calls,
     setting,
     settings,
@@ -132,7 +133,7 @@ def _need(
                 f"cluster {pair.target.cluster}",
                 f"{key} = false on {', '.join(off)}",
                 consequence,
-                f"set {key}=true in broker.conf of these brokers and restart them: it is not dynamic.",
+                in_broker_conf(f"{key}=true", "these brokers"),
                 values=(setting(pair.source, key), "false"),
             )
 

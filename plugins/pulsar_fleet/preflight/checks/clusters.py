@@ -144,7 +144,8 @@ def tenants_allow_their_clusters(pair: Pair) -> Iterator[Finding]:
                 namespace.name,
                 f"replicates to {', '.join(missing)}, its tenant allows {', '.join(sorted(allowed)) or 'none'}",
                 f"{pair.target.cluster} refuses the namespace, and with it everything in it.",
-                f"allow the tenant these clusters on {pair.source.cluster} and take the snapshot again.",
+                f"allow the tenant these clusters on {pair.source.cluster} and take the snapshot again. The call "
+                "replaces the tenant's roles and clusters: read them again and repeat those that it has.",
                 call=_allow(pair.source.cluster, source_tenants.get(tenant), missing),
                 values=(missing, sorted(allowed)),
             )
@@ -156,7 +157,8 @@ def _allow(cluster: str, tenant: TenantState | None, missing: Sequence[str]) -> 
         return ""
     clusters = sorted({*tenant.allowed_clusters, *missing})
     body = {"adminRoles": list(tenant.admin_roles), "allowedClusters": clusters}
-    return call_text(cluster, with_body("POST", tenant_path(tenant.name), body))
+    path = tenant_path(tenant.name)
+    return call_text(cluster, bare("GET", path), with_body("POST", path, body))
 
 
 def peers_are_reachable(pair: Pair) -> Iterator[Finding]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.cluster.admin.call import with_body
+from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.changes.clusters import group_path
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, number, warning
+from pulsar_fleet.preflight.context import Pair, blocker, call_text, in_broker_conf, number, warning
 from pulsar_fleet.preflight.findings import Finding
 
 _PERSISTENCE = {
@@ -171,7 +171,8 @@ def messages_fit(pair: Pair) -> Iterator[Finding]:
             f"cluster {pair.target.cluster}",
             f"maxMessageSize: {pair.values(ours, theirs)} bytes",
             "The target refuses larger messages, and replication of a topic stops at the first one.",
-            f"set maxMessageSize={ours} in broker.conf, and the bookies' nettyMaxFrameSizeBytes above it.",
+            f"set nettyMaxFrameSizeBytes of {pair.target.cluster}'s bookies above {ours} first, then "
+            f"{in_broker_conf(f'maxMessageSize={ours}', 'its brokers')}",
             values=(ours, theirs),
         )
 
@@ -193,7 +194,8 @@ def resource_groups_fit(pair: Pair) -> Iterator[Finding]:
                 namespaces[0],
                 f"{pair.target.cluster} has no resource group {group!r}",
                 "Its limits do not apply there.",
-                f"create the resource group on both clusters: {pair.source.cluster} does not have it either.",
+                f"nothing, if no limit is meant to apply: {pair.source.cluster} does not have it either. Else create "
+                f"it on both clusters; from then on {len(namespaces)} namespaces share its limits on each.",
             )
         elif group in target and group in source and target[group] != limits:
             yield warning(
@@ -218,14 +220,15 @@ def _limit(pair: Pair, own: int | None, key: str, needed: int) -> int:
 def _too_many(
     pair: Pair, id_: str, resource: str, evidence: str, consequence: str, key: str, values: tuple[int, int]
 ) -> Finding:
-    return blocker(
-        id_,
-        resource,
-        evidence,
-        consequence,
-        f"set {key}={values[0]} or more in broker.conf of every broker of {pair.target.cluster} and restart them.",
-        values=values,
-    )
+    """Limits of tenants, namespaces and partitions are dynamic, and an override hides what broker.conf says."""
+    target, needed = pair.target.cluster, values[0]
+    if key in _PERSISTENCE.values():
+        remedy, call = in_broker_conf(f"{key}={needed} or more", f"every broker of {target}"), ""
+    else:
+        remedy = f"if {key} of {target} is still lower, raise it to {needed} or more; it is dynamic: restart no broker."
+        settings = "/brokers/configuration"
+        call = call_text(target, bare("GET", f"{settings}/runtime"), bare("POST", f"{settings}/{key}/{needed}"))
+    return blocker(id_, resource, evidence, consequence, remedy, call=call, values=values)
 
 
 def _within(topic: str, namespace: str) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
+from pulsar_fleet.cluster.admin.read_problems import DELETE_AGAIN
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.planning.changes.clusters import cluster_path
 from pulsar_fleet.preflight.broker_settings import effective_differences
 from pulsar_fleet.preflight.checks.brokers import COMPARED_DEFAULTS
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, number, setting, warning
+from pulsar_fleet.preflight.context import NO_RESTART, Pair, blocker, call_text, keeping_calls, number, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
@@ -46,9 +47,7 @@ def namespaces_are_active(pair: Pair) -> Iterator[Finding]:
                     namespace.name,
                     f"deleted = true on {own.cluster}",
                     "Its topics cannot be loaded, and nothing can be created in it.",
-                    f"take the snapshot again when its deletion on {own.cluster} has ended. If it does not end, "
-                    "delete the "
-                    "namespace there again, without force: brokers refuse that while it has topics.",
+                    f"{DELETE_AGAIN}.",
                 )
             if namespace.name in names and namespace.policies.get("migrated"):
                 yield blocker(
@@ -83,7 +82,7 @@ def offloaders_are_installed(pair: Pair) -> Iterator[Finding]:
                 namespace.name,
                 f"{_DRIVER} {driver!r}",
                 f"Brokers of {pair.target.cluster} without this offloader cannot load any topic of the namespace.",
-                f"install the offloader on every broker of {pair.target.cluster}.",
+                f"install the offloader on every broker of {pair.target.cluster} and restart them. {NO_RESTART}",
             )
 
 
@@ -99,7 +98,8 @@ def entry_filters_are_installed(pair: Pair) -> Iterator[Finding]:
                 namespace.name,
                 f"entry filters {names!r}, and {pair.target.cluster} has no entryFiltersDirectory",
                 "The brokers refuse the filter, and consumers get messages that it would have rejected.",
-                f"install the filter on every broker of {pair.target.cluster} and set entryFiltersDirectory.",
+                f"install the filter on every broker of {pair.target.cluster}, set entryFiltersDirectory in their "
+                f"broker.conf and restart them. {NO_RESTART}",
             )
 
 
@@ -205,13 +205,16 @@ def effective_policies_match(pair: Pair) -> Iterator[Finding]:
         first, *others = difference.namespaces
         if keys:
             ours, theirs = ({key: settings[key] for key in keys} for settings in (difference.source, difference.target))
+            call = "" if difference.switches else keeping_calls(pair, difference.field, difference.namespaces)
             yield warning(
                 "behaves-differently",
                 f"{first}{f' and {len(others)} more' if others else ''}",
                 f"{difference.field} under {pair.values(ours, theirs)}",
                 f"The policy is identical on both clusters, and has another effect on {pair.target.cluster}.",
                 f"set {difference.field} on these namespaces on {pair.source.cluster} to what its brokers apply: "
-                "nothing "
-                "changes there, and the plan copies it.",
+                "nothing changes there, and the plan copies it."
+                if call
+                else f"accept the difference, or give the brokers of both the same settings. {NO_RESTART}",
+                call=call,
                 values=(ours, theirs),
             )

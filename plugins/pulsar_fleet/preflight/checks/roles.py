@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.read_problems import NAMESPACES_OF, Area
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.planning.changes.namespaces import tenant_path
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, warning
+from pulsar_fleet.preflight.context import NO_RESTART, Pair, blocker, call_text, in_broker_conf, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 
 _UNREADABLE = {
@@ -45,8 +45,8 @@ def security_matches(pair: Pair) -> Iterator[Finding]:
             else "Copied permissions protect nothing there: every client may read and write.",
             f"give every client credentials and permissions on {pair.target.cluster} before it moves."
             if "true" in theirs
-            else f"if {pair.target.cluster} is to be protected, set {key}=true in broker.conf of its brokers; clients "
-            "without credentials and permissions are refused from then on.",
+            else f"if {pair.target.cluster} is to be protected, give its clients credentials and permissions, since "
+            f"all others are refused from then on, and {in_broker_conf(f'{key}=true', 'its brokers')}",
             values=(ours, theirs),
         )
 
@@ -86,8 +86,13 @@ def tenant_admins_match(pair: Pair) -> Iterator[Finding]:
                 f"tenant {tenant.name}",
                 f"{', '.join(sorted(extra))} administers it on {pair.target.cluster} only",
                 "It will administer the copied resources too: read, change and delete them.",
-                f"if no person or application on {pair.target.cluster} needs it, this run included, remove it there.",
-                call=call_text(pair.target.cluster, with_body("POST", tenant_path(tenant.name), kept)),
+                f"if no person or application on {pair.target.cluster} needs it, this run included, remove it there. "
+                "The call replaces the tenant's roles and clusters: read them again and repeat those that it has.",
+                call=call_text(
+                    pair.target.cluster,
+                    bare("GET", tenant_path(tenant.name)),
+                    with_body("POST", tenant_path(tenant.name), kept),
+                ),
                 values=(list(tenant.admin_roles), sorted(target_roles[tenant.name])),
             )
 
@@ -119,7 +124,7 @@ def authentication_providers_match(pair: Pair) -> Iterator[Finding]:
             f"cluster {pair.target.cluster}",
             f"authenticationProviders: {pair.values(', '.join(sorted(ours)), ', '.join(sorted(theirs)))}",
             "Clients that authenticate with this provider are refused on the target.",
-            f"add the provider, with its keys, to every broker of {pair.target.cluster} and restart them.",
+            f"add the provider, with its keys, to every broker of {pair.target.cluster} and restart them. {NO_RESTART}",
             values=(sorted(ours), sorted(theirs)),
         )
 
@@ -170,5 +175,6 @@ def _no_permission(pair: Pair, right: Right) -> Finding:
         f"{right.resource} on {pair.target.cluster}",
         "our role may not write it",
         "Nothing in it can be copied.",
-        f"make our role an administrator of the tenant on {pair.target.cluster}, or use a superuser's token.",
+        f"add our role to the administrators of the tenant on {pair.target.cluster}, or use a superuser's token. An "
+        "update replaces the tenant's roles: repeat those that it has.",
     )

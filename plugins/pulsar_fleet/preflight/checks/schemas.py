@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.setters import policy_calls
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.cluster.versions import version_numbers
-from pulsar_fleet.preflight.context import Pair, blocker, call_text, setting, warning
+from pulsar_fleet.preflight.context import Pair, blocker, call_text, keeping_calls, setting, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.schema_rules import SchemaFit, check_schema
 from pulsar_fleet.snapshot.model import SchemaState, Snapshot
@@ -24,6 +24,7 @@ STRATEGY, AUTO_UPDATE, ENFORCED = (
     "is_allow_auto_update_schema",
     "schema_validation_enforced",
 )
+_LEGACY_STRATEGY = "schema_auto_update_compatibility_strategy"
 FOR_REPLICATOR = "is_allow_auto_update_schema_with_replicator"
 _KNOWS_REPLICATOR = "4.3"
 _BROKER_KEYS = {
@@ -46,18 +47,51 @@ _REFUSED = "One cluster accepts a schema that the other refuses, and replication
 
 
 def broker_schema_rules_match(pair: Pair) -> Iterator[Finding]:
-    """The brokers' settings are effective where a namespace has no policy."""
+    """The brokers' settings are effective where a namespace has no policy, and for namespaces created later."""
+    relying = [
+        state.name
+        for state in pair.translated.namespaces
+        if state.policies.get(STRATEGY) in (None, "UNDEFINED") and not state.policies.get(_LEGACY_STRATEGY)
+    ]
     for key, ours, theirs in pair.differing_settings(_BROKER_KEYS):
+        if key == "schemaCompatibilityStrategy" and not relying:
+            continue
+        remedy, call = _kept_rule(pair, key, theirs, relying)
         yield warning(
             "schema-default-differs",
             f"cluster {pair.target.cluster}",
             f"{key}: {pair.values(ours, theirs)}",
             _REFUSED,
-            f"set the policy on each namespace on {pair.source.cluster} to what its brokers apply: nothing changes "
-            "there, and "
-            "the plan copies it.",
+            remedy,
+            call=call,
             values=(ours, theirs),
         )
+
+
+def _kept_rule(pair: Pair, key: str, theirs: Sequence[str], relying: Sequence[str]) -> tuple[str, str]:
+    """A broker reports its own value for a namespace without a rule for updates, and the plan copies that value.
+
+    Validation is enforced where the broker or the namespace says so (observed).
+    """
+    source, target = pair.source.cluster, pair.target.cluster
+    if key == "schemaCompatibilityStrategy":
+        return (
+            f"set the strategy on each namespace without one on {source} to what its brokers apply: nothing changes "
+            "there, and the plan copies it.",
+            keeping_calls(pair, STRATEGY, relying),
+        )
+    if key == "isAllowAutoUpdateSchemaEnabled":
+        return f"nothing for the namespaces of {source}: the plan copies what its brokers apply.", ""
+    if "true" in theirs:
+        return (
+            f"let every producer use its topic's schema before it moves: no policy switches this off on {target}.",
+            "",
+        )
+    return (
+        f"nothing, if producers without a schema may write to {target}. Else set schema_validation_enforced on each "
+        f"namespace on {source}: nothing changes there, and the plan copies it.",
+        "",
+    )
 
 
 def namespace_schema_rules_match(pair: Pair) -> Iterator[Finding]:
@@ -91,7 +125,7 @@ def namespace_strategy(snapshot: Snapshot, policies: JsonObject) -> str:
     own = policies.get(STRATEGY)
     if own and own != "UNDEFINED":
         return str(own)
-    legacy = _LEGACY.get(str(policies.get("schema_auto_update_compatibility_strategy")))
+    legacy = _LEGACY.get(str(policies.get(_LEGACY_STRATEGY)))
     return legacy or setting(snapshot, "schemaCompatibilityStrategy") or ""
 
 
@@ -144,8 +178,14 @@ def _only_on_target(pair: Pair, topic: str, other: Sequence[SchemaState]) -> Ite
         "Producers without a schema are refused there."
         if enforced
         else "The topic gets messages without a schema, and its consumers expect one.",
-        f"register it on {pair.source.cluster} too. Do not delete it on {pair.target.cluster} while the topic has "
-        "clients or messages there: they could no longer be decoded.",
+        (
+            f"let its producers on {pair.source.cluster} use this schema, then register it there too: where validation "
+            "is enforced, a topic with a schema refuses producers without one. "
+            if enforced
+            else f"register it on {pair.source.cluster} too. "
+        )
+        + f"Do not delete it on {pair.target.cluster} while the topic has clients or messages there: they could no "
+        "longer be decoded.",
         call=call_text(pair.target.cluster, bare("GET", f"{TopicName.parse(topic).schema_path}/schemas")),
         values=(0, len(other)),
     )

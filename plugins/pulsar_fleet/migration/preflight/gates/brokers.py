@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsar_fleet.cluster.admin.read_problems import Note, Problem
+from pulsar_fleet.cluster.admin.read_problems import Note, Problem, remedy_for
 from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
+from pulsar_fleet.preflight.context import NO_RESTART, in_broker_conf
 from pulsar_fleet.preflight.findings import Finding
 
 _SELDOM_SECONDS = 10
+_FUNCTIONS = ("functions", "sources", "sinks")
 AUTO_CREATION = "clusterMigrationAutoResourceCreation"
 
 _CHECK_OFF = blocks(
@@ -59,9 +61,6 @@ _INCOMPLETE = blocks(
 )
 
 
-_RESTART = "Restart no broker while a migrated namespace drains: a flagged topic is not loaded again."
-
-
 def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
     """A broker whose migration check is off never terminates its topics: clients write to both clusters."""
     for broker, settings in view.blue.brokers.items():
@@ -71,13 +70,13 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
             yield _CHECK_OFF.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
-                f"set it to 1–10 in that broker's broker.conf and restart it: it is not dynamic. {_RESTART}",
+                in_broker_conf(f"{CHECK_PERIOD}=1", "each broker without it"),
             )
         elif settings and int(seconds) > _SELDOM_SECONDS:
             yield _CHECK_SELDOM.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
-                f"set it to 1–10 in that broker's broker.conf and restart it, or accept the longer pause. {_RESTART}",
+                f"accept the longer pause, or {in_broker_conf(f'{CHECK_PERIOD}=1', 'each broker with a longer one')}",
             )
 
 
@@ -88,7 +87,7 @@ def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
             yield _AUTO_CREATION.finding(
                 f"broker {broker} of {view.blue.name}",
                 f"{AUTO_CREATION} = {settings.get(AUTO_CREATION)}",
-                f"set it to false in that broker's broker.conf and restart it: it is not dynamic. {_RESTART}",
+                in_broker_conf(f"{AUTO_CREATION}=false", "each broker without it"),
             )
 
 
@@ -113,14 +112,15 @@ def everything_could_be_read(view: View) -> Iterator[Finding]:
 def _kind_of(note: Note) -> Gate:
     if note.resource == "brokers" or note.resource.startswith("broker "):
         return _BROKER_UNREADABLE
-    if note.resource.startswith(("functions", "sources", "sinks")):
+    if note.resource.startswith(_FUNCTIONS):
         return _FUNCTIONS_UNKNOWN
     return _INCOMPLETE
 
 
 def _remedy(note: Note) -> str:
     if note.resource.startswith("broker "):
-        return f"repair or restart that broker, then run again. {_RESTART}"
-    if note.resource.startswith("functions"):
-        return "make the functions worker answer through the brokers, or waive this if no worker exists."
-    return "run again; if it fails again, search the broker's log for this name."
+        return f"{remedy_for(note, 'repair that broker, then run again')}. {NO_RESTART}"
+    if note.resource.startswith(_FUNCTIONS):
+        worker = "make the functions worker answer through the brokers, or waive this if no worker exists"
+        return f"{remedy_for(note, worker)}."
+    return f"{remedy_for(note)}."

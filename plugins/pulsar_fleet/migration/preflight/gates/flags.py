@@ -57,7 +57,7 @@ LISTS = ("replication_clusters", "allowed_clusters")
 
 
 def no_cluster_is_flagged(view: View) -> Iterator[Finding]:
-    """The flag of a cluster applies to all its namespaces, as soon as a redirect is stored."""
+    """The flag of a cluster applies to all its namespaces; brokers set it only together with a redirect (observed)."""
     for gate, cluster in ((_BLUE_FLAGGED, view.blue), (_GREEN_FLAGGED, view.green)):
         if (cluster.redirect or {}).get("migrated"):
             stored = ", ".join(sorted(cluster.redirect_addresses.values())) or "no address"
@@ -65,12 +65,7 @@ def no_cluster_is_flagged(view: View) -> Iterator[Finding]:
                 f"cluster {cluster.name}",
                 f"migrated = true on {cluster.name}, redirect to {stored}",
                 f"choose another cluster: the clients of {cluster.name} are redirected, and its loaded topics are "
-                "terminated. Without the flag these clients would hang."
-                if cluster.has_redirect
-                else "clear the cluster's flag: without a stored redirect it has no effect yet.",
-                call=""
-                if cluster.has_redirect
-                else f"{cluster.name}: POST /admin/v2/clusters/{cluster.name}/migrate?migrated=false",
+                "terminated. Without the flag these clients would hang.",
             )
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from urllib.parse import quote
 
+from pulsar_fleet.cluster.admin.call import with_body
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate, Owner, blocks
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Action, Change
+from pulsar_fleet.preflight.context import call_text
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import NamespaceState
 
@@ -60,6 +64,7 @@ _IN_USE = blocks(
     Owner.RUN,
     "Applications already use this namespace on green; their messages would mix with those of redirected clients.",
 )
+_SUBSCRIPTION = "subscription "
 
 
 def green_has_what_blue_has(view: View) -> Iterator[Finding]:
@@ -124,18 +129,40 @@ def roles_have_their_permissions(view: View) -> Iterator[Finding]:
     if view.expected.prepares_green:
         return
     grants = {state.name: _grants(state) for state in view.green.snapshot.namespaces}
+    roles = {state.name: _roles_of_subscriptions(state) for state in view.green.snapshot.namespaces}
     for namespace in view.pair().translated.namespaces:
         if namespace.name not in grants:
             continue
         for (where, role), actions in sorted(_grants(namespace).items()):
-            lacking = actions - grants[namespace.name].get((where, role), frozenset())
+            own = grants[namespace.name].get((where, role), frozenset())
+            lacking = actions - own
             if lacking:
                 yield _ROLE.finding(
                     namespace.name,
                     f"role {role!r} may {', '.join(sorted(lacking))} on {view.blue.name}"
                     f"{f' ({where})' if where else ''}, not on {view.green.name}",
-                    f"grant it on {view.green.name}.",
+                    f"grant it on {view.green.name} together with what is granted there already: a grant replaces the "
+                    "actions of a role, and the roles of a subscription.",
+                    call=_granting(view.green.name, namespace.name, where, role, actions | own, roles[namespace.name]),
                 )
+
+
+def _granting(
+    green: str, namespace: str, where: str, role: str, actions: frozenset[str], subscriptions: Mapping[str, list[str]]
+) -> str:
+    """The whole grant, with what green has."""
+    name = NamespaceName.parse(namespace)
+    permissions = f"/namespaces/{name.path}/permissions"
+    if where.startswith(_SUBSCRIPTION):
+        subscription = where.removeprefix(_SUBSCRIPTION)
+        roles = sorted({*subscriptions.get(subscription, ()), role})
+        return call_text(green, with_body("POST", f"{permissions}/subscription/{quote(subscription, safe='')}", roles))
+    path = f"/{TopicName.parse(where).path}/permissions" if where else permissions
+    return call_text(green, with_body("POST", f"{path}/{quote(role, safe='')}", sorted(actions)))
+
+
+def _roles_of_subscriptions(namespace: NamespaceState) -> Mapping[str, list[str]]:
+    return (namespace.policies.get("auth_policies") or {}).get("subscription_auth_roles") or {}
 
 
 def _grants(namespace: NamespaceState) -> dict[tuple[str, str], frozenset[str]]:
@@ -144,8 +171,8 @@ def _grants(namespace: NamespaceState) -> dict[tuple[str, str], frozenset[str]]:
     grants = {("", role): frozenset(actions) for role, actions in (rights.get("namespace_auth") or {}).items()}
     for topic, roles in (rights.get("destination_auth") or {}).items():
         grants |= {(topic, role): frozenset(actions) for role, actions in roles.items()}
-    for name, roles in (rights.get("subscription_auth_roles") or {}).items():
-        grants |= {(f"subscription {name}", role): frozenset({"consume"}) for role in roles}
+    for name, roles in _roles_of_subscriptions(namespace).items():
+        grants |= {(f"{_SUBSCRIPTION}{name}", role): frozenset({"consume"}) for role in roles}
     return grants
 
 

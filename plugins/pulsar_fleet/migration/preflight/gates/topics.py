@@ -172,9 +172,10 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
             yield _INBOUND.finding(
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                f"let {cluster} replicate to {view.green.name} instead. Before the cut-over, when its replication "
-                "backlog to "
-                f"{view.blue.name} is 0, take {view.blue.name} out of its list.",
+                (f"let {cluster} replicate to {view.green.name} instead. " if cluster != view.green.name else "")
+                + f"Before the cut-over, when {cluster}'s replication backlog to {view.blue.name} is 0, take "
+                f"{view.blue.name} out of the namespace's list on {cluster}, and leave all other clusters in it. "
+                "Brokers may report the connection for another minute.",
             )
 
 
