@@ -1,0 +1,85 @@
+"""A failback in one run: the steps that depend on its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.failback import steps as failback_steps
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.lease import held
+from pulsar_fleet.migration.procedure.common import Findings, Procedure, parse_waivers
+from pulsar_fleet.migration.request import FailbackRequest, Request
+from pulsar_fleet.snapshot.tenants import require_namespaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failback(Procedure):
+    """A failback: blue is reopened, then the namespaces migrate from green to blue."""
+
+    NAME: ClassVar[str] = "fail_back_namespaces"
+    REQUEST: ClassVar[type[Request]] = FailbackRequest
+    request: FailbackRequest
+
+    @property
+    def sides(self) -> Sides:
+        """Green comes first."""
+        return self.clusters.reversed()
+
+    @classmethod
+    def validate(cls, conf: Mapping[str, Any]) -> None:
+        """Refuse an invalid setting with `InvalidRequest`, before any call."""
+        request = FailbackRequest.of(conf)
+        parse_waivers(request)
+        parse_namespaces(request.namespaces)
+
+    @property
+    def namespaces(self) -> tuple[NamespaceName, ...]:
+        """The namespaces of the request; an invalid name raises `InvalidRequest`."""
+        return parse_namespaces(self.request.namespaces)
+
+    @property
+    def expected(self) -> Expectations:
+        """The settings that the gates depend on."""
+        minutes = self.request.drain_timeout_minutes
+        return Expectations(drain_minutes=minutes, is_failback=True, dag_parsing=self.dag_parsing)
+
+    async def require_namespaces(self) -> None:
+        """Refuse a namespace that green does not have."""
+        async with self.sides.open() as (green, _blue):
+            await require_namespaces(green, self.namespaces)
+
+    async def check_failback(self) -> Findings:
+        """Evaluate every check of the failback and every gate; a blocker stops the run. Changes nothing."""
+        return await failback_steps.check_failback(
+            self.clusters,
+            self.run,
+            self.namespaces,
+            self.strategy,
+            allow_removal=self.request.allow_removal,
+            expected=self.expected,
+            waivers=self.waivers,
+        )
+
+    async def reopen_blue(self) -> dict[str, JsonObject]:
+        """Clear blue's flags and recreate its terminated topics; applications that restart now stay on blue."""
+        async with held(self.sides, self.run, self.namespaces):
+            return await failback_steps.reopen(self.clusters, self.run, self.namespaces)
+
+    async def check_gates(self) -> tuple[Reference, Findings]:
+        """Evaluate every gate again, now that blue is reopened, and choose the strategy of each namespace."""
+        return await steps.check_gates(
+            self.sides, self.run, self.namespaces, self.strategy, expected=self.expected, waivers=self.waivers
+        )
+
+    async def restore(self) -> tuple[str, ...] | None:
+        """Close blue again for the namespaces that were reopened and not cut over, and restore green's settings."""
+        entered = dict.fromkeys(NamespaceName.parse(entry.namespace) for entry in self.run.ledger.phases(self.run.id))
+        closed = await failback_steps.abort_failback(self.clusters, self.run, list(entered))
+        return (*closed, *(await self._restore_settings(delete_topics=False) or ()))
