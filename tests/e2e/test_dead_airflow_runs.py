@@ -2,6 +2,9 @@
 
 Each round is a migration with several points at random moments: processes killed with SIGKILL, runs marked as failed,
 tasks cleared, another run and an onboarding beside it. The dice of a round are its number.
+
+PULSAR_FLEET_AIRFLOW_POINTS: how many points, none unless set (`make test-full` sets it): half a minute each.
+PULSAR_FLEET_AIRFLOW_FIRST: the number of the first round.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from pulsar_sandbox.workload.live import NumberedMessage
 log = logging.getLogger(__name__)
 PER_ROUND = 4
 FIRST = int(os.environ.get("PULSAR_FLEET_AIRFLOW_FIRST", "0"))
-ROUNDS = range(FIRST, FIRST - (-int(os.environ.get("PULSAR_FLEET_AIRFLOW_POINTS", "5")) // PER_ROUND))
+ROUNDS = range(FIRST, FIRST - (-int(os.environ.get("PULSAR_FLEET_AIRFLOW_POINTS", "0")) // PER_ROUND))
 TASKS = (
     "check_gates",
     "prepare_green",

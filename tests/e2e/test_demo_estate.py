@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.contract.migration.test_demo_estate import consume, estate
+from tests.contract.migration.test_demo_estate import WHOLE, consume, estate
 from tests.e2e.test_scheduler import ended, finish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -44,6 +44,7 @@ async def require_on(estate: Estate, opened: AdminClient, closed: AdminClient) -
 
 
 @pytest.mark.full
+@pytest.mark.skipif(not WHOLE, reason="takes a quarter of an hour: `make test-full`")
 @pytest.mark.timeout(4000)
 async def test_every_namespace_is_migrated_failed_back_and_migrated_again_with_the_form_that_a_refusal_names(
     estate: Estate, airflow: AirflowStack, on_blue: AdminClient, on_green: AdminClient
