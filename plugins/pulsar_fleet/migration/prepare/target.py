@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
@@ -18,6 +20,9 @@ from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.apply.secrets import read_secrets
 from pulsar_fleet.planning.build import plan_changes, require_complete
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.snapshot.collect import collect
 
 
@@ -45,12 +50,32 @@ async def prepare(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         plan = plan_changes(on_blue, on_green, subscriptions=subscriptions)
         run.artefacts.write_json(run.id, GREEN_PLAN, plan.to_json())
         secrets = await read_secrets(plan, blue, redactor)
-        applied = await apply_plan(plan, green, run.ledger, run.id, redactor=redactor, secrets=secrets)
+        allow = await _harmless(plan, green)
+        applied = await apply_plan(plan, green, run.ledger, run.id, redactor=redactor, allow=allow, secrets=secrets)
     if not applied.complete:
         raise PreconditionFailed(_incomplete(applied))
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.PREPARED, applied.counts())
     return {"plan": plan.id, "changes": len(plan.changes), **applied.counts()}
+
+
+async def _harmless(plan: Plan, green: AdminClient) -> frozenset[str]:
+    """The irreversible policies of topics without a message on green, such as those that a failback has recreated."""
+    policies = [
+        change
+        for change in plan.changes
+        if change.resource is Resource.TOPIC_POLICY and change.hazard is Hazard.IRREVERSIBLE
+    ]
+    topics = {change.name for change in policies}
+    empty = {name for name in topics if not await _entries(green, TopicName.parse(name))}
+    return frozenset(change.id for change in policies if change.name in empty)
+
+
+async def _entries(green: AdminClient, topic: TopicName) -> int:
+    count = (await green.partition_metadata(topic)).partitions
+    existing = await green.topics(topic.namespace)
+    stored = [await green.internal_stats(part) for part in topic.partitions(count) if part in existing]
+    return sum(int(stats["numberOfEntries"]) for stats in stored)
 
 
 def _incomplete(applied: PlanResult) -> str:
