@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support.migration import INACTIVE, LATE, RATE, publish
@@ -19,17 +20,32 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
-from pulsar_fleet.migration.procedure import Migration
+from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_sandbox.workload.live import NumberedMessage
 
 
-async def everything(migration: Migration) -> None:
+async def migrate(migration: Migration) -> None:
     """Every task of `migrate_namespaces`, in its order."""
-    sides, run = migration.sides, migration.run
     wave, _ = await migration.check_gates(await migration.select_namespaces())
-    moves = Moves.from_json(run.artefacts.read_json(wave.moves))
-    await steps.prepare_green(sides, run, moves)
+    moves = Moves.from_json(migration.run.artefacts.read_json(wave.moves))
+    await steps.prepare_green(migration.sides, migration.run, moves)
     await migration.recheck_gates(moves)
+    await move(migration, moves)
+
+
+async def fail_back(failback: Failback) -> None:
+    """Every task of `fail_back_namespaces`, in its order."""
+    await failback.check_failback()
+    await failback.reopen_blue()
+    checked, _ = await failback.check_gates()
+    moves = Moves.from_json(failback.run.artefacts.read_json(checked))
+    await steps.prepare_green(failback.sides, failback.run, moves)
+    await move(failback, moves)
+
+
+async def move(migration: Migration | Failback, moves: Moves) -> None:
+    """What both have in common."""
+    sides, run = migration.sides, migration.run
     await steps.freeze_blue(sides, run, moves)
     original = find_original_settings(run)
     assert original is not None
@@ -66,10 +82,23 @@ async def test_a_run_that_is_cleared_from_its_first_task_on_after_the_cut_over_e
     conf = {"blue": "blue", "green": "green", "namespaces": [str(name)]}
     migration = Migration.of(conf, Sides(blue, green), run)
     run.ledger.start_run(run.id, migration.NAME, conf)
-    await everything(migration)
+    await migrate(migration)
     ended = [await admin.namespace(name) for admin in (on_blue, on_green)]
     plan = run.stored("moves.json")
-    await everything(migration)
+    await migrate(migration)
     assert [await admin.namespace(name) for admin in (on_blue, on_green)] == ended
     assert run.stored("moves.json") == plan
     assert (await on_green.stats(late))["subscriptions"][LATE]["msgBacklog"] == 10
+    run.ledger.finish_run(run.id, "success")
+
+    run = replace(run, id="returned")
+    failback = Failback.of({**conf, "allow_removal": True, "strategy": "redirect"}, Sides(blue, green), run)
+    await on_green.post(f"{late.subscription_path(LATE)}/skip_all")
+    run.ledger.start_run(run.id, failback.NAME, conf)
+    await fail_back(failback)
+    ended = [await admin.namespace(name) for admin in (on_blue, on_green)]
+    assert [(document or {}).get("migrated") for document in ended] == [False, True]
+    await asyncio.to_thread(publish, blue, late, [NumberedMessage(LATE, "key", 10, 1)])
+    await fail_back(failback)
+    assert [await admin.namespace(name) for admin in (on_blue, on_green)] == ended
+    assert (await on_blue.stats(late))["msgInCounter"] == 1

@@ -115,6 +115,17 @@ def select_wave(
     return _selected(plan, number, moves, stored, run.artefacts.write(run.id, WAVE_TEXT, text.encode()))
 
 
+def begun_namespaces(run: Run) -> frozenset[str]:
+    """The namespaces that a run has begun to cut over, and has not given up since."""
+    begun: set[str] = set()
+    for entry in run.ledger.phases(run.id):
+        if entry.phase == Phase.QUIESCED:
+            begun.add(entry.namespace)
+        elif entry.phase == Phase.ABORTED:
+            begun.discard(entry.namespace)
+    return frozenset(begun)
+
+
 def begun_wave(run: Run, *, planned_by: Run, number: int) -> SelectedWave | None:
     """The stored wave of a run that has begun to cut over, for a task that is cleared then; None before.
 
@@ -124,7 +135,7 @@ def begun_wave(run: Run, *, planned_by: Run, number: int) -> SelectedWave | None
     moves, (stored, text) = find_moves(run), references
     if moves is None or stored is None or text is None:
         return None
-    if not any(run.ledger.entered(run.id, str(move.namespace), Phase.QUIESCED) for move in moves.moves):
+    if not begun_namespaces(run):
         return None
     return _selected(read_plan(planned_by), number, moves, stored, text)
 
