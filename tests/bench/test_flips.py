@@ -95,7 +95,7 @@ HEAD = (
 )
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600 * FLIPS * (1 + len(QUIET)))
 async def test_flips(tmp_path: Path) -> None:
     java = java_command(jars_for(DEFAULT_VERSION))
     ways = {"by hand": None, **{f"runbook, quiet {quiet:g} s": quiet for quiet in QUIET}}

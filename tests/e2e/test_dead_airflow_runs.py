@@ -92,6 +92,7 @@ def recording(*upstreams: str) -> Iterator[list[Recorder]]:
             asyncio.run_coroutine_threadsafe(recorder.__aexit__(None, None, None), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 @dataclass(frozen=True)
