@@ -102,11 +102,18 @@ async def renew(sides: Sides, run: Run, names: Collection[str]) -> None:
 
 
 async def renew_while_waiting(sides: Sides, run: Run, moves: Moves) -> None:
-    """Renew the lease for a caller that polls often: only every two minutes in this process."""
+    """Renew the lease for a caller that polls often: only every two minutes in this process.
+
+    While a cluster does not answer, the caller goes on, and the next call tries again: the lease lasts longer.
+    """
     now = time.monotonic()
     if now - _renewed.get(run.id, -RENEW_SECONDS) >= RENEW_SECONDS:
-        _renewed[run.id] = now
-        await renew(sides, run, [str(move.namespace) for move in moves.moves])
+        try:
+            await renew(sides, run, [str(move.namespace) for move in moves.moves])
+        except Unavailable as error:
+            log.warning("the lease is not renewed: %s", error)
+        else:
+            _renewed[run.id] = now
 
 
 async def release(sides: Sides, run: Run) -> None:
