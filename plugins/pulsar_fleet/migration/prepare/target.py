@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
@@ -72,10 +73,11 @@ async def _harmless(plan: Plan, green: AdminClient) -> frozenset[str]:
 
 
 async def _entries(green: AdminClient, topic: TopicName) -> int:
-    count = (await green.partition_metadata(topic)).partitions
-    existing = await green.topics(topic.namespace)
-    stored = [await green.internal_stats(part) for part in topic.partitions(count) if part in existing]
-    return sum(int(stats["numberOfEntries"]) for stats in stored)
+    entries = 0
+    for partition in topic.partitions((await green.partition_metadata(topic)).partitions):
+        with suppress(NotFound):  # an inactive partition that the broker has deleted has none
+            entries += int((await green.internal_stats(partition))["numberOfEntries"])
+    return entries
 
 
 def _incomplete(applied: PlanResult) -> str:

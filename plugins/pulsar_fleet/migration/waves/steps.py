@@ -133,9 +133,7 @@ def begun_wave(run: Run, *, planned_by: Run, number: int) -> SelectedWave | None
     """
     references = (run.artefacts.find(run.id, WAVE_MOVES), run.artefacts.find(run.id, WAVE_TEXT))
     moves, (stored, text) = find_moves(run), references
-    if moves is None or stored is None or text is None:
-        return None
-    if not begun_namespaces(run):
+    if moves is None or stored is None or text is None or not begun_namespaces(run):
         return None
     return _selected(read_plan(planned_by), number, moves, stored, text)
 
