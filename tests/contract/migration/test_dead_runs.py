@@ -29,7 +29,12 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
 from pulsar_fleet.migration.prepare.lease import release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
-from pulsar_fleet.migration.prepare.replication import allow_cluster, register_cluster
+from pulsar_fleet.migration.prepare.replication import (
+    allow_cluster,
+    begin_replication,
+    end_replication,
+    register_cluster,
+)
 from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.snapshot.collect import collect
@@ -205,6 +210,28 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     await other.restore_blue()
     assert await overridden(on_blue, name) == before
     await release(other.sides, other.run)
+
+
+async def test_of_two_runs_in_a_tenant_the_last_takes_back_what_the_first_allowed_it(
+    moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path
+) -> None:
+    second = NamespaceName(moving.namespace.tenant, "second")
+    await make(blue, green, second)
+    before = await on_blue.tenant(second.tenant)
+    await moving.freeze_blue()
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, second.tenant, "green")
+    other = migration(blue, green, second, tmp_path / "second")
+    other = replace(other, run=replace(other.run, id="second"))
+    await other.freeze_blue()
+    await begin_replication(on_blue, "blue", second, "green")
+    await moving.restore_blue()
+    assert await on_blue.tenant(second.tenant) != before
+    await end_replication(on_blue, "blue", second, "green", ["blue"])
+    await other.restore_blue()
+    assert await on_blue.tenant(second.tenant) == before
+    for each in (moving, other):
+        await release(each.sides, each.run)
 
 
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:
