@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
+from tests.support.airflow_processes import AirflowProcesses, end_processes, task_processes
 
 from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
@@ -38,12 +40,22 @@ class FaultyAirflow:
             base_url=f"{stack.url}/api/v2", timeout=60, headers={"Authorization": f"Bearer {token}"}
         )
         self._schedulers: list[GuardedProcess] = []
+        self._orphans: list[psutil.Process] = []
+        self._processes = AirflowProcesses(stack.folder)
 
     def close(self) -> None:
-        """End the schedulers that were started here."""
+        """End Airflow with all that it ever started, also what a killed scheduler left."""
         self._client.close()
         for process in self._schedulers:
             process.stop()
+        self.stack.stop()
+        end_processes(self._processes.started())
+        assert self._processes.started() == []
+
+    def end_orphans(self) -> None:
+        """End what killed schedulers left: their executors wait for work for ever."""
+        end_processes(self._orphans)
+        self._orphans.clear()
 
     def states(self, run: str) -> dict[str, str | None]:
         """Task → its state."""
@@ -57,23 +69,28 @@ class FaultyAirflow:
         titles = {f"airflow worker -- {task['id']}": task["task_id"] for task in self.stack.tasks(DAG, run)}
         return {titles[title]: pid for title, pid in task_processes().items() if title in titles}
 
+    def works(self) -> bool:
+        """Whether a process executes a task of any run, or is about to."""
+        return bool(self._processes.working())
+
     def kill_task(self, run: str, task: str) -> bool:
         """Kill -9 the process that executes a task; False where none does."""
         return (pid := self.processes(run).get(task)) is not None and _kill(pid)
 
-    def kill_scheduler(self) -> None:
-        """Kill -9 the scheduler alone: what it had started goes on."""
-        for process in psutil.process_iter(["cmdline", "environ"]):
-            words = process.info["cmdline"] or []
-            home = (process.info["environ"] or {}).get("AIRFLOW_HOME")
-            if words[-1:] == ["scheduler"] and "--pid-file" not in words and home == str(self.stack.folder):
-                _kill(process.pid)
+    def kill_scheduler(self) -> bool:
+        """Kill -9 the scheduler alone: what it had started goes on; False where none runs."""
+        schedulers = self._processes.schedulers()
+        for scheduler in schedulers:
+            with suppress(psutil.NoSuchProcess):
+                self._orphans += scheduler.children(recursive=True)
+        return any([_kill(scheduler.pid) for scheduler in schedulers])
 
     def start_scheduler(self) -> None:
         """Start another one."""
         process = GuardedProcess(self.stack.folder / f"scheduler-{len(self._schedulers)}")
-        process.start([str(Path(sys.executable).parent / "airflow"), "scheduler"])
         self._schedulers.append(process)
+        process.start([str(Path(sys.executable).parent / "airflow"), "scheduler"])
+        self._processes.note_sessions()
 
     def mark_failed(self, run: str) -> None:
         """As a person does in the UI."""
@@ -87,16 +104,6 @@ class FaultyAirflow:
     def _call(self, method: str, path: str, body: Any) -> None:
         answer = self._client.request(method, path, json=body)
         assert answer.is_success, answer.text
-
-
-def task_processes() -> dict[str, int]:
-    """Title of each process that executes a task → its process id."""
-    found = {}
-    for process in psutil.process_iter(["cmdline"]):
-        title = " ".join(process.info["cmdline"] or ()).strip()
-        if title.startswith("airflow worker -- ") and "Executor" not in title:
-            found[title] = process.pid
-    return found
 
 
 def wait_until(holds: Callable[[], Any], seconds: float, what: str) -> Any:
