@@ -26,7 +26,7 @@ from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
+from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_kept_policies, restore_overrides
 from pulsar_fleet.migration.prepare.lease import release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
 from pulsar_fleet.migration.prepare.replication import (
@@ -210,6 +210,22 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     await other.restore_blue()
     assert await overridden(on_blue, name) == before
     await release(other.sides, other.run)
+
+
+async def test_what_an_earlier_move_kept_overridden_is_restored_unless_a_run_has_the_namespace(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    before, name = await overridden(on_blue, moving.namespace), str(moving.namespace)
+    await moving.freeze_blue()
+    frozen = await overridden(on_blue, moving.namespace)
+    assert await restore_kept_policies(on_blue, [name]) == ()
+    assert await overridden(on_blue, moving.namespace) == frozen
+    await expire_leases(on_blue, moving.namespace)
+    assert len(await restore_kept_policies(on_blue, [name])) == 2
+    restored = await overridden(on_blue, moving.namespace)
+    assert {**restored, "dynamic": None} == {**before, "dynamic": None}
+    for admin in (on_blue, on_green):
+        await restore_overrides(admin, ended=moving.run.id)
 
 
 async def test_of_two_runs_in_a_tenant_the_last_takes_back_what_the_first_allowed_it(
