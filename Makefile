@@ -69,6 +69,10 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
 	@$(BIN)/python -m pytest tests/browser
 
+.PHONY: test-long
+test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
+	@$(PYTEST) -m long --ignore=tests/bench --ignore=tests/browser --dist worksteal --timeout 3600
+
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50
 test-full: export PULSAR_FLEET_MIGRATION_CRASH_POINTS := 25
