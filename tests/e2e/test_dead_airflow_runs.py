@@ -4,7 +4,7 @@ Each round is a migration with several disturbances at random moments: processes
 failed, tasks cleared, another run and an onboarding beside it. A deck deals their kinds evenly; a disturbance that did
 not hit a run that was going on is dealt again.
 
-PULSAR_FLEET_AIRFLOW_POINTS: how many disturbances, none unless set (`make test-full` sets it): half a minute each.
+PULSAR_FLEET_AIRFLOW_POINTS: how many disturbances, one of each kind unless set: half a minute each.
 PULSAR_FLEET_AIRFLOW_SEED: the seed of the deck.
 PULSAR_FLEET_AIRFLOW_FIRST: the number of the first round that is played, to repeat one with the same points and seed.
 """
@@ -36,7 +36,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import NumberedMessage
 
 log = logging.getLogger(__name__)
-POINTS = int(os.environ.get("PULSAR_FLEET_AIRFLOW_POINTS", "0"))
+POINTS = int(os.environ.get("PULSAR_FLEET_AIRFLOW_POINTS", "6"))
 SEED = os.environ.get("PULSAR_FLEET_AIRFLOW_SEED", "0")
 FIRST = int(os.environ.get("PULSAR_FLEET_AIRFLOW_FIRST", "0"))
 EVENTS = "events"
@@ -77,8 +77,7 @@ def make(side: ClusterConnection, name: NamespaceName) -> None:
     publish(side, TopicName(name, LATE), [NumberedMessage(LATE, "key", number, 1) for number in range(20)])
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not POINTS, reason="PULSAR_FLEET_AIRFLOW_POINTS is not set")
+@pytest.mark.long
 @pytest.mark.timeout(600 + 120 * POINTS)
 def test_every_setting_comes_back(
     bench: Bench, new_namespace: Callable[[], NamespaceName], tmp_path: Path, capsys: pytest.CaptureFixture[str]
