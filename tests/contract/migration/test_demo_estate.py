@@ -6,7 +6,7 @@ The topics have no subscription or no traffic, so brokers have deleted the parti
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +17,7 @@ from tests.support.shell import Said, Shell
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.workload import Estate, EstateSpec, build_estate
+from pulsar_sandbox.workload.layout import NamespacePlan
 
 WHOLE = bool(os.environ.get("PULSAR_FLEET_WHOLE_DEMO"))
 """Migrate the whole estate of the demo, there and back and there again; else only there, and a part of it."""
@@ -51,9 +52,9 @@ async def estate(blue: ClusterConnection, on_blue: AdminClient, on_green: AdminC
                 await admin.post(f"/namespaces/{namespace.name.path}/migration", False)
 
 
-async def consume(estate: Estate, admin: AdminClient) -> None:
+async def consume(namespaces: Iterable[NamespacePlan], admin: AdminClient) -> None:
     """All subscriptions read what is stored."""
-    for topic in estate.topics:
+    for topic in (topic for namespace in namespaces for topic in namespace.topics):
         for subscription in topic.subscriptions:
             await admin.post(f"{topic.name.subscription_path(subscription.name)}/skip_all")
 
@@ -78,7 +79,7 @@ async def test_every_namespace_is_migrated_failed_back_and_migrated_again(
     ways = ((forth, on_blue, on_green), (back, on_green, on_blue), (again, on_blue, on_green))
     for command, closed, opened in ways if WHOLE else ways[:1]:
         if command is not forth:
-            await consume(estate, closed)
+            await consume(estate.namespaces, closed)
         for run in runs(shell.run(*command, "--yes", "--json")):
             assert run["failed"] == [], run
         for namespace in estate.namespaces:
