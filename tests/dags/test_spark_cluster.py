@@ -99,6 +99,7 @@ def spark_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
         yield cluster
 
 
+@pytest.mark.long
 def test_a_job_on_a_cluster_gives_the_verdict_of_this_process(
     play: Play,
     spark_cluster: SparkCluster,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.migration.test_demo_estate import WHOLE, consume
+from tests.contract.migration.test_demo_estate import consume
 from tests.e2e.test_scheduler import ended
 
 from pulsar_fleet.airflow.params.migration import FAILBACK_PARAMS, PARAMS
@@ -128,8 +128,7 @@ async def ensure_on(opened: ClusterConnection, closed: ClusterConnection) -> Est
     return await build_estate(opened, SPEC)
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not WHOLE, reason="takes a quarter of an hour: `make test-full`")
+@pytest.mark.long
 @pytest.mark.timeout(4000)
 async def test_every_namespace_is_migrated_failed_back_and_migrated_again_by_the_forms_that_refusals_name(
     airflow: AirflowStack, sides: list[ClusterConnection]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pulsar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
@@ -107,7 +109,8 @@ async def make(blue: ClusterConnection, green: ClusterConnection, name: Namespac
     for connection in (blue, green):
         async with AdminClient(connection) as admin:
             own = await admin.cluster_name()
-            await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+            with suppress(Conflict):  # another namespace's
+                await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": [own]})
             await admin.put_namespace(name, {"replication_clusters": [own]})
             await admin.create_partitioned_topic(TopicName(name, EVENTS), EVENTS_PARTITIONS)
             for plain in (AUDIT, LATE):

@@ -55,6 +55,7 @@ def view(pair: Clusters | None = None, *, prepares: bool = False, strategy: Stra
             namespaces=namespaces,
         ),
         strategies={facts.namespace: strategy for facts in namespaces},
+        connections=("pulsar_blue", "pulsar_green"),
         expected=Expectations(prepares_green=prepares),
     )
 

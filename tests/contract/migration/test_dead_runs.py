@@ -26,10 +26,15 @@ from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_overrides
+from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_kept_policies, restore_overrides
 from pulsar_fleet.migration.prepare.lease import release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
-from pulsar_fleet.migration.prepare.replication import allow_cluster, register_cluster
+from pulsar_fleet.migration.prepare.replication import (
+    allow_cluster,
+    begin_replication,
+    end_replication,
+    register_cluster,
+)
 from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.snapshot.collect import collect
@@ -205,6 +210,44 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     await other.restore_blue()
     assert await overridden(on_blue, name) == before
     await release(other.sides, other.run)
+
+
+async def test_what_an_earlier_move_kept_overridden_is_restored_unless_a_run_has_the_namespace(
+    moving: Migration, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    before, name = await overridden(on_blue, moving.namespace), str(moving.namespace)
+    await moving.freeze_blue()
+    frozen = await overridden(on_blue, moving.namespace)
+    assert await restore_kept_policies(on_blue, [name]) == ()
+    assert await overridden(on_blue, moving.namespace) == frozen
+    await expire_leases(on_blue, moving.namespace)
+    assert len(await restore_kept_policies(on_blue, [name])) == 2
+    restored = await overridden(on_blue, moving.namespace)
+    assert {**restored, "dynamic": None} == {**before, "dynamic": None}
+    for admin in (on_blue, on_green):
+        await restore_overrides(admin, ended=moving.run.id)
+
+
+async def test_of_two_runs_in_a_tenant_the_last_takes_back_what_the_first_allowed_it(
+    moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path
+) -> None:
+    second = NamespaceName(moving.namespace.tenant, "second")
+    await make(blue, green, second)
+    before = await on_blue.tenant(second.tenant)
+    await moving.freeze_blue()
+    await register_cluster(on_blue, "green", moving.sides.green)
+    await allow_cluster(on_blue, second.tenant, "green")
+    other = migration(blue, green, second, tmp_path / "second")
+    other = replace(other, run=replace(other.run, id="second"))
+    await other.freeze_blue()
+    await begin_replication(on_blue, "blue", second, "green")
+    await moving.restore_blue()
+    assert await on_blue.tenant(second.tenant) != before
+    await end_replication(on_blue, "blue", second, "green", ["blue"])
+    await other.restore_blue()
+    assert await on_blue.tenant(second.tenant) == before
+    for each in (moving, other):
+        await release(each.sides, each.run)
 
 
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:

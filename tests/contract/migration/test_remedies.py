@@ -105,6 +105,7 @@ class Fleet:
         view = View(
             survey=surveyed,
             strategies={facts.namespace: strategy for facts in surveyed.namespaces},
+            connections=("pulsar_blue", "pulsar_green"),
             expected=Expectations(**expected),
         )
         return {finding.id: finding for finding in gates.check(view)}

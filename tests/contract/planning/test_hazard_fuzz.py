@@ -40,7 +40,7 @@ from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicySta
 from pulsar_sandbox import Sandbox
 
 REDACTOR = Redactor(b"a key of the tests")
-EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("PULSAR_FLEET_FUZZ_EXAMPLES", "4"))
 SEED = int(os.environ.get("PULSAR_FLEET_FUZZ_SEED", "1"))
 # Brokers look for expired messages and subscriptions once a minute at best, so that takes more than 60 seconds.
 SECONDS = float(os.environ.get("PULSAR_FLEET_FUZZ_SECONDS", "6"))

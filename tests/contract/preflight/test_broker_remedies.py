@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -84,8 +83,7 @@ def test_every_remedy_that_restarts_a_broker_says_when_none_may_be_restarted() -
     assert silent == set()
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not os.environ.get("PULSAR_FLEET_ADVISED_BROKER"), reason="starts a cluster: `make test-full`")
+@pytest.mark.long
 async def test_a_broker_starts_with_every_printed_value_and_then_nothing_is_said(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

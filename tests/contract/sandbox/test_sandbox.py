@@ -184,7 +184,14 @@ def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_dat
         assert stored(sandbox["one"]) == ["before the owner died"]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        signal.SIGINT,
+        signal.SIGKILL,
+        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
 def test_a_start_that_is_cut_leaves_no_process(tmp_path: Path, ending: signal.Signals) -> None:
     command = [*COMMAND, "up", "--folder", tmp_path, "--clusters", "one"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
@@ -203,6 +210,7 @@ def test_a_cluster_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) ->
     assert jvms_in(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_during_the_start_is_replaced(tmp_path: Path) -> None:
     taken: list[socket.socket] = []
 
@@ -285,11 +293,13 @@ def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield sandbox["wide"]
 
 
+@pytest.mark.long
 def test_each_of_two_brokers_lists_both(two_brokers: Cluster) -> None:
     expected = {url.removeprefix("http://") for url in two_brokers.admin_urls}
     assert [set(answer(two_brokers, "brokers", broker)) for broker in (0, 1)] == [expected, expected]
 
 
+@pytest.mark.long
 def test_one_of_two_brokers_gets_a_setting_of_its_own(two_brokers: Cluster) -> None:
     key = "clusterMigrationCheckDurationSeconds"
     two_brokers.kill(broker=1)

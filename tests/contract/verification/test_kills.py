@@ -161,7 +161,7 @@ def ended() -> Iterator[ExitStack]:
         yield stack
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.parametrize(("point", "victim"), [(point, [*MASTERS][point % 3]) for point in range(POINTS)])
 async def test_a_killed_comparison_goes_on_to_the_same_verdict(
     victim: str, point: int, ground: Ground, clusters: Sandbox, records: Path, ended: ExitStack

@@ -85,8 +85,8 @@ class NamespaceOverrides(Document):
 
     def original_clusters(self, allowed: Sequence[str]) -> Sequence[str]:
         """The clusters that the tenant allows, without the one that the run added."""
-        added = self.allowed is not None and set(allowed) == {*self.allowed, self.replicates_to}
-        return self.allowed if self.allowed is not None and added else allowed
+        is_added = self.allowed is not None and self.replicates_to not in self.allowed
+        return [cluster for cluster in allowed if cluster != self.replicates_to] if is_added else allowed
 
     def original_topic_policies(self, topic: str, document: JsonObject) -> JsonObject:
         """The local policies of a topic without the overrides."""

@@ -77,6 +77,7 @@ async def check_failback(
     view = View(
         survey=without_leftovers(surveyed),
         strategies=strategies,
+        connections=(sides.green.argument, sides.blue.argument),
         expected=replace(expected or Expectations(), is_failback=True),
     )
     findings = (*own, *gates.check(view))

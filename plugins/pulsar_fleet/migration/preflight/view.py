@@ -234,8 +234,8 @@ class View:
 
     survey: Survey
     strategies: Mapping[NamespaceName, Strategy]
+    connections: tuple[str, str]
     expected: Expectations = field(default_factory=Expectations)
-    connections: tuple[str, str] = ("BLUE", "GREEN")
 
     @property
     def blue(self) -> ClusterFacts:

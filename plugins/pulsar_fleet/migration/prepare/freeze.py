@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.runs.overrides import (
     overrides_in,
     without_overrides,
 )
+from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
@@ -76,8 +77,8 @@ async def read_original_settings(
             for name, document in zip(names, policies, strict=True)
         },
         allowed={
-            **{tenant: await _allowed_clusters(blue, tenant) for tenant in {name.tenant for name in names}},
-            **OriginalSettings.recorded({str(name): record for name, record in records.items() if record}).allowed,
+            tenant: await _allowed_clusters(blue, tenant, green, {name for name in names if name.tenant == tenant})
+            for tenant in {name.tenant for name in names}
         },
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
@@ -87,8 +88,16 @@ async def read_original_settings(
     )
 
 
-async def _allowed_clusters(blue: AdminClient, tenant: str) -> list[str]:
-    return list((await blue.tenant(tenant) or {}).get("allowedClusters") or ())
+async def _allowed_clusters(blue: AdminClient, tenant: str, green: str, moving: Set[NamespaceName]) -> list[str]:
+    """The clusters that a tenant allows, without green if a run added it: a dead one, or one for another namespace."""
+    allowed: Sequence[str] = (await blue.tenant(tenant) or {}).get("allowedClusters") or ()
+    if green in allowed:
+        leased = map(NamespaceName.parse, (await read_runs(blue)).leases)
+        names = moving | {name for name in leased if name.tenant == tenant}
+        for document in await asyncio.gather(*map(blue.namespace, names)):
+            record = overrides_in(document or {})
+            allowed = record.original_clusters(allowed) if record else allowed
+    return list(allowed)
 
 
 def find_original_settings(run: Run) -> OriginalSettings | None:
