@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import tenacity
 
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_sandbox.sandbox.guarded import GuardedProcess
@@ -152,6 +153,10 @@ class AirflowStack:
         entries = self._get(path)["content"]
         return "\n".join(_log_line(entry) for entry in entries)
 
+    # On a busy machine no answer may come in a minute, or a connection is reset: a read is repeated.
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(httpx.TransportError), stop=tenacity.stop_after_attempt(5), reraise=True
+    )
     def _get(self, path: str) -> Any:
         answer = self._client.get(f"/api/v2{path}")
         answer.raise_for_status()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.contract.planning.test_crash import Killer
-from tests.support.migration import LATE, Migration, make, migration, overridden
+from tests.support.migration import LATE, UNREAD, Migration, make, migration, overridden
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -56,8 +56,8 @@ async def final_state(moving: Migration, on_blue: AdminClient, on_green: AdminCl
                 "subscriptions": {name: count for name, count in backlog.items() if count or side == "green"},
                 "properties": (await admin.internal_info(topic)).get("properties"),
             }
-    service_url = moving.sides.blue.require_service_url()
-    state["unread"] = await asyncio.to_thread(drain_subscription, service_url, moving.topic(LATE), LATE)
+    url = moving.sides.blue.require_service_url()
+    state["unread"] = await asyncio.to_thread(drain_subscription, url, moving.topic(LATE), LATE, at_least=UNREAD)
     return state
 
 

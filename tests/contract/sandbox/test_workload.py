@@ -125,7 +125,8 @@ async def test_an_estate_holds_the_backlog_that_it_states(
         for subscription in topic.subscriptions:
             place = (str(topic.name), subscription.name)
             stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
-            left = drain_subscription(blue.require_service_url(), topic.name, subscription.name, idle_seconds=0.5)
+            url, count = blue.require_service_url(), len(stated[place])
+            left = drain_subscription(url, topic.name, subscription.name, idle_seconds=0.2, at_least=count)
             found[place] = {number for _, _, number in left}
     assert found == stated
 
@@ -158,11 +159,13 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
     live = new_namespace()
     await only_live(blue, live)
     url = blue.require_service_url()
-    history = [drain_subscription(url, topic, "archive", acknowledge=False) for topic in live_topics(live)]
+    history = [
+        drain_subscription(url, topic, "archive", acknowledge=False, at_least=HISTORY) for topic in live_topics(live)
+    ]
     with Traffic.start(service_url=url, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 50, "50 messages")
         result = traffic.stop()
-    left = [drain_subscription(url, topic, "archive") for topic in live_topics(live)]
+    left = [drain_subscription(url, topic, "archive", at_least=HISTORY) for topic in live_topics(live)]
     after = [drain_subscription(url, topic, "archive", idle_seconds=0.5) for topic in live_topics(live)]
     assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
     assert sum(map(len, left)) == 2 * HISTORY + result.published
