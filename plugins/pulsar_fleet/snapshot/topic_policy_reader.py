@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -25,7 +26,7 @@ _NEWEST = -1
 
 
 class History(Protocol):
-    """Receives the events of a pass in the order in which they were written."""
+    """Receives the events of a pass; those of a key in the order in which they were written."""
 
     def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
         """Receive one event; None removes all policies of its key. `at` in ms, by the cluster's clock."""
@@ -74,19 +75,14 @@ class TopicPolicyReader:
             schemas = _Schemas(client, topic)
             if not schemas.any:
                 return ()
-            reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
-            try:
-                while reader.has_message_available():
-                    message = reader.read_next(_READ_TIMEOUT_MS)
-                    key = message.partition_key()
-                    newest.pop(key, None)
-                    state = self._state(key, schemas.decode(message), message.publish_timestamp())
-                    if state is not None:
-                        newest[key] = state
-                    if history is not None:
-                        history.note(key, state, message.publish_timestamp())
-            finally:
-                reader.close()
+            for message in _messages(client, topic):
+                key = message.partition_key()
+                newest.pop(key, None)
+                state = self._state(key, schemas.decode(message), message.publish_timestamp())
+                if state is not None:
+                    newest[key] = state
+                if history is not None:
+                    history.note(key, state, message.publish_timestamp())
         except pulsar.PulsarException as error:
             denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
             raise (PermissionDenied if denied else Unavailable)(
@@ -104,6 +100,21 @@ class TopicPolicyReader:
         if self._redactor is not None:
             policies = self._redactor.redact(policies)
         return TopicPolicyState(key.removeprefix(GLOBAL_PREFIX), scope.value, policies, published)
+
+
+def _messages(client: pulsar.Client, topic: str) -> Iterator[pulsar.Message]:
+    """The messages of all partitions, by a reader for each: a reader of several partitions says that no message is
+    available before it has delivered the last one (observed).
+    """
+    import pulsar
+
+    for partition in client.get_topic_partitions(topic):
+        reader = client.create_reader(partition, pulsar.MessageId.earliest, is_read_compacted=True)
+        try:
+            while reader.has_message_available():
+                yield reader.read_next(_READ_TIMEOUT_MS)
+        finally:
+            reader.close()
 
 
 class _Schemas:

@@ -130,6 +130,24 @@ async def test_policies_of_a_deleted_topic_are_gone(
     assert (await read(on_blue, name)).topic_policies == ()
 
 
+async def test_the_last_change_of_each_partition_of_the_policy_events_is_read(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    partitioned = {"allowAutoTopicCreation": True, "topicType": "partitioned", "defaultNumPartitions": 3}
+    await on_blue.post(f"/namespaces/{name.path}/autoTopicCreation", partitioned)
+    topics = [TopicName(name, f"t{number}") for number in range(6)]
+    for topic in topics:
+        await on_blue.create_topic(topic)
+        await on_blue.post(f"/{topic.path}/maxConsumers", 20)
+    for topic in topics:
+        await on_blue.delete(f"/{topic.path}")
+    assert await on_blue.topics(name) == ()
+    for _ in range(5):
+        assert (await read(on_blue, name)).topic_policies == ()
+
+
 async def test_no_secret_leaves_the_cluster_with_a_snapshot(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, tmp_path: Path
 ) -> None:
