@@ -35,6 +35,8 @@ _CALLS = "contract/preflight/test_remedies.py::"
 _BY_HAND = "contract/preflight/test_remedies_by_hand.py::"
 _REDIRECTS = "contract/migration/test_remedies.py::"
 _GATES = "contract/migration/test_gate_remedies.py::"
+_PROOFS = "contract/migration/test_stale_proofs.py::"
+_FRESH = "unit/migration/test_proof_freshness.py::test_a_young_proof_under_live_replication_is_fresh"
 _BROKERS = "contract/preflight/test_broker_remedies.py::"
 _NEAREST = "test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong"
 _NOT_IN_PAIRS = f"unit/preflight/test_compatibility.py::{_NEAREST}"
@@ -321,22 +323,43 @@ INVENTORY: tuple[Group, ...] = (
         },
     ),
     Group(
-        Kind.COMMAND,
-        "unit/test_remedies.py::test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists",
-        "unit/migration/test_proof_freshness.py::test_a_young_proof_under_live_replication_is_fresh",
+        Kind.CALL,
+        f"{_PROOFS}test_a_proof_that_is_verified_again_lets_the_run_cut_over",
+        _FRESH,
         {
-            "green-written-to": ("find the cause, then verify again",),
             "proof-too-old": ("verify again",),
-            "settings-changed": ("find the cause, then verify again",),
+            "settings-changed": ("take the change back, or make it on the other cluster too",),
+        },
+    ),
+    Group(
+        Kind.CALL,
+        f"{_PROOFS}test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were_created_meanwhile",
+        _FRESH,
+        {
             "topics-changed": ("then start it again",),
         },
     ),
     Group(
-        Kind.COMMAND,
-        "unit/test_remedies.py::test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists",
+        Kind.CALL,
+        f"{_PROOFS}test_a_copy_that_a_client_wrote_to_is_verified_again_when_that_client_has_stopped",
+        _FRESH,
+        {
+            "green-written-to": ("find that client and stop it",),
+        },
+    ),
+    Group(
+        Kind.CALL,
+        f"{_PROOFS}test_a_proof_that_is_verified_again_lets_the_run_cut_over",
         _NOT_BEFORE_FAILBACK,
         {
             "no-proof": ("run verify_clusters", "clear the task verify_copy"),
+        },
+    ),
+    Group(
+        Kind.CALL,
+        "contract/cli/test_migration.py::test_a_killed_migration_is_resumed_to_its_end",
+        _NOT_BEFORE_FAILBACK,
+        {
             "other-run": ("never while one of its tasks runs", "If its process has died"),
         },
     ),

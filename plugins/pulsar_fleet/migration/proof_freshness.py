@@ -12,8 +12,6 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.preflight.context import blocker
 from pulsar_fleet.preflight.findings import Finding
 
-_VERIFY_AGAIN = "find the cause, then verify again: clear the task verify_copy and its downstream tasks."
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofBaseline(Document):
@@ -107,7 +105,8 @@ def _changes(baseline: ProofBaseline, now: ProofBaseline) -> Iterator[Finding]:
                 now.namespace,
                 f"{', '.join(changed[:5])} on {side}",
                 "Settings changed after the proof: green may not behave as blue does.",
-                _VERIFY_AGAIN,
+                "take the change back, or make it on the other cluster too. Then verify again: clear the task "
+                "verify_copy and its downstream tasks.",
             )
     moved = sorted(
         topic for topic in {*baseline.topics, *now.topics} if baseline.topics.get(topic) != now.topics.get(topic)
@@ -131,5 +130,6 @@ def _writers(growth: tuple[Growth, ...]) -> Iterator[Finding]:
                 f"{partition.green:,} {partition.unit} were added to green since the proof; {partition.blue:,} can be "
                 "copies",
                 "A client writes to green: its messages would mix with those that arrive.",
-                _VERIFY_AGAIN,
+                "find that client and stop it; what it has written stays on green and is delivered there. Then verify "
+                "again: clear the task verify_copy and its downstream tasks.",
             )

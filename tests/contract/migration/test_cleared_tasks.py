@@ -20,6 +20,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_sandbox.workload.live import NumberedMessage
 
@@ -45,6 +46,11 @@ async def fail_back(failback: Failback) -> None:
 
 async def move(migration: Migration | Failback, moves: Moves) -> None:
     """What both have in common."""
+    await switch(migration, moves, await copy(migration, moves))
+
+
+async def copy(migration: Migration | Failback, moves: Moves) -> OriginalSettings:
+    """The tasks from the freeze to the verification of the copy; returns the original settings."""
     sides, run = migration.sides, migration.run
     await steps.freeze_blue(sides, run, moves)
     original = find_original_settings(run)
@@ -52,6 +58,12 @@ async def move(migration: Migration | Failback, moves: Moves) -> None:
     await steps.start_replication(sides, run, moves)
     await steps.wait_replicated(sides, run, moves, seconds=60, poll_seconds=1, progress=print)
     await steps.verify_copy(sides, run, moves)
+    return original
+
+
+async def switch(migration: Migration | Failback, moves: Moves, original: OriginalSettings) -> None:
+    """The tasks from the cut-over on."""
+    sides, run = migration.sides, migration.run
     await migration.cut_over(moves, original)
     await steps.verify_subscriptions(sides, run, moves)
     await monitor_until_drained(sides, run, moves, seconds=90, poll_seconds=1)
