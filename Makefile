@@ -58,11 +58,11 @@ $(STATE)/classes/.written: $(VENV)/.installed
 	@$(BIN)/python -m tests.support.class_archives
 	@touch $@
 
-PYTEST := $(BIN)/python -m pytest -p tests.support.class_archives -n $(TEST_WORKERS)
+PYTEST := $(BIN)/python -m pytest -p tests.support.class_archives -n $(TEST_WORKERS) --ignore=tests/bench --ignore=tests/browser
 
 .PHONY: test
 test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; about 17 minutes
-	@$(PYTEST) -m "not long" --ignore=tests/bench --ignore=tests/browser --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
@@ -71,7 +71,7 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 
 .PHONY: test-long
 test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
-	@$(PYTEST) -m long --ignore=tests/bench --ignore=tests/browser --dist worksteal --timeout 3600
+	@$(PYTEST) -m long --dist worksteal --timeout 3600
 
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50
@@ -85,7 +85,7 @@ test-full: export PULSAR_FLEET_FAULT_RATES := 1000,10000
 test-full: export PULSAR_FLEET_FUZZ_EXAMPLES := 40
 test-full: export PULSAR_FLEET_ESTATES := 200
 test-full: setup $(STATE)/classes/.written # What `make test` does a few times, as often as it takes to meet a rare moment
-	@$(PYTEST) -m "full or long" --ignore=tests/bench --ignore=tests/browser --dist worksteal --timeout 3600 --exitfirst
+	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst
 
 .PHONY: test-all
 test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits; about an hour

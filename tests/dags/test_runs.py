@@ -59,6 +59,10 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     assert {one.verdict for one in verdicts.values()} == {"equal"}
     assert verdicts[str(moving)].messages == 120
 
+    verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
+    assert set(states(verified).values()) == {"success"}
+    assert announced(verified) == [f"pulsar-verified/blue/green/{moving}"]
+
     carried = drain_subscription(green.require_service_url(), f"persistent://{moving}/events", "archive", at_least=60)
     assert len(carried) == len(set(carried)) == 60
 

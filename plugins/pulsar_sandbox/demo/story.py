@@ -22,6 +22,7 @@ from pulsar_sandbox.demo.stack import AirflowStack
 from pulsar_sandbox.workload import Estate, EstateSpec, Tally, Traffic, build_estate, drain_subscription
 
 LIVE = "acme/orders"
+SPEC = EstateSpec(live=LIVE)
 DAGS = ("onboard_cluster", "migrate_namespaces", "verify_clusters")
 SIDES = ("blue", "green")
 SETTINGS = {"brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": "86400"}
@@ -144,16 +145,14 @@ class Demo:
         self.say("reading the backlog of the idle subscription 'archive' on green")
         for name in ("events", "audit"):
             topic = TopicName.parse(f"persistent://{LIVE}/{name}")
-            got = drain_subscription(
-                green.service_url, topic, "archive", acknowledge=False, at_least=EstateSpec(live=LIVE).history
-            )
+            got = drain_subscription(green.service_url, topic, "archive", acknowledge=False, at_least=SPEC.history)
             self.outcome.archive[str(topic)] = (len(got), len(set(got)))
         return self.outcome
 
     def _build(self, sandbox: Sandbox) -> Estate:
         blue = sandbox["blue"]
         connection = ClusterConnection(name="blue", admin_url=blue.admin_url, service_url=blue.service_url)
-        estate = asyncio.run(build_estate(connection, EstateSpec(live=LIVE)))
+        estate = asyncio.run(build_estate(connection, SPEC))
         holds = estate.holds
         self.say(
             f"blue has {holds.tenants} tenants, {holds.namespaces} namespaces, {holds.topics} topics, "

@@ -27,11 +27,16 @@ from pulsar_sandbox.workload.live import NumberedMessage
 
 async def migrate(migration: Migration) -> None:
     """Every task of `migrate_namespaces`, in its order."""
+    await move(migration, await prepare(migration))
+
+
+async def prepare(migration: Migration) -> Moves:
+    """The tasks of `migrate_namespaces` before the freeze."""
     wave, _ = await migration.check_gates(await migration.select_namespaces())
     moves = Moves.from_json(migration.run.artefacts.read_json(wave.moves))
     await steps.prepare_green(migration.sides, migration.run, moves)
     await migration.recheck_gates(moves)
-    await move(migration, moves)
+    return moves
 
 
 async def fail_back(failback: Failback) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.contract.migration.test_cleared_tasks import copy, move, switch
+from tests.contract.migration.test_cleared_tasks import copy, migrate, prepare, switch
 from tests.support.migration import LATE, publish
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -57,14 +57,6 @@ def begin(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path) -> 
     return start
 
 
-async def prepared(migration: Migration) -> Moves:
-    """Green has what blue has."""
-    wave, _ = await migration.check_gates(await migration.select_namespaces())
-    moves = Moves.from_json(migration.run.artefacts.read_json(wave.moves))
-    await steps.prepare_green(migration.sides, migration.run, moves)
-    return moves
-
-
 async def refuse(migration: Migration, moves: Moves, original: OriginalSettings, finding: str, does: str) -> None:
     """The cut-over names the finding and what to do, and has changed nothing."""
     with pytest.raises(PreconditionFailed) as error:
@@ -81,7 +73,7 @@ async def test_a_proof_that_is_verified_again_lets_the_run_cut_over(
 ) -> None:
     migration, name = begin("verified again", topic), topic.namespace
     sides, run = migration.sides, migration.run
-    moves = await prepared(migration)
+    moves = await prepare(migration)
     original = await copy(migration, moves)
 
     run.artefacts.write_json(run.id, BASELINE, {})
@@ -117,7 +109,7 @@ async def test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were
     topic: TopicName, begin: Callable[[str, TopicName], Migration], on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     first, name = begin("undone", topic), topic.namespace
-    moves = await prepared(first)
+    moves = await prepare(first)
     original = await copy(first, moves)
     created = TopicName(name, "created")
     await on_blue.create_topic(created)
@@ -125,9 +117,7 @@ async def test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were
     await abort_migration(first.sides, first.run, moves)
     first.run.ledger.finish_run(first.run.id, "undone")
 
-    second = begin("started again", topic)
-    moves = await prepared(second)
-    await move(second, moves)
+    await migrate(begin("started again", topic))
     assert (await on_blue.namespace(name) or {})["migrated"]
     assert created in await on_green.topics(name)
     assert (await on_green.stats(topic))["subscriptions"][LATE]["msgBacklog"] == len(MESSAGES)
@@ -138,7 +128,7 @@ async def test_a_copy_that_a_client_wrote_to_is_verified_again_when_that_client_
     topic: TopicName, begin: Callable[[str, TopicName], Migration], green: ClusterConnection, on_green: AdminClient
 ) -> None:
     migration = begin("written to", topic)
-    moves = await prepared(migration)
+    moves = await prepare(migration)
     original = await copy(migration, moves)
     for _ in range(2):
         # Without stopping it, to verify again is of no use.

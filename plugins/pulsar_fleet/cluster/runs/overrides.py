@@ -85,8 +85,7 @@ class NamespaceOverrides(Document):
 
     def original_clusters(self, allowed: Sequence[str]) -> Sequence[str]:
         """The clusters that the tenant allows, without the one that the run added."""
-        is_added = self.allowed is not None and self.replicates_to not in self.allowed
-        return [cluster for cluster in allowed if cluster != self.replicates_to] if is_added else allowed
+        return allowed if self.allowed is None else without_added(allowed, self.replicates_to, self.allowed)
 
     def original_topic_policies(self, topic: str, document: JsonObject) -> JsonObject:
         """The local policies of a topic without the overrides."""
@@ -97,6 +96,11 @@ class NamespaceOverrides(Document):
             own, value = self.topic_inactive[topic], document["inactiveTopicPolicies"]
             original["inactiveTopicPolicies"] = original_value(value, own, never_deleting(own))
         return original
+
+
+def without_added(clusters: Sequence[str], added: str, original: Sequence[str]) -> Sequence[str]:
+    """Clusters without the one that a run added, unless it was among the original ones."""
+    return clusters if added in original else [cluster for cluster in clusters if cluster != added]
 
 
 def original_value(value: Json, original: Json, override: Json) -> Json:

@@ -77,8 +77,7 @@ async def read_original_settings(
             for name, document in zip(names, policies, strict=True)
         },
         allowed={
-            tenant: await _allowed_clusters(blue, tenant, green, {name for name in names if name.tenant == tenant})
-            for tenant in {name.tenant for name in names}
+            tenant: await _allowed_clusters(blue, tenant, green, records) for tenant in {name.tenant for name in names}
         },
         inactive={
             str(name): document.get("inactive_topic_policies") for name, document in zip(names, policies, strict=True)
@@ -88,15 +87,17 @@ async def read_original_settings(
     )
 
 
-async def _allowed_clusters(blue: AdminClient, tenant: str, green: str, moving: Set[NamespaceName]) -> list[str]:
+async def _allowed_clusters(
+    blue: AdminClient, tenant: str, green: str, records: Mapping[NamespaceName, NamespaceOverrides | None]
+) -> list[str]:
     """The clusters that a tenant allows, without green if a run added it: a dead one, or one for another namespace."""
     allowed: Sequence[str] = (await blue.tenant(tenant) or {}).get("allowedClusters") or ()
     if green in allowed:
-        leased = map(NamespaceName.parse, (await read_runs(blue)).leases)
-        names = moving | {name for name in leased if name.tenant == tenant}
-        for document in await asyncio.gather(*map(blue.namespace, names)):
-            record = overrides_in(document or {})
-            allowed = record.original_clusters(allowed) if record else allowed
+        others = {*map(NamespaceName.parse, (await read_runs(blue)).leases)} - records.keys()
+        documents = await asyncio.gather(*(blue.namespace(name) for name in others if name.tenant == tenant))
+        own = [record for name, record in records.items() if name.tenant == tenant]
+        for record in filter(None, [*own, *(overrides_in(document or {}) for document in documents)]):
+            allowed = record.original_clusters(allowed)
     return list(allowed)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides
+from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, without_added
 from pulsar_fleet.snapshot.model import Snapshot, TenantState
 
 
@@ -103,8 +103,9 @@ def with_original_tenants(snapshot: Snapshot, original: OriginalSettings) -> Sna
 
 def _original_tenant(state: TenantState, original: OriginalSettings) -> TenantState:
     allowed = original.allowed.get(state.name)
-    overridden = allowed is not None and set(state.allowed_clusters) == {*allowed, original.green}
-    return replace(state, allowed_clusters=tuple(sorted(allowed or ()))) if overridden else state
+    if allowed is None:
+        return state
+    return replace(state, allowed_clusters=tuple(without_added(state.allowed_clusters, original.green, allowed)))
 
 
 def _within(topics: Mapping[str, JsonObject | None], namespace: NamespaceName) -> dict[TopicName, JsonObject | None]:
