@@ -184,7 +184,7 @@ def fenced(url: str, flows: Iterable[Flow]) -> list[str]:
     """Topics and partitions that a new producer cannot enter through blue."""
     stored = [str(topic) for flow in flows for topic in flow.stored]
     result = subprocess.run(
-        [sys.executable, str(ENTER), url, *stored], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, str(ENTER), url, *stored], capture_output=True, text=True, check=True, timeout=120
     )
     return list(json.loads(result.stdout))
 

@@ -1,4 +1,4 @@
-"""Try to write to each topic anew: `enter.py URL TOPIC…` prints those that no producer can enter within 10 s."""
+"""Try to write to each topic anew: `enter.py URL TOPIC…` prints those that no producer can enter within 30 s."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 import pulsar
 
@@ -17,7 +18,7 @@ def main() -> None:
 
     def enter(topic: str) -> None:
         silent = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-        client = pulsar.Client(url, logger=silent, operation_timeout_seconds=8, io_threads=1)
+        client = pulsar.Client(url, logger=silent, operation_timeout_seconds=25, io_threads=1)
         try:
             client.create_producer(topic)
         except pulsar.PulsarException:
@@ -27,8 +28,9 @@ def main() -> None:
     threads = [threading.Thread(target=enter, args=(topic,), daemon=True) for topic in topics]
     for thread in threads:
         thread.start()
+    end = time.monotonic() + 30
     for thread in threads:
-        thread.join(10)
+        thread.join(max(end - time.monotonic(), 0))
     print(json.dumps([topic for topic in topics if topic not in entered]), flush=True)
     os._exit(0)
 

@@ -76,7 +76,8 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
         assert len(drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE, at_least=UNREAD)) == UNREAD
         await through.monitor_until_drained()
         await through.restore_blue()
-        about_topics = [record for record in (*to_blue.seen, *to_green.seen) if "/persistent/" in record.target]
+        targets = [record.target for record in (*to_blue.seen, *to_green.seen)]
+        about_topics = [target for target in targets if f"/persistent/{moving.namespace.path}/" in target]
     assert await overridden(on_blue, moving.namespace) == before
     assert len(about_topics) <= CALLS_PER_PARTITION * len(moving.moves.moves[0].partitions)
     assert [record["kind"] for record in moving.monitored()["incidents"].values() if record["remedy"] != "wait"] == []

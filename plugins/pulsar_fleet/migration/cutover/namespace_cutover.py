@@ -25,6 +25,7 @@ from pulsar_fleet.migration.cutover.termination import (
     check_periods,
     move_to_checking_brokers,
     unterminated_text,
+    wait_producers_left,
     wait_terminated,
 )
 from pulsar_fleet.migration.model import Move, Strategy
@@ -86,7 +87,8 @@ async def cut_over_namespace(
     """Move the namespace's clients from blue to green.
 
     :param unterminated: partitions that are not terminated yet.
-    :param before: the publish rates before the run, restored in every case, as soon as every partition is terminated.
+    :param before: the publish rates before the run, restored in every case, as soon as every partition is
+        terminated and blue has closed its producers.
     :param checkpoint: connected clients and transferred cursors, also of an earlier attempt.
     :param individually_acknowledged: what happens to entries acknowledged beyond a mark-delete position.
     :raises PreconditionFailed: green cannot take the clients, publishes stayed in flight, or a partition was not
@@ -114,6 +116,8 @@ async def cut_over_namespace(
             throttle.require_held()
         await set_flag(blue, move.namespace, migrated=True)
         terminations, moved = await _confirm_termination(blue, move, periods)
+        written = [topic for topic in unterminated if move.partitions[topic].producers]
+        await wait_producers_left(blue, written, max(periods.values()) + _SLACK_SECONDS)
     seconds, late = loop.time() - began, late_entries(ends, terminations)
     if late:
         log.warning("%s: %d entries entered after it was quiesced: %s", move.namespace, sum(late.values()), late)
