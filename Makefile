@@ -71,7 +71,7 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 
 .PHONY: test-long
 test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
-	@$(PYTEST) -m long --dist worksteal --timeout 3600
+	@$(PYTEST) -m long --dist loadfile --no-loadscope-reorder --timeout 3600
 
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50

@@ -109,6 +109,7 @@ def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: Clu
     assert asyncio.run(on_green()) is None
 
 
+@pytest.mark.long
 def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other_batch_is_proven(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:

@@ -80,7 +80,9 @@ def answer_wave(airflow: AirflowStack, run_id: str, answer: str) -> dict[str, An
     return dict(asked)
 
 
-@pytest.mark.parametrize(("answer", "applied"), [("Approve", "success"), ("Reject", "skipped")])
+@pytest.mark.parametrize(
+    ("answer", "applied"), [("Approve", "success"), pytest.param("Reject", "skipped", marks=pytest.mark.long)]
+)
 def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
     airflow: AirflowStack,
     blue: ClusterConnection,
@@ -105,9 +107,13 @@ def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
 @pytest.mark.parametrize(
     ("conf", "sentence"),
     [
-        ({"namespaces": ["a/b"], "namespace": 1}, "did you mean 'namespaces'?"),
+        pytest.param({"namespaces": ["a/b"], "namespace": 1}, "did you mean 'namespaces'?", marks=pytest.mark.long),
         ({"namespaces": ["nobody/nowhere"]}, "blue has no 'nobody/nowhere', which 'namespaces' names"),
-        ({"namespaces": ["a/b"], "green": "pulsar_gren"}, "Connection 'pulsar_gren' does not exist."),
+        pytest.param(
+            {"namespaces": ["a/b"], "green": "pulsar_gren"},
+            "Connection 'pulsar_gren' does not exist.",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["unknown key", "no such namespace", "no such connection"],
 )

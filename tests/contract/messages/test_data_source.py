@@ -95,6 +95,7 @@ def values(written: Written, **options: str) -> list[int]:
     return [int(str(row["value"], "ascii")) for row in read(written, **options)]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_spark_reads_rows_and_digests_of_all_topics_that_match(
     written: Written, blue: ClusterConnection, tmp_path: Path
 ) -> None:

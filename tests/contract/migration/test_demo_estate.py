@@ -18,8 +18,6 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.workload import Counts, Estate, EstateSpec, build_estate
 from pulsar_sandbox.workload.layout import NamespacePlan
 
-PART = {"tenants": 1, "namespaces_per_tenant": 2, "messages_per_topic": 20, "history": 20}
-
 
 @pytest.fixture
 def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
@@ -28,13 +26,11 @@ def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> S
 
 
 @pytest.fixture
-async def estate(
-    blue: ClusterConnection, on_blue: AdminClient, on_green: AdminClient, request: pytest.FixtureRequest
-) -> AsyncIterator[Estate]:
-    """An estate of the given size on blue; inactive partitions are deleted as the brokers do it after a minute."""
+async def estate(blue: ClusterConnection, on_blue: AdminClient, on_green: AdminClient) -> AsyncIterator[Estate]:
+    """An estate on blue; inactive partitions are deleted as the brokers do it after a minute."""
     overrides = [await admin.dynamic_overrides() for admin in (on_blue, on_green)]
     prefix = f"demo-{uuid4().hex[:6]}-"
-    spec = EstateSpec(live=f"{prefix}first/orders", prefix=prefix, **request.param)
+    spec = EstateSpec(live=f"{prefix}first/orders", prefix=prefix)
     estate = await build_estate(blue, spec)
     inactive = [topic for topic in estate.topics if topic.partitions and not topic.subscriptions and not topic.messages]
     assert inactive, "the estate has no topic of this kind: the test proves nothing"
@@ -62,14 +58,9 @@ def runs(said: Said) -> Any:
     return said.document["runs"]
 
 
-@pytest.mark.parametrize(
-    ("estate", "times"),
-    [(PART, 1), pytest.param({}, 3, marks=pytest.mark.long)],
-    indirect=["estate"],
-    ids=["a part, there", "whole, there, back and there"],
-)
+@pytest.mark.long
 async def test_every_namespace_is_migrated_failed_back_and_migrated_again(
-    estate: Estate, times: int, shell: Shell, on_blue: AdminClient, on_green: AdminClient
+    estate: Estate, shell: Shell, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     tenants = [word for tenant in estate.tenants for word in ("--namespaces", tenant.name)]
     named = [word for namespace in estate.namespaces for word in ("--namespaces", namespace.name)]
@@ -80,7 +71,7 @@ async def test_every_namespace_is_migrated_failed_back_and_migrated_again(
     dry = shell.run(*forth, "--dry-run")
     assert (dry.state, "BLOCKER" in dry.err) == (0, False), dry.err[-6000:]
     ways = ((forth, on_blue, on_green), (back, on_green, on_blue), (again, on_blue, on_green))
-    for command, closed, opened in ways[:times]:
+    for command, closed, opened in ways:
         if command is not forth:
             await consume(estate.namespaces, closed)
         for run in runs(shell.run(*command, "--yes", "--json")):

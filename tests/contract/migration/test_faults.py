@@ -85,6 +85,7 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
     assert (tally.lost, tally.order_breaks) == (0, 0), tally.text()
 
 
+@pytest.mark.long
 async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_next_try_goes_on(
     moving: Migration, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
@@ -119,6 +120,7 @@ async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
     assert (await asyncio.to_thread(traffic.stop)).lost == 0
 
 
+@pytest.mark.long
 async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_nothing_is_lost(
     moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:

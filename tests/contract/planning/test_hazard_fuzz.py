@@ -297,6 +297,7 @@ def lost(before: dict[str, Stored], control: dict[str, Stored], after: dict[str,
 
 
 @pytest.mark.full
+@pytest.mark.long
 async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: ClusterConnection, records: Path) -> None:
     examples = [example(number) for number in range(EXAMPLES)]
     names = [name for one in examples for name in one.names.values()]

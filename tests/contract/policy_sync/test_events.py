@@ -298,6 +298,7 @@ async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_b
         await follower.end()
 
 
+@pytest.mark.long
 async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_said_since_when(
     on_blue: AdminClient,
     on_green: AdminClient,
@@ -364,6 +365,7 @@ class Following:
         return await self.task
 
 
+@pytest.mark.long
 async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, tmp_path: Path
 ) -> None:

@@ -208,6 +208,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
 
 
+@pytest.mark.long
 async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the_first_run_after_it_returned(
     blue: ClusterConnection,
     green: ClusterConnection,

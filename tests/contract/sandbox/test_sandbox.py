@@ -170,6 +170,7 @@ def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> Non
     assert (tmp_path / "blue" / "precious").exists()
 
 
+@pytest.mark.long
 def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_data(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None

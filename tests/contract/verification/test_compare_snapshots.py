@@ -41,6 +41,7 @@ async def read(admin: AdminClient, name: NamespaceName) -> Snapshot:
     return await collect(admin, Selection(tenants=frozenset({name.tenant})), redactor=REDACTOR)
 
 
+@pytest.mark.long
 async def test_the_job_finds_equal_snapshots_equal_and_names_the_one_field_that_differs(
     on_blue: AdminClient,
     on_green: AdminClient,
