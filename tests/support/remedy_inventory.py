@@ -453,6 +453,7 @@ INVENTORY: tuple[Group, ...] = (
             "client-needs-tls-url": ("nothing to do",),
             "client-unknown": ("identify the client",),
             "credentials-refused-by-green": ("accept the tokens",),
+            "credentials-unknown": ("run again",),
             "dag-may-become-stale": ("restart the DAG processor",),
             "delayed-messages": ("wait until they are delivered",),
             "flags-unknown": ("superuser's token",),

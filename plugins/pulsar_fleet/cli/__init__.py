@@ -2,45 +2,98 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 import typer
+from typer.core import TyperGroup
 
-from pulsar_fleet.cli.commands.abort import abort
-from pulsar_fleet.cli.commands.apply import apply, undo
-from pulsar_fleet.cli.commands.metadata import sync_metadata
-from pulsar_fleet.cli.commands.migration import fail_back, migrate
-from pulsar_fleet.cli.commands.onboard import check, diff, plan, snapshot
-from pulsar_fleet.cli.commands.reconciliation import export, reconcile
-from pulsar_fleet.cli.commands.restore import restore
-from pulsar_fleet.cli.commands.verification import verify
+if TYPE_CHECKING:
+    from typer._click import Command, Context
 
-COMMANDS = "pulsar_fleet.commands"
+MODULES = {
+    "snapshot": "onboard",
+    "diff": "onboard",
+    "check": "onboard",
+    "plan": "onboard",
+    "apply": "apply",
+    "undo": "apply",
+    "verify": "verification",
+    "migrate": "migration",
+    "fail-back": "migration",
+    "abort": "abort",
+    "restore": "restore",
+    "export": "reconciliation",
+    "reconcile": "reconciliation",
+    "sync-metadata": "metadata",
+}
+"""Command → its module in `cli/commands/`."""
+ENTRY_POINTS = "pulsar_fleet.commands"
 """The group of entry points by which another package adds commands, such as the sandbox."""
 
+
+class Commands(TyperGroup):
+    """The commands by name; the modules of one are imported when it is called, since those of all take a second."""
+
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 typer gives it
+        """Every name, in the order of the help; of another package's commands those that can be imported."""
+        return list(all_commands())
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """As typer does it, which looks for a name like the wrong one among the commands that are imported already."""
+        if self.get_command(ctx, args[0]) is None:
+            self.commands = all_commands()
+        return super().resolve_command(ctx, args)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002 typer gives it
+        """The command of this name, None if there is none or its package lacks a library.
+
+        The sandbox's commands need the extra `[sandbox]`.
+        """
+        return _find(cmd_name)
+
+
+def all_commands() -> dict[str, Command]:
+    """Every command by its name, in the order of the help; imports them all."""
+    names = [*MODULES, *sorted(_of_other_packages())]
+    return {name: command for name in names if (command := _find(name))}
+
+
+def _find(name: str) -> Command | None:
+    if name in MODULES:
+        module = import_module(f"{__name__}.commands.{MODULES[name]}")
+        return _command(name, getattr(module, name.replace("-", "_")))
+    if entry_point := _of_other_packages().get(name):
+        try:
+            return _command(name, entry_point.load())
+        except ModuleNotFoundError:
+            return None
+    return None
+
+
+def _of_other_packages() -> dict[str, EntryPoint]:
+    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINTS)}
+
+
+def _command(name: str, loaded: object) -> Command:
+    """The click command of a function or a group, which typer makes from an application."""
+    if not isinstance(loaded, typer.Typer):
+        function, loaded = loaded, typer.Typer(add_completion=False)
+        loaded.command(name)(function)  # type: ignore[type-var]
+    command = typer.main.get_command(loaded)
+    command.name = name
+    return command
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
-    help="Runbooks for fleets of Apache Pulsar clusters.",
     # A traceback with the values of variables would show tokens.
     pretty_exceptions_show_locals=False,
 )
 
 
-def _add_commands_of_other_packages() -> None:
-    """Add each command that can be imported: those of the sandbox need the extra `[sandbox]`."""
-    for entry_point in sorted(entry_points(group=COMMANDS), key=lambda entry: entry.name):
-        try:
-            command = entry_point.load()
-        except ModuleNotFoundError:
-            continue
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=entry_point.name)
-        else:
-            app.command(entry_point.name)(command)
-
-
-for command in (snapshot, diff, check, plan, apply, undo, verify, migrate, fail_back, abort, restore):
-    app.command()(command)
-for fleet_command in (export, reconcile, sync_metadata):
-    app.command()(fleet_command)
-_add_commands_of_other_packages()
+@app.callback()
+def _describe() -> None:
+    """Runbooks for fleets of Apache Pulsar clusters."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.contract.migration.test_remedies import NOBODY, REDACTOR, Fleet, fleet
 from tests.support.replication import know_each_other, wait_linked
+from tests.support.tcp_proxy import CuttingProxy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -16,8 +17,10 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import redirect_to
 from pulsar_fleet.migration.failback.steps import check_failback
 from pulsar_fleet.migration.model import Strategy
+from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.preflight.findings import Finding, Severity
@@ -30,6 +33,17 @@ async def test_the_stored_redirect_is_read_by_the_printed_call(fleet: Fleet) -> 
     await fleet.redirect_by_hand(NOBODY)
     stored = (await fleet.blue.get("/clusters/blue/migrate"))["migratedClusterUrl"]
     assert NOBODY.items() <= stored.items()
+
+
+async def test_a_green_that_does_not_answer_is_asked_again_and_is_not_said_to_refuse(fleet: Fleet) -> None:
+    advertised, green = await advertised_addresses(fleet.green), fleet.green.connection
+    redirect = redirect_to(green, next(iter(advertised.values())))
+    for cut, unanswered in ((2, False), (3, True)):
+        with CuttingProxy(green.require_service_url(), [0] * cut) as proxy:
+            behind = replace(green, service_url=proxy.url)
+            probe = await probe_redirect(fleet.blue.connection, behind, redirect, advertised)
+        assert (proxy.connections, probe.credentials, probe.trust) == (3, "", "")
+        assert bool(probe.unanswered) == unanswered
 
 
 async def west_of(admin: AdminClient, name: NamespaceName, clusters: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pulsar_fleet.cli import app
+from pulsar_fleet.cli import all_commands
 from pulsar_fleet.cli.commands.verification import _STATES
 from pulsar_fleet.cli.terminal import MEANINGS, ExitState, Terminal, UsageError
 from pulsar_fleet.cluster.errors import (
@@ -39,7 +39,7 @@ def test_a_state_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_a_state_that_the_help_of_a_command_names_exists() -> None:
-    helps = [command.callback.__doc__ or "" for command in app.registered_commands if command.callback]
+    helps = [command.help or "" for command in all_commands().values()]
     named = {int(number) for text in helps for number in re.findall(r"(?:Exits with|, with) (\d+)", text)}
     assert named
     assert named <= set(ExitState)

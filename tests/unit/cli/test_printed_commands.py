@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
 import pulsar_fleet
-from pulsar_fleet.cli import app
+from pulsar_fleet.cli import all_commands, app
 
 ROOT = Path(pulsar_fleet.__file__).parent
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = all_commands()
 _COMMAND = re.compile(r"pulsar-fleet (?!that )([a-z][a-z-]+)((?:[^`.;,)]|\.(?=\S))*)")
 
 
@@ -54,3 +55,20 @@ def test_a_printed_command_exists_with_its_options(command: str, rest: str) -> N
 
 def test_commands_are_printed() -> None:
     assert {command for command, _ in printed()} >= {"abort", "undo", "plan", "export", "restore"}
+
+
+def test_one_command_imports_no_other(capfd: pytest.CaptureFixture[str]) -> None:
+    code = (
+        "import sys; from pulsar_fleet.cli import app\n"
+        "try: app(['snapshot', '--help'])\n"
+        "except SystemExit: assert 'pulsar_fleet.migration.steps' not in sys.modules; print('as it should')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert "as it should" in capfd.readouterr().out
+
+
+def test_a_wrong_name_is_refused_with_the_one_that_is_like_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["migrat"])
+    assert ended.value.code == 2
+    assert "Did you mean 'migrate'?" in capsys.readouterr().err

@@ -7,20 +7,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import tenacity
+
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.reachability import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated
+from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.messages.protocol.connection import ConnectionLost
+from pulsar_fleet.messages.protocol.connection import WireConnection
 from pulsar_fleet.messages.protocol.lookup import Brokers
 from pulsar_fleet.migration.artefacts import REDIRECT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import Redirect, redirect_to
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 
-_SECONDS = 5.0
+_SECONDS = 10.0
+_TRIES = 3
+"""A busy broker answers late (observed: not within 5 s), which says nothing about what it accepts."""
 _LOOKED_UP = {
     "serviceUrl": "httpUrl",
     "serviceUrlTls": "httpUrlTls",
@@ -67,12 +71,10 @@ async def probe_redirect(
             for key, url in redirect.document.items()
         )
     )
-    credentials, trust = "", ""
-    if any(probe.answered in own and probe.key.startswith("broker") for probe in probes):
-        credentials, trust = await asyncio.to_thread(_refusals, blue, green, broker)
-    return RedirectProbe(
-        document=dict(redirect.document), probes=tuple(probes), advertised=own, credentials=credentials, trust=trust
-    )
+    probe = RedirectProbe(document=dict(redirect.document), probes=tuple(probes), advertised=own)
+    if any(each.answered in own and each.key.startswith("broker") for each in probes):
+        return await asyncio.to_thread(_with_refusals, probe, blue, green, broker)
+    return probe
 
 
 async def probe_stored(
@@ -129,24 +131,21 @@ def _ask_broker(connection: ClusterConnection, probe: AddressProbe, broker: str)
     """Which broker serves, by this address, the health topic of a broker of green: that broker, if it is green."""
     if not broker:
         return replace(probe, detail="green's brokers could not be listed")
-    brokers = Brokers(connection, timeout_seconds=_SECONDS)
     try:
-        serving = brokers.serving(_health_topic(broker))
-        scheme = urlsplit(probe.url).scheme
-        return replace(
-            probe, answered=f"{scheme}://{serving.broker_url}" if serving.broker_url else str(serving.address)
-        )
-    except (ConnectionLost, PermissionDenied) as error:
+        serving = _serving(connection, broker)
+    except (Unavailable, PermissionDenied) as error:
         return replace(probe, detail=str(error))
     except FleetError:
         # A broker looks up brokers of its own cluster only: another cluster does not know green's.
         return replace(probe, answered=f"a broker that does not know {broker}")
-    finally:
-        brokers.close()
+    scheme = urlsplit(probe.url).scheme
+    return replace(probe, answered=f"{scheme}://{serving.broker_url}" if serving.broker_url else str(serving.address))
 
 
-def _refusals(blue: ClusterConnection, green: ClusterConnection, broker: str) -> tuple[str, str]:
-    """Green's errors with blue's credentials and with blue's trust store; empty where green accepts them."""
+def _with_refusals(
+    probe: RedirectProbe, blue: ClusterConnection, green: ClusterConnection, broker: str
+) -> RedirectProbe:
+    """With green's errors for blue's credentials and for blue's trust store, and with why green did not answer."""
     as_blue = replace(
         green,
         token=blue.token,
@@ -156,20 +155,29 @@ def _refusals(blue: ClusterConnection, green: ClusterConnection, broker: str) ->
         tls_certificate_file=blue.tls_certificate_file,
         tls_key_file=blue.tls_key_file,
     )
-    brokers = Brokers(as_blue, timeout_seconds=_SECONDS)
     try:
-        brokers.serving(_health_topic(broker))
+        _serving(as_blue, broker)
     except NotAllowed:
-        return "", ""  # Green authenticated the role; another gate compares its permissions.
-    except Unauthenticated as error:
-        return str(error), ""
-    except PermissionDenied as error:
-        return "", str(error)
+        return probe  # Green authenticated the role; another gate compares its permissions.
+    except Unavailable as error:
+        return replace(probe, unanswered=str(error))
     except FleetError as error:
-        return str(error), ""
+        if isinstance(error, PermissionDenied) and not isinstance(error, Unauthenticated):
+            return replace(probe, trust=str(error))
+        return replace(probe, credentials=str(error))
+    return probe
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Unavailable), stop=tenacity.stop_after_attempt(_TRIES), reraise=True
+)
+def _serving(connection: ClusterConnection, broker: str) -> WireConnection:
+    """The closed connection to the broker that serves the health topic of this broker."""
+    brokers = Brokers(connection, timeout_seconds=_SECONDS)
+    try:
+        return brokers.serving(_health_topic(broker))
     finally:
         brokers.close()
-    return "", ""
 
 
 def _health_topic(broker: str) -> str:

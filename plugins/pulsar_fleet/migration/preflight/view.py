@@ -108,6 +108,7 @@ class RedirectProbe:
     :param advertised: the advertised addresses of green's brokers, by green's admin API.
     :param credentials: green's error for the credentials that we use for blue; empty if green accepts them.
     :param trust: the error for green's certificate with blue's trust store; empty if it is trusted.
+    :param unanswered: why green could not be asked about both; empty if it answered.
     """
 
     document: JsonObject
@@ -115,6 +116,7 @@ class RedirectProbe:
     advertised: frozenset[str] = frozenset()
     credentials: str = ""
     trust: str = ""
+    unanswered: str = ""
 
     def to_json(self) -> JsonObject:
         """As a JSON object; `Redirect.from_json` reads the part that the cut-over stores."""

@@ -64,6 +64,11 @@ _CREDENTIALS = blocks(
     Owner.GREEN,
     "Clients keep their credentials on a redirect: clients that blue accepts and green refuses hang.",
 )
+_CREDENTIALS_UNKNOWN = blocks(
+    "credentials-unknown",
+    Owner.GREEN,
+    "Clients keep credentials and trust store on a redirect: if green refuses them, clients hang.",
+)
 _TRUST = blocks(
     "certificate-not-trusted",
     Owner.GREEN,
@@ -103,7 +108,7 @@ def _check_probe(view: View, probe: AddressProbe) -> Iterator[Finding]:
         yield _NOT_VERIFIED.finding(
             where,
             probe.detail or "it did not name its broker",
-            f"set an address in the connection that leads to {green}'s own brokers.",
+            f"run again; if it stays, set an address in the connection that leads to {green}'s own brokers.",
         )
     elif probe.answered not in view.survey.redirect_probe.advertised:
         brokers = ", ".join(sorted(view.survey.redirect_probe.advertised)) or "none"
@@ -215,6 +220,13 @@ def clients_are_accepted(view: View) -> Iterator[Finding]:
             f"cluster {view.green.name}",
             f"it refuses the credentials of the connection to {view.blue.name}: {redirect_probe.credentials}",
             f"let {view.green.name}'s brokers accept the tokens or certificates that {view.blue.name} accepts.",
+        )
+    if redirect_probe.unanswered:
+        yield _CREDENTIALS_UNKNOWN.finding(
+            f"cluster {view.green.name}",
+            f"whether it accepts the credentials of the connection to {view.blue.name} is not known: "
+            f"{redirect_probe.unanswered}",
+            f"run again; if it stays, find out why {view.green.name}'s broker does not answer there.",
         )
     if redirect_probe.trust:
         yield _TRUST.finding(
