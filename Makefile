@@ -61,7 +61,7 @@ $(STATE)/classes/.written: $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -p tests.support.class_archives -n $(TEST_WORKERS) --ignore=tests/bench --ignore=tests/browser
 
 .PHONY: test
-test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; about 17 minutes
+test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 11 to 15 minutes
 	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui

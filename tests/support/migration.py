@@ -19,9 +19,11 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import set_flag, stored_redirect
 from pulsar_fleet.migration.drain.monitor import DrainStatus
 from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.preflight.flagged import flagged_names
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.steps import cut_over, freeze_blue, restore_blue
@@ -144,3 +146,13 @@ async def overridden(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
         for topic in (EVENTS, AUDIT, LATE):
             overrides[f"{topic} {policy}"] = await admin.get(f"/{TopicName(name, topic).path}/{policy}")
     return overrides
+
+
+async def forget_migrations(*clusters: AdminClient) -> None:
+    """Clear every flag and every stored redirect of these clusters."""
+    for admin in clusters:
+        own = await admin.cluster_name()
+        if await stored_redirect(admin, own):
+            await admin.post(f"/clusters/{own}/migrate", migrated=False)
+        for name in await flagged_names(admin) or ():
+            await set_flag(admin, name, migrated=False)

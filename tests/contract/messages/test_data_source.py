@@ -78,7 +78,11 @@ async def _make(blue: ClusterConnection, namespace: NamespaceName) -> None:
 
 def _write(client: pulsar.Client, topic: TopicName, numbers: range) -> None:
     producer = client.create_producer(
-        str(topic), producer_name="checkout", batching_enabled=True, batching_max_messages=4
+        str(topic),
+        producer_name="checkout",
+        batching_enabled=True,
+        batching_max_messages=4,
+        batching_max_publish_delay_ms=10_000,
     )
     for number in numbers:
         producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"trace": f"t{number}"})

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pulsar
 import pytest
+from tests.support.migration import forget_migrations
 from tests.support.snapshots import record
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -176,12 +177,9 @@ class Faults:
 
 
 @pytest.fixture(autouse=True)
-async def nothing_left_from_before(on_green: AdminClient) -> None:
-    """Forget what a migration leaves behind on purpose, here or on its way back; the gates rightly speak of it.
-
-    Blue's redirect stays: namespaces that were moved need it.
-    """
-    await on_green.post("/clusters/green/migrate", migrated=False)
+async def nothing_left_from_before(on_blue: AdminClient, on_green: AdminClient) -> None:
+    """Forget what migrations leave behind on purpose; the gates rightly speak of it."""
+    await forget_migrations(on_blue, on_green)
 
 
 @asynccontextmanager

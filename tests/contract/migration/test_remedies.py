@@ -10,6 +10,7 @@ from typing import Any
 
 import pulsar
 import pytest
+from tests.support.migration import forget_migrations
 from tests.support.remedies import calls, send
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -21,13 +22,12 @@ from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS, REDIRECT
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect, stored_redirect
+from pulsar_fleet.migration.cutover.redirect import redirect_to, set_flag, store_redirect
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.remediate import RemedyContext, remediate
 from pulsar_fleet.migration.failback.steps import check_failback
 from pulsar_fleet.migration.model import Move, PartitionClients, Phase, Strategy
 from pulsar_fleet.migration.preflight import gates
-from pulsar_fleet.migration.preflight.flagged import flagged_names
 from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, View
@@ -151,20 +151,11 @@ async def fleet(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
 ) -> AsyncIterator[Fleet]:
     """Nothing is flagged and nothing redirected, before the test and after it."""
-    await _forget(on_blue, on_green)
+    await forget_migrations(on_blue, on_green)
     fleet = Fleet(on_blue, on_green, new_namespace(), Run.open("migrate_namespaces/next"))
     await fleet.make(fleet.next)
     yield fleet
-    await _forget(on_blue, on_green)
-
-
-async def _forget(*clusters: AdminClient) -> None:
-    for admin in clusters:
-        own = await admin.cluster_name()
-        if await stored_redirect(admin, own):
-            await admin.post(f"/clusters/{own}/migrate", migrated=False)
-        for name in await flagged_names(admin) or ():
-            await set_flag(admin, name, migrated=False)
+    await forget_migrations(on_blue, on_green)
 
 
 async def test_a_flag_that_no_redirect_made_effective_is_cleared(fleet: Fleet) -> None:
