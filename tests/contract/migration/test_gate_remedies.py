@@ -42,8 +42,8 @@ async def test_a_green_that_does_not_answer_is_asked_again_and_is_not_said_to_re
         with CuttingProxy(green.require_service_url(), [0] * cut) as proxy:
             behind = replace(green, service_url=proxy.url)
             probe = await probe_redirect(fleet.blue.connection, behind, redirect, advertised)
-        assert (proxy.connections, probe.credentials, probe.trust) == (3, "", "")
-        assert bool(probe.unanswered) == unanswered
+        assert (bool(probe.unanswered), probe.credentials, probe.trust) == (unanswered, "", "")
+        assert proxy.connections >= 3
 
 
 async def west_of(admin: AdminClient, name: NamespaceName, clusters: tuple[str, ...]) -> None:

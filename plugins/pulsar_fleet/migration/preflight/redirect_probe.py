@@ -15,7 +15,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.messages.protocol.connection import WireConnection
+from pulsar_fleet.messages.protocol.connection import ConnectionLost, WireConnection
 from pulsar_fleet.messages.protocol.lookup import Brokers
 from pulsar_fleet.migration.artefacts import REDIRECT
 from pulsar_fleet.migration.clusters import Sides
@@ -133,7 +133,7 @@ def _ask_broker(connection: ClusterConnection, probe: AddressProbe, broker: str)
         return replace(probe, detail="green's brokers could not be listed")
     try:
         serving = _serving(connection, broker)
-    except (Unavailable, PermissionDenied) as error:
+    except (ConnectionLost, PermissionDenied) as error:
         return replace(probe, detail=str(error))
     except FleetError:
         # A broker looks up brokers of its own cluster only: another cluster does not know green's.
@@ -169,7 +169,7 @@ def _with_refusals(
 
 
 @tenacity.retry(
-    retry=tenacity.retry_if_exception_type(Unavailable), stop=tenacity.stop_after_attempt(_TRIES), reraise=True
+    retry=tenacity.retry_if_exception_type(ConnectionLost), stop=tenacity.stop_after_attempt(_TRIES), reraise=True
 )
 def _serving(connection: ClusterConnection, broker: str) -> WireConnection:
     """The closed connection to the broker that serves the health topic of this broker."""
