@@ -88,7 +88,7 @@ test-full: setup $(STATE)/classes/.written # What `make test` does a few times, 
 	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst
 
 .PHONY: test-all
-test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits; about an hour
+test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
 
 .PHONY: lint
 lint: setup ## Style, types, layers, words, Docker files
