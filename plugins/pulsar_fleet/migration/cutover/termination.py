@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict
+from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
@@ -79,18 +79,25 @@ async def wait_producers_left(blue: AdminClient, partitions: Sequence[TopicName]
 
     A broker stores the termination before it closes the producers: without the throttle, one publishes in between, and
     is refused (observed: 2 publishes, 0.15 s after the termination on a busy machine). A partition that is not served
-    has no producer. Calls: one for each topic, and one more for each read of those with producers.
+    has no producer; of one whose broker does not answer it is unknown. Calls: one for each topic, and one more for each
+    read of those with producers.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     waiting = list(partitions)
     while waiting:
         statistics = await stats_of(blue, waiting, precise=False)
-        waiting = [part for part, stats in statistics.items() if isinstance(stats, TopicStats) and stats.producers]
+        waiting = [partition for partition, stats in statistics.items() if _may_have_producers(stats)]
         if waiting and loop.time() > end:
-            log.warning("%d terminated partitions still have producers, for example %s", len(waiting), waiting[0])
+            log.warning("%d terminated partitions may still have producers, for example %s", len(waiting), waiting[0])
             return
         await asyncio.sleep(_POLL_SECONDS if waiting else 0)
+
+
+def _may_have_producers(stats: TopicStats | FleetError) -> bool:
+    if isinstance(stats, TopicStats):
+        return stats.producers > 0
+    return not isinstance(stats, Conflict | NotFound)
 
 
 def unterminated_text(move: Move, waiting: Sequence[TopicName], seconds: float) -> str:
