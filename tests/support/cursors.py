@@ -208,3 +208,10 @@ class Side:
 
 def _id(entry: Entry) -> pulsar.MessageId:
     return pulsar.MessageId(-1, entry.position.ledger, entry.position.entry, -1)
+
+
+async def no_cursor_is_left(admin: AdminClient, topic: TopicName) -> None:
+    """The broker removes a reader's cursor a moment after it was closed."""
+    async with asyncio.timeout(10):
+        while (await admin.internal_stats(topic))["cursors"]:
+            await asyncio.sleep(0.05)

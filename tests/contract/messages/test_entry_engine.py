@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pulsar
 import pytest
+from tests.support.cursors import no_cursor_is_left
 from tests.support.tcp_proxy import CuttingProxy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -124,13 +125,6 @@ async def test_reading_leaves_no_subscription_even_when_it_is_given_up(
     next(reading)
     reading.close()  # type: ignore[attr-defined]
     await no_cursor_is_left(on_blue, topic)
-
-
-async def no_cursor_is_left(admin: AdminClient, topic: TopicName) -> None:
-    """The broker removes a reader's cursor a moment after it was closed."""
-    async with asyncio.timeout(10):
-        while (await admin.internal_stats(topic))["cursors"]:
-            await asyncio.sleep(0.05)
 
 
 async def test_a_connection_that_is_cut_again_and_again_costs_no_entry(
