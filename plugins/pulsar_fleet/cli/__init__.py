@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ def all_commands() -> dict[str, Command]:
     return {name: command for name in names if (command := _find(name))}
 
 
+@cache
 def _find(name: str) -> Command | None:
     if name in MODULES:
         module = import_module(f"{__name__}.commands.{MODULES[name]}")
@@ -78,12 +80,13 @@ def _of_other_packages() -> dict[str, EntryPoint]:
 
 def _command(name: str, loaded: object) -> Command:
     """The click command of a function or a group, which typer makes from an application."""
-    if not isinstance(loaded, typer.Typer):
-        function, loaded = loaded, typer.Typer(add_completion=False)
-        loaded.command(name)(function)  # type: ignore[type-var]
-    command = typer.main.get_command(loaded)
-    command.name = name
-    return command
+    if isinstance(loaded, typer.Typer):
+        group = typer.main.get_group(loaded)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(loaded)  # type: ignore[type-var]
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(

@@ -116,8 +116,7 @@ async def cut_over_namespace(
             throttle.require_held()
         await set_flag(blue, move.namespace, migrated=True)
         terminations, moved = await _confirm_termination(blue, move, periods)
-        written = [topic for topic in unterminated if move.partitions[topic].producers]
-        await wait_producers_left(blue, written, max(periods.values()) + _SLACK_SECONDS)
+        await wait_producers_left(blue, _written(move, unterminated), max(periods.values()) + _SLACK_SECONDS)
     seconds, late = loop.time() - began, late_entries(ends, terminations)
     if late:
         log.warning("%s: %d entries entered after it was quiesced: %s", move.namespace, sum(late.values()), late)
@@ -161,7 +160,7 @@ async def _quiesce_and_transfer(
 async def _quiesce(blue: AdminClient, move: Move, unterminated: Sequence[TopicName]) -> Mapping[TopicName, Position]:
     """Wait until nothing is in flight to a partition with a producer; returns the last entry of each."""
     loop = asyncio.get_running_loop()
-    began, written = loop.time(), [topic for topic in unterminated if move.partitions[topic].producers]
+    began, written = loop.time(), _written(move, unterminated)
     result = await wait_quiesced(blue, written)
     if result.waiting:
         raise PreconditionFailed(
@@ -173,6 +172,10 @@ async def _quiesce(blue: AdminClient, move: Move, unterminated: Sequence[TopicNa
         )
     log.info("%s: %d written partitions quiesced in %.1f s", move.namespace, len(written), loop.time() - began)
     return result.ends
+
+
+def _written(move: Move, partitions: Sequence[TopicName]) -> list[TopicName]:
+    return [partition for partition in partitions if move.partitions[partition].producers]
 
 
 def late_entries(ends: Mapping[TopicName, Position], terminations: Terminations) -> dict[str, int]:

@@ -161,9 +161,11 @@ def _with_refusals(
         return probe  # Green authenticated the role; another gate compares its permissions.
     except Unavailable as error:
         return replace(probe, unanswered=str(error))
+    except Unauthenticated as error:
+        return replace(probe, credentials=str(error))
+    except PermissionDenied as error:
+        return replace(probe, trust=str(error))
     except FleetError as error:
-        if isinstance(error, PermissionDenied) and not isinstance(error, Unauthenticated):
-            return replace(probe, trust=str(error))
         return replace(probe, credentials=str(error))
     return probe
 
