@@ -20,12 +20,14 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_sandbox.sandbox.clusters import Cluster
 from pulsar_sandbox.sandbox.folders import default_sandbox
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
+from pulsar_sandbox.sandbox.request import parse_versions
 from pulsar_sandbox.sandbox.sandbox import Sandbox
 
 app = typer.Typer(no_args_is_help=True, help="Real Pulsar clusters on this machine.")
 _console = Console()
 _errors = Console(stderr=True)
 MEBIBYTE = 1024 * 1024
+VERSION_HELP = "Pulsar's version, or that of some clusters: blue=3.0.7,green=4.2.4."
 
 Folder = Annotated[Path, typer.Option(help="Where configuration, logs and data are.", default_factory=default_sandbox)]
 
@@ -34,7 +36,7 @@ Folder = Annotated[Path, typer.Option(help="Where configuration, logs and data a
 def up(
     folder: Folder,
     clusters: Annotated[str, typer.Option(help="Names, separated by commas.")] = "blue,green",
-    version: Annotated[str, typer.Option(help="Pulsar's version.")] = DEFAULT_VERSION,
+    version: Annotated[str, typer.Option(help=VERSION_HELP)] = DEFAULT_VERSION,
     brokers: Annotated[int, typer.Option(help="Brokers in each cluster.")] = 1,
     secure: Annotated[bool, typer.Option("--secure", help="Tokens, authorization and TLS.")] = False,
     port_base: Annotated[int | None, typer.Option(help="Use this port and the next ones; else any free.")] = None,
@@ -48,7 +50,7 @@ def up(
         sandbox = Sandbox.start(
             folder,
             clusters=names,
-            version=version,
+            version=parse_versions(version),
             brokers=brokers,
             secure=secure,
             port_base=port_base,

@@ -9,6 +9,8 @@ from pulsar_sandbox.sandbox.layout import BrokerLayout, ClusterLayout
 
 _BROKER = "org.apache.pulsar.broker"
 
+DISK_THRESHOLD = "0.99"
+
 # Small enough for a laptop, and a bookie that does not wait for the disk. The rest are Pulsar's defaults.
 COMMON: Mapping[str, str] = {
     "managedLedgerDefaultEnsembleSize": "1",
@@ -20,8 +22,8 @@ COMMON: Mapping[str, str] = {
     # As Pulsar's own bookkeeper.conf: BookKeeper's default is too small for a message of the largest size.
     "nettyMaxFrameSizeBytes": "5253120",
     "journalSyncData": "false",
-    "diskUsageThreshold": "0.99",
-    "diskUsageWarnThreshold": "0.99",
+    "diskUsageThreshold": DISK_THRESHOLD,
+    "diskUsageWarnThreshold": DISK_THRESHOLD,
     "allowLoopback": "true",
     "allowEphemeralPorts": "true",
     "managedLedgerCacheSizeMB": "16",
@@ -36,6 +38,8 @@ COMMON: Mapping[str, str] = {
     "bookkeeperExplicitLacIntervalInMills": "500",
     "forceDeleteNamespaceAllowed": "true",
     "forceDeleteTenantAllowed": "true",
+    # Pulsar 3.0 does not start where the network card does not tell its speed, as virtual ones do not.
+    "loadBalancerOverrideBrokerNicSpeedGbps": "1",
 }
 
 JVM_FLAGS = (

@@ -17,8 +17,8 @@ from pulsar_sandbox.sandbox.java import find_maven
 _log = logging.getLogger(__name__)
 
 DEFAULT_VERSION = "4.2.4"
-# Versions whose dependencies are all on Maven Central and that were observed to start.
-KNOWN_VERSIONS = (DEFAULT_VERSION, "4.0.7")
+# Versions whose dependencies are all on Maven Central and that were observed to start → their binding of SLF4J.
+KNOWN_VERSIONS = {DEFAULT_VERSION: "log4j-slf4j2-impl", "4.0.7": "log4j-slf4j2-impl", "3.0.7": "log4j-slf4j-impl"}
 POM = Path(__file__).with_name("pom.xml")
 FILES_PER_REPORT = 50
 
@@ -58,7 +58,8 @@ def _fetch(version: str, folder: Path, progress: Progress) -> None:
     partial = folder.with_name(f"{version}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     progress(f"Pulsar {version}: fetching its jars with Maven, about 240 MB, once")
-    command = [maven, "-B", "-f", str(POM), f"-Dpulsar.version={version}", "dependency:copy-dependencies"]
+    command = [maven, "-B", "-f", str(POM), f"-Dpulsar.version={version}"]
+    command += [f"-Dslf4j.binding={KNOWN_VERSIONS[version]}", "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
     code, last_lines = _run(command, folder.with_name(f"{version}.maven.pid"), progress, f"Pulsar {version}")
     if code != 0:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_sandbox.sandbox.configuration import DISK_THRESHOLD
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION, check_version
 from pulsar_sandbox.sandbox.layout import ClusterLayout, SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import free_ports, is_free, ports_from
@@ -55,6 +58,17 @@ class Request:
         for number in range(2, self.brokers + 1):
             _check_host(f"127.0.0.{number}")
 
+    @staticmethod
+    def check_space(folder: Path) -> None:
+        """Refuse a full disk: a bookie above its threshold starts, and then refuses every write."""
+        usage, most = shutil.disk_usage(folder), float(DISK_THRESHOLD)
+        full = 1 - usage.free / usage.total
+        if full >= most:
+            raise PreconditionFailed(
+                f"The disk of {str(folder)!r} is {full:.1%} full, and a bookie writes nothing above {most:.0%}: free "
+                f"{usage.total / 1e9 * (full - most):.1f} GB or more, or choose a folder on another disk."
+            )
+
     def _check_names(self, what: str, names: Sequence[str] | Mapping[str, object]) -> None:
         for name in names:
             if name not in self.clusters:
@@ -89,6 +103,14 @@ class Request:
             )
             clusters.append(_keep_bookie(fresh, before[name]) if name in before else fresh)
         return SandboxLayout(clusters=tuple(clusters), secure=self.secure, owner=os.getpid())
+
+
+def parse_versions(text: str) -> str | dict[str, str]:
+    """Pulsar's version from `4.2.4`, or that of the named clusters from `blue=3.0.7,green=4.2.4`."""
+    if "=" not in text:
+        return text
+    parts = (part.partition("=") for part in text.split(","))
+    return {name.strip(): version.strip() for name, _, version in parts}
 
 
 def _check_host(host: str) -> None:

@@ -89,6 +89,7 @@ class Sandbox:
         request.check()
         place = Path(folder).expanduser().absolute()
         with locked(place / "start.lock"):
+            request.check_space(place)
             recorded = _recorded(place)
             if recorded is None:
                 _check_no_strangers(place, clusters)

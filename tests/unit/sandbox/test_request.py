@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import socket
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +16,7 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, Precondition
 from pulsar_sandbox.sandbox.configuration import broker_settings
 from pulsar_sandbox.sandbox.layout import SandboxLayout, lay_out_cluster
 from pulsar_sandbox.sandbox.ports import CANDIDATES, free_ports, is_free
-from pulsar_sandbox.sandbox.request import Request
+from pulsar_sandbox.sandbox.request import Request, parse_versions
 
 PAIR = Request(clusters=("blue", "green"))
 
@@ -133,3 +136,18 @@ def test_the_callers_settings_win_over_our_own() -> None:
     layout = lay_out_cluster("a", version="4.2.4", brokers=1, secure=False, settings=own, ports=itertools.count(20_000))
     settings = broker_settings(layout, layout.brokers[0], None)
     assert own.items() <= settings.items()
+
+
+def test_a_full_disk_is_refused_before_anything_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bookie starts on it, and the broker then waits for a bookie that takes writes."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(250 * 10**9, 248 * 10**9, 10**9))
+    with pytest.raises(PreconditionFailed, match=r"99\.6% full.*nothing above 99%: free 1\.5 GB or more"):
+        Request.check_space(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(250 * 10**9, 240 * 10**9, 10**10))
+    Request.check_space(tmp_path)
+
+
+def test_versions_are_given_for_all_clusters_or_by_name() -> None:
+    assert parse_versions("4.0.7") == "4.0.7"
+    assert parse_versions("blue=3.0.7, green=4.2.4") == {"blue": "3.0.7", "green": "4.2.4"}
