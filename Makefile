@@ -73,6 +73,13 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
 	@$(PYTEST) -m long --dist loadfile --no-loadscope-reorder --timeout 3600
 
+.PHONY: test-versions
+test-versions: export PULSAR_FLEET_TEST_VERSION := blue=3.0.7,green=4.2.4
+test-versions: setup $(STATE)/classes/.written ## The tests of copying and of equal policies with Pulsar 3.0 as the old cluster; 5 minutes
+	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder tests/contract/cluster tests/contract/snapshot \
+	  tests/contract/planning/test_apply.py tests/contract/planning/test_undo.py tests/contract/onboarding \
+	  tests/contract/policy_sync tests/contract/preflight/test_compatibility.py tests/contract/cli/test_cli.py
+
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50
 test-full: export PULSAR_FLEET_MIGRATION_CRASH_POINTS := 25
@@ -88,7 +95,7 @@ test-full: setup $(STATE)/classes/.written # What `make test` does a few times, 
 	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst
 
 .PHONY: test-all
-test-all: test test-ui test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
+test-all: test test-ui test-versions test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
 
 .PHONY: lint
 lint: setup ## Style, types, layers, words, Docker files

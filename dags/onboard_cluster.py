@@ -19,7 +19,13 @@ import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401  Airf
 from airflow.sdk import dag
 
 from pulsar_fleet.airflow import PlanApprovalOperator, VerifySnapshotOperator
-from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param, setting
+from pulsar_fleet.airflow.params.common import (
+    approval_params,
+    connection_param,
+    selection_param,
+    setting,
+    waivers_param,
+)
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import onboard
 
@@ -49,6 +55,7 @@ PARAMS = {
         title="Allowed changes",
         description="Ids of the irreversible or destructive changes of the plan that are allowed, from a dry run.",
     ),
+    "waivers": waivers_param(),
     **approval_params("the plan"),
     "compare_in_spark": setting(
         "auto",

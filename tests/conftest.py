@@ -18,8 +18,11 @@ from tests.support import full_estate
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.versions import version_numbers
 from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_sandbox import Sandbox
+from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
+from pulsar_sandbox.sandbox.request import parse_versions
 
 REPOSITORY = Path(__file__).parents[1]
 TESTS = REPOSITORY / "tests"
@@ -85,6 +88,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what brokers of an older version do not do."""
+    versions = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
+    running = [versions] if isinstance(versions, str) else list(versions.values())
+    for marker in item.iter_markers("needs_pulsar"):
+        needed, why = marker.args
+        if any(version_numbers(version) < version_numbers(needed) for version in running):
+            pytest.skip(f"needs Pulsar {needed}: {why}")
+
+
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -96,7 +109,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     if running := os.environ.get(ATTACH_VARIABLE):
         yield Sandbox.attach(running)
         return
-    version, names = os.environ.get(VERSION_VARIABLE, "4.2.4"), ("blue", "green")
+    version, names = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION)), ("blue", "green")
     folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
     with Sandbox.start(folder, clusters=names, version=version, settings=settings) as sandbox:
         yield sandbox

@@ -8,8 +8,8 @@ from pulsar_fleet.migration.preflight.client_compatibility import TABLE, Behavio
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate
 from pulsar_fleet.migration.preflight.gates.compatibility import RAISED_TO_BLOCKERS
-from pulsar_fleet.migration.preflight.waivers import NOT_WAIVABLE
 from pulsar_fleet.preflight.findings import Severity
+from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 
 
 def with_gates(page: str) -> str:

@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import Form, Kind, Policy, Scope, TopicPolicy, Unset
 from pulsar_fleet.cluster.policies.namespace_catalogue import CATALOGUE
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
+from pulsar_fleet.cluster.versions import RELEASES, Redirect, Role
 
 PAGE = "fidelity.md"
 VERSION = "4.2.4"
@@ -57,6 +58,7 @@ def topic_counts(scope: Scope) -> tuple[int, int]:
 
 def _tables() -> Mapping[str, str]:
     return {
+        "versions": _versions(),
         "counts": _counts(),
         "namespace policies": _table(
             ("policy", "set by", "unset by", "kind", "while not set", "order, hazard, secrets"), CATALOGUE
@@ -65,6 +67,17 @@ def _tables() -> Mapping[str, str]:
             ("policy", "set by", "unset by", "form", "while not set", "order, hazard, secrets"), TOPIC_CATALOGUE
         ),
     }
+
+
+def _versions() -> str:
+    rows = ["| Pulsar | measured | roles | redirects | what it does differently |", "| --- | --- | --- | --- | --- |"]
+    rows += [
+        f"| {release.line} | {release.measured} | {', '.join(role for role in Role if role in release.roles)} "
+        f"| {', '.join(f'a {unit}' for unit in Redirect if unit in release.redirects)} "
+        f"| {' '.join(release.differences)} |"
+        for release in RELEASES
+    ]
+    return "\n".join(rows)
 
 
 def _counts() -> str:

@@ -28,7 +28,6 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.proof import verify_copy
@@ -42,6 +41,7 @@ from pulsar_fleet.migration.steps import (
     restore_blue,
     start_replication,
 )
+from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_sandbox import Sandbox
 
 ENTER = Path(__file__).parent / "clients" / "enter.py"

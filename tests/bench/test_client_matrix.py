@@ -22,7 +22,7 @@ from tests.bench.matrix_page import with_rows
 
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.preflight.waivers import Waiver
+from pulsar_fleet.preflight.waivers import Waiver
 
 GROUPS = os.environ.get("PULSAR_FLEET_BENCH_CLIENTS", "Java,Python,Go").split(",")
 FLIPS = int(os.environ.get("PULSAR_FLEET_BENCH_FLIPS", "1"))

@@ -5,6 +5,8 @@ They do not use the catalogues, so that the tests can detect a mistake there.
 
 from __future__ import annotations
 
+from tests.support.version_differences import NO_BODY
+
 from pulsar_fleet.cluster.json import Json
 
 RATE = {
@@ -49,7 +51,6 @@ OFFLOAD = {
     "s3ManagedLedgerOffloadRole": "role",
 }
 FILTERS = {"entryFilterNames": "everything"}
-NO_BODY = object()
 GLOBAL = {"isGlobal": "true"}
 
 Settings = tuple[tuple[str, Json, dict[str, str]], ...]
@@ -147,5 +148,4 @@ TOPIC_SETTINGS: Settings = (
     ("PUT schemaCompatibilityStrategy", "BACKWARD", {}),
     ("schemaValidationEnforced", False, {}),
 )
-SINCE_4_2 = ("allowedTopicPropertyKeysForMetrics", "subscriptionExpirationTime?topic")
 NOT_GLOBAL = ("PUT schemaCompatibilityStrategy", "schemaValidationEnforced", "replication")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+from tests.support.version_differences import SINCE, set_policy
+
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.cluster.policies.lookup import is_supported
 
 RATE = {
     "dispatchThrottlingRateInMsg": 100,
@@ -113,9 +115,6 @@ TOPIC_SETTINGS: Settings = (
     ("maxProducers", 19, {"isGlobal": "true"}),
 )
 
-NAMESPACE_SINCE_4_2 = frozenset({"allowedTopicPropertyKeysForMetrics"})
-TOPIC_SINCE_4_2 = frozenset({"subscriptionExpirationTime"})
-
 
 def avro(*fields: tuple[str, str]) -> dict[str, Json]:
     """An Avro schema with these fields, as the schema endpoint takes it."""
@@ -147,16 +146,16 @@ async def make_estate(admin: AdminClient, namespace: NamespaceName) -> None:
     for name in ("billing", "audit/all"):
         await admin.create_subscription(events, name)
     await admin.create_subscription(TopicName(namespace, "plain"), "tail", "latest")
-    await _set_all(admin, f"/{events.path}", TOPIC_SETTINGS, TOPIC_SINCE_4_2)
-    await _set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS, NAMESPACE_SINCE_4_2)
+    await _set_all(admin, f"/{events.path}", TOPIC_SETTINGS)
+    await _set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS)
     await admin.post(f"/{events.path}/permissions/writer", ["produce"])
 
 
-async def _set_all(admin: AdminClient, base: str, settings: Settings, since_4_2: frozenset[str]) -> None:
-    modern = version_numbers(await admin.version()) >= (4, 2)
+async def _set_all(admin: AdminClient, base: str, settings: Settings) -> None:
+    version = await admin.version()
     for path, body, query in settings:
-        if path in since_4_2 and not modern:
+        name = f"{path}?topic" if base.startswith("/persistent") else path
+        if not is_supported(SINCE.get(name, ""), version):
             continue
-        put = path.startswith("PUT ")
-        send = admin.put if put else admin.post
-        await send(f"{base}/{path.removeprefix('PUT ')}", body, **query)
+        put, path = ("PUT ", path.removeprefix("PUT ")) if path.startswith("PUT ") else ("", path)
+        await set_policy(admin, f"{put}{base}/{path}", body, query)

@@ -427,6 +427,7 @@ INVENTORY: tuple[Group, ...] = (
             "superuser-only-on-source": ("only roles that administer the whole cluster",),
             "system-topic-differs": ("Do not delete the topic",),
             "target-older": ("upgrade the target",),
+            "version-unknown": ("accept with a waiver",),
             "version-unsupported": ("upgrade the brokers",),
             "versions-mixed": ("finish the rolling upgrade",),
         },

@@ -128,7 +128,7 @@ def clean_pair(seed: int) -> Clusters:
     """Blue with namespaces and topics, green with none, a part or all of them; no check has a finding."""
     chance = random.Random(seed)
     replicating = chance.random() < 0.3
-    version = chance.choice(("4.0.7", "4.1.2", "4.2.4"))
+    version = chance.choice(("4.0.7", "4.0.9", "4.2.4"))
     layout = _layout(chance)
     sides = [
         _cluster(own, other, layout, version=version, replicating=replicating, brokers=chance.randint(1, 3))

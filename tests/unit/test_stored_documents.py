@@ -24,7 +24,6 @@ from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.state import DrainState, NamespaceState, SideState
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
-from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.proof_freshness import ProofBaseline
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
@@ -42,6 +41,7 @@ from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairPlan, RepairSummary
 from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.waivers import Waiver, WaiverResult
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
 from pulsar_fleet.verification.messages.causes import Cause

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+
+from pulsar_fleet.cli.terminal import UsageError
+from pulsar_fleet.cluster.json import Json
 
 SOURCE_HELP = "The cluster to copy: admin URL or Airflow connection id."
 TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
@@ -17,6 +22,10 @@ Select = Annotated[
     list[str] | None,
     typer.Option(help="A tenant (acme) or namespace (acme/orders); repeat it for more. Default: all."),
 ]
+Waivers = Annotated[
+    list[str] | None,
+    typer.Option("--waiver", help='A blocker to accept: {"id": …, "resource": …, "who": …, "why": …}; repeatable.'),
+]
 Subscriptions = Annotated[
     bool, typer.Option("--subscriptions/--no-subscriptions", help="Create the source's subscriptions too.")
 ]
@@ -27,3 +36,15 @@ Allow = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def waiver_documents(texts: Sequence[str] | None) -> list[Json]:
+    """The waivers of a command line, not validated yet; `UsageError` for what is not JSON."""
+    return [_document(text) for text in texts or ()]
+
+
+def _document(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"The waiver {text!r} is not valid JSON: {error}.") from error

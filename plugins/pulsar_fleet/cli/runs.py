@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
 from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.waivers import Waiver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ async def plan_pair(
     *,
     subscriptions: bool = True,
     lag_hours: int = 0,
+    waivers: Sequence[Waiver] = (),
 ) -> PlannedPair:
     """Read both clusters, check and plan with the same steps as the DAG; nothing is changed."""
     began = time.monotonic()
@@ -80,6 +82,7 @@ async def plan_pair(
         subscriptions=subscriptions,
         lag_seconds=lag_hours * 3600,
         answers=await probe_target_schemas(target.connection, ours, theirs, run.artefacts),
+        waivers=waivers,
     )
     compared = compared_line(ours, theirs, time.monotonic() - began)
     return PlannedPair(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -80,10 +81,14 @@ async def source_position(copy: AdminClient, topic: TopicName, entry: Position) 
 
     Read over HTTP, because the client shows the property on unbatched messages only (observed).
     """
-    headers = await copy.entry_properties(topic, entry)
-    properties = json.loads(headers.get("x-pulsar-property") or "{}")
-    position = properties.get(SOURCE_POSITION)
+    position = source_position_in(await copy.entry_properties(topic, entry))
     return Position.parse(position) if position else None
+
+
+def source_position_in(headers: Mapping[str, str]) -> str | None:
+    """The source position in the headers that a broker answers for an entry; Pulsar 3.0 has one header a property."""
+    properties = json.loads(headers.get("x-pulsar-property") or "{}")
+    return properties.get(SOURCE_POSITION) or headers.get(f"x-pulsar-property-{SOURCE_POSITION.lower()}")
 
 
 async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, time: int) -> int:

@@ -32,7 +32,6 @@ from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_gates
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.view import Expectations
-from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare import freeze, restore, target
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import holding, release, renew, renew_while_waiting, require_free
@@ -57,6 +56,7 @@ from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAckno
 from pulsar_fleet.migration.waves.approval_text import wave_members
 from pulsar_fleet.migration.waves.planner import Limits, plan_waves
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.waivers import Waiver
 
 __all__ = [
     "check_gates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 
@@ -28,6 +28,7 @@ from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.context import Measurements, Probes
 from pulsar_fleet.preflight.findings import Finding, blockers, refusal_text
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
+from pulsar_fleet.preflight.waivers import Waiver, accept
 from pulsar_fleet.snapshot.collect import collect_into
 from pulsar_fleet.snapshot.model import Snapshot
 from pulsar_fleet.snapshot.store.reader import StoredSnapshot, load_snapshot
@@ -92,12 +93,15 @@ def plan_onboarding(
     subscriptions: bool = True,
     lag_seconds: int = 0,
     answers: tuple[SchemaAnswer, ...] = (),
+    waivers: Sequence[Waiver] = (),
 ) -> StoredPlan:
     """Compare two snapshots, store the plan and the findings; nothing is changed.
 
     :param lag_seconds: how long messages may wait on the source before they are copied; 0 if none are copied.
     :param answers: the result of `probe_target_schemas`.
-    :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`.
+    :param waivers: of blockers whose risk a person accepts; each becomes a warning that names the person.
+    :raises PreconditionFailed: the snapshots cannot be compared, see `plan_changes`; a blocker that is never waived.
+    :raises InvalidRequest: a waiver that matches no blocker.
     """
     ours, theirs = _load_snapshots(artefacts, source, target)
     plan = plan_changes(ours, theirs, subscriptions=subscriptions)
@@ -105,7 +109,7 @@ def plan_onboarding(
         Measurements.from_json(artefacts.read_json(result.measured)) for result in (source, target)
     )
     probes = Probes(source=measured_source, target=measured_target, schemas=answers, lag_seconds=lag_seconds)
-    findings = check_compatibility(ours, theirs, probes)
+    findings = accept(check_compatibility(ours, theirs, probes), waivers)
     finding_documents = [finding.to_json() for finding in findings]
     blocking = len(blockers(findings))
     return StoredPlan(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.migration.preflight.gates.catalogue import GATES
-from pulsar_fleet.preflight.findings import Finding, blockers
+from pulsar_fleet.preflight.findings import Finding, Severity, blockers, blockers_first
 
 NOT_WAIVABLE: Mapping[str, str] = {
     "namespace-migrated": "its topics do not load, and clients are redirected back and forth.",
@@ -17,9 +16,9 @@ NOT_WAIVABLE: Mapping[str, str] = {
     "shared-configuration-store": "a change for one cluster deletes topics of the other.",
     "partitions-grow": "keys change their partition, and some partitions never move.",
     "partitions-differ": "keys change their partition, and some partitions never move.",
-    "partitioned-on-one-side": "producers are refused on green.",
-    "topic-terminated-on-target": "green refuses every message to it.",
-    "schema-incompatible": "producers are refused on green.",
+    "partitioned-on-one-side": "producers are refused on the target.",
+    "topic-terminated-on-target": "the target refuses every message to it.",
+    "schema-incompatible": "producers are refused on the target.",
 }
 """Blockers of the shared checks that are never waived, and the certain loss."""
 
@@ -83,17 +82,23 @@ class WaiverResult:
         return {"schema_version": 1, "waived": waived}
 
 
-def apply_waivers(findings: Sequence[Finding], waivers: Sequence[Waiver], *, whole_run: bool = True) -> WaiverResult:
+def apply_waivers(
+    findings: Sequence[Finding],
+    waivers: Sequence[Waiver],
+    *,
+    whole_run: bool = True,
+    never: Mapping[str, str] = NOT_WAIVABLE,
+) -> WaiverResult:
     """Match blockers with waivers.
 
+    :param never: id of each blocker that is never waived → the certain loss.
     :param whole_run: the findings are of all namespaces of the run, so that each waiver must match a blocker.
     :raises PreconditionFailed: a waiver of a blocker that is never waived.
     :raises InvalidRequest: a waiver that matches no blocker: a typo, or the problem was corrected.
     """
     unwaived = blockers(findings)
     for waiver in waivers:
-        lost = why_not_waivable(waiver.id)
-        if lost:
+        if lost := never.get(waiver.id):
             raise PreconditionFailed(f"The blocker {waiver.id!r} is never waived: {lost} Do what its remedy says.")
         if whole_run and not any(waiver.covers(finding) for finding in unwaived):
             raise InvalidRequest(_unmatched(waiver, findings, unwaived))
@@ -105,9 +110,22 @@ def apply_waivers(findings: Sequence[Finding], waivers: Sequence[Waiver], *, who
     return WaiverResult(tuple(findings), tuple(waived))
 
 
-def why_not_waivable(id_: str) -> str:
-    """The certain loss behind this blocker; empty where a waiver is accepted."""
-    return GATES[id_].never_waived if id_ in GATES else NOT_WAIVABLE.get(id_, "")
+def accept(findings: Sequence[Finding], waivers: Sequence[Waiver]) -> tuple[Finding, ...]:
+    """The findings with each waived blocker as a warning that names who accepts it and why, blockers first.
+
+    It raises what `apply_waivers` raises.
+    """
+    accepted = {id(finding): waiver for finding, waiver in apply_waivers(findings, waivers).waived}
+    return blockers_first(
+        replace(
+            finding,
+            severity=Severity.WARNING,
+            evidence=f"{finding.evidence}; accepted by {waiver.who}: {waiver.why}",
+        )
+        if (waiver := accepted.get(id(finding)))
+        else finding
+        for finding in findings
+    )
 
 
 def _unmatched(waiver: Waiver, findings: Sequence[Finding], unwaived: Sequence[Finding]) -> str:

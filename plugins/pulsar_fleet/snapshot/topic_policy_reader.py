@@ -26,10 +26,10 @@ _NEWEST = -1
 
 
 class History(Protocol):
-    """Receives the events of a pass; those of a key in the order in which they were written."""
+    """Receives the events of a pass; those of a topic in the order in which they were written."""
 
-    def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
-        """Receive one event; None removes all policies of its key. `at` in ms, by the cluster's clock."""
+    def note(self, topic: str, scope: Scope, state: TopicPolicyState | None, at: int) -> None:
+        """Receive one event; None removes the topic's policies of this scope. `at` in ms, by the cluster's clock."""
 
 
 class TopicPolicyReader:
@@ -70,36 +70,51 @@ class TopicPolicyReader:
         import pulsar
 
         topic = f"persistent://{namespace}/{POLICY_EVENTS}"
-        newest: dict[str, TopicPolicyState] = {}
+        newest: dict[tuple[str, Scope], TopicPolicyState] = {}
         try:
             schemas = _Schemas(client, topic)
             if not schemas.any:
                 return ()
             for message in _messages(client, topic):
-                key = message.partition_key()
-                newest.pop(key, None)
-                state = self._state(key, schemas.decode(message), message.publish_timestamp())
-                if state is not None:
-                    newest[key] = state
-                if history is not None:
-                    history.note(key, state, message.publish_timestamp())
+                key, at = message.partition_key(), message.publish_timestamp()
+                state = self._state(key, schemas.decode(message), at)
+                for scope in _scopes(key, state):
+                    newest.pop((key, scope), None)
+                    if state is not None:
+                        newest[key, scope] = state
+                    if history is not None:
+                        history.note(key.removeprefix(GLOBAL_PREFIX), scope, state, at)
         except pulsar.PulsarException as error:
             denied = isinstance(error, pulsar.AuthorizationError | pulsar.AuthenticationError)
             raise (PermissionDenied if denied else Unavailable)(
                 f"{self._admin.connection.name}: the topic policies of {namespace} cannot be read: {error}.",
                 cluster=self._admin.connection.name,
             ) from error
-        return tuple(newest[key] for key in sorted(newest))
+        states = {(state.topic, state.scope): state for state in sorted(newest.values(), key=_published)}
+        return tuple(states[name] for name in sorted(states))
 
     def _state(self, key: str, event: Json, published: int) -> TopicPolicyState | None:
         """An event contains all policies of its topic; an empty event or a DELETE removes them."""
         if not event or event["actionType"] == "DELETE" or not event.get("topicPoliciesEvent"):
             return None
-        scope = Scope.GLOBAL if key.startswith(GLOBAL_PREFIX) else Scope.LOCAL
         policies = event["topicPoliciesEvent"]["policies"]
+        # Pulsar 3.0 writes both documents of a topic under the same key, and newer brokers read such events too.
+        shared = key.startswith(GLOBAL_PREFIX) or policies.get("isGlobal")
+        scope = Scope.GLOBAL if shared else Scope.LOCAL
         if self._redactor is not None:
             policies = self._redactor.redact(policies)
         return TopicPolicyState(key.removeprefix(GLOBAL_PREFIX), scope.value, policies, published)
+
+
+def _scopes(key: str, state: TopicPolicyState | None) -> tuple[Scope, ...]:
+    """The scopes that an event is about; where Pulsar 3.0 removes the policies of a topic, it names none."""
+    if state is not None:
+        return (Scope(state.scope),)
+    return (Scope.GLOBAL,) if key.startswith(GLOBAL_PREFIX) else (Scope.LOCAL, Scope.GLOBAL)
+
+
+def _published(state: TopicPolicyState) -> int:
+    return state.updated_at
 
 
 def _messages(client: pulsar.Client, topic: str) -> Iterator[pulsar.Message]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterable
@@ -19,7 +18,11 @@ from pulsar_fleet.preflight.broker_settings import TOPIC_POLICY_SWITCHES
 from pulsar_sandbox.sandbox.jars import jars_for
 from pulsar_sandbox.sandbox.java import find_java
 
-VERSION = os.environ.get("PULSAR_FLEET_TEST_VERSION", "4.2.4")
+VERSIONS = (
+    "4.2.4",
+    pytest.param("4.0.7", marks=pytest.mark.long),
+    pytest.param("3.0.7", marks=pytest.mark.long),
+)
 DATA = "org.apache.pulsar.common.policies.data"
 RESOURCES = "org.apache.pulsar.broker.admin.v2"
 FIELD = re.compile(r"^\s+(?!.*\bstatic\b)[^(]*?(\w+);$", re.MULTILINE)
@@ -47,6 +50,8 @@ TOPIC_ACTIONS = {
     ),
     *("terminate", "terminate/partitions", "trim", "unload", "all_subscription/expireMessages/{expireTimeInSeconds}"),
 }
+# What has no row of its own → the first version that has it.
+SINCE = {"migration": "4.0", "delayedDeliveryMaxDelayInMillis": "4.0"}
 # Other ways to set what a row of the catalogue sets.
 NAMESPACE_PARTS = {
     "permissions/{role}": "auth_policies",
@@ -61,24 +66,29 @@ NAMESPACE_PARTS = {
 Row = TypeVar("Row", Policy, TopicPolicy)
 
 
+@pytest.fixture(scope="module", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def shapes() -> dict[str, str]:
+def shapes(version: str) -> dict[str, str]:
     """What `javap` prints of the classes of documents, by class."""
     names = ("Policies", "LocalPolicies", "TopicPolicies", "SubscriptionPolicies", "OffloadPoliciesImpl", QUOTA_TYPES)
-    shown = javap(*(f"{DATA}.{name}" for name in names))
+    shown = javap(version, *(f"{DATA}.{name}" for name in names))
     return dict(zip(names, shown.split("Compiled from")[1:], strict=True))
 
 
 @pytest.fixture(scope="module")
-def routes() -> dict[str, set[str]]:
+def routes(version: str) -> dict[str, set[str]]:
     """Routes below a namespace and a topic that take PUT or POST, by resource."""
     names = ("Namespaces", "PersistentTopics")
-    shown = javap("-v", *(f"{RESOURCES}.{name}" for name in names))
+    shown = javap(version, "-v", *(f"{RESOURCES}.{name}" for name in names))
     return {name: setters(text) for name, text in zip(names, shown.split("Compiled from")[1:], strict=True)}
 
 
-def javap(*arguments: str) -> str:
-    jars = jars_for(VERSION)
+def javap(version: str, *arguments: str) -> str:
+    jars = jars_for(version)
     path = ":".join(str(jar) for jar in jars.glob("pulsar-*.jar"))
     command = [str(Path(find_java().path).with_name("javap")), "-p", "-cp", path, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -94,24 +104,28 @@ def setters(shown: str) -> set[str]:
     return {route[1] for route in found if route}
 
 
-def at_this_version(rows: Iterable[Row]) -> list[Row]:
-    return [one for one in rows if is_supported(one.since, VERSION)]
+def at(version: str, rows: Iterable[Row]) -> list[Row]:
+    return [one for one in rows if is_supported(one.since, version)]
 
 
-def test_every_field_of_a_namespaces_document_is_in_the_catalogue(shapes: dict[str, str]) -> None:
-    known = {one.field for one in at_this_version(CATALOGUE) if one.kind is not Kind.LOCAL}
+def named_at(version: str, names: Iterable[str]) -> set[str]:
+    return {name for name in names if is_supported(SINCE.get(name, ""), version)}
+
+
+def test_every_field_of_a_namespaces_document_is_in_the_catalogue(shapes: dict[str, str], version: str) -> None:
+    known = {one.field for one in at(version, CATALOGUE) if one.kind is not Kind.LOCAL}
     assert fields(shapes["Policies"]) == known
 
 
-def test_every_setting_that_a_cluster_keeps_for_itself_is_in_the_catalogue(shapes: dict[str, str]) -> None:
+def test_every_setting_that_a_cluster_keeps_for_itself_is_in_it(shapes: dict[str, str], version: str) -> None:
     ours = {"bookieAffinityGroup": "bookie_affinity", "namespaceAntiAffinityGroup": "anti_affinity"}
     kept = {ours.get(field, field) for field in fields(shapes["LocalPolicies"])}
-    assert kept == {one.field for one in CATALOGUE if one.own}
+    assert kept == {one.field for one in at(version, CATALOGUE) if one.own}
 
 
-def test_every_field_of_a_topics_document_is_in_the_catalogue(shapes: dict[str, str]) -> None:
-    known = {field for one in at_this_version(TOPIC_CATALOGUE) for field in one.fields or (one.field,)}
-    assert fields(shapes["TopicPolicies"]) == known
+def test_every_field_of_a_topics_document_is_in_the_catalogue(shapes: dict[str, str], version: str) -> None:
+    known = {field for one in at(version, TOPIC_CATALOGUE) for field in one.fields or (one.field,)}
+    assert fields(shapes["TopicPolicies"]) == named_at(version, known)
     assert fields(shapes["SubscriptionPolicies"]) == {"dispatchRate"}
 
 
@@ -125,21 +139,22 @@ def test_every_secret_of_a_document_is_in_the_catalogues(shapes: dict[str, str])
     assert secrets == set(BY_FIELD["offload_policies"].secrets) == set(TOPIC_BY_FIELD["offloadPolicies"].secrets)
 
 
-def test_every_setter_of_a_namespace_is_in_the_catalogue(routes: dict[str, set[str]]) -> None:
-    known = {one.path for one in at_this_version(CATALOGUE)} - {"", "permissions", "resourcegroup"}
-    assert routes["Namespaces"] == known | NAMESPACE_ACTIONS | set(NAMESPACE_PARTS)
+def test_every_setter_of_a_namespace_is_in_the_catalogue(routes: dict[str, set[str]], version: str) -> None:
+    known = {one.path for one in at(version, CATALOGUE)} - {"", "permissions", "resourcegroup"}
+    assert routes["Namespaces"] == known | named_at(version, NAMESPACE_ACTIONS) | set(NAMESPACE_PARTS)
     assert set(NAMESPACE_PARTS.values()) <= set(BY_FIELD)
 
 
-def test_every_setter_of_a_topic_is_in_the_catalogue(routes: dict[str, set[str]]) -> None:
+def test_every_setter_of_a_topic_is_in_the_catalogue(routes: dict[str, set[str]], version: str) -> None:
     offered = {route for route in routes["PersistentTopics"] if not route.startswith("subscription/")}
-    known = {one.path.replace("{subscription}", "{subName}") for one in at_this_version(TOPIC_CATALOGUE)} - {""}
+    known = {one.path.replace("{subscription}", "{subName}") for one in at(version, TOPIC_CATALOGUE)} - {""}
     assert offered == known | TOPIC_ACTIONS
 
 
 async def test_every_broker_default_is_a_setting_of_the_broker(on_blue: AdminClient) -> None:
-    configuration = await on_blue.runtime_configuration()
-    named = {one.broker_default for one in (*CATALOGUE, *TOPIC_CATALOGUE)}
+    configuration, version = await on_blue.runtime_configuration(), await on_blue.version()
+    named = {one.broker_default for one in (*at(version, CATALOGUE), *at(version, TOPIC_CATALOGUE))}
     keys = {key for one in named for key in ([one] if isinstance(one, str) else [key for _, key in one])} - {""}
     switches = {key for one in CATALOGUE for key in one.needs}
+    keys = named_at(version, keys)
     assert sorted((keys | switches | set(TOPIC_POLICY_SWITCHES)) - set(configuration)) == []

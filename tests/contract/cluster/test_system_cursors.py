@@ -66,6 +66,7 @@ async def onboard(blue: ClusterConnection, green: ClusterConnection, name: Names
     await apply_onboarding(blue, green, plan.plan, run.artefacts, run.ledger, run.id)
 
 
+@pytest.mark.needs_pulsar("4.0", "an older broker flags no namespace")
 async def test_onboarding_the_switch_and_verification_take_the_same_subscriptions(
     blue: ClusterConnection,
     green: ClusterConnection,

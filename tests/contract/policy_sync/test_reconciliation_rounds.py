@@ -165,6 +165,7 @@ async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoin
 
 
 @pytest.mark.full
+@pytest.mark.needs_pulsar("4.0", "an older broker loses topic policies that are set at once")
 async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lost(
     blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, records: Path
 ) -> None:

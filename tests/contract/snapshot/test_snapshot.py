@@ -193,6 +193,7 @@ async def test_the_brokers_own_namespaces_are_left_out(blue: ClusterConnection) 
     assert not {"pulsar/system", "public/default"} & {one.name for one in snapshot.namespaces}
 
 
+@pytest.mark.needs_pulsar("4.0", "an older broker loads such a topic")
 async def test_a_topic_that_cannot_be_read_makes_the_snapshot_incomplete(
     blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:
@@ -208,6 +209,7 @@ async def test_a_topic_that_cannot_be_read_makes_the_snapshot_incomplete(
     assert [(row.name, row.partitions) for row in snapshot.topics] == [(str(topic), 1)]
 
 
+@pytest.mark.needs_pulsar("4.0", "an older broker deletes a topic's policies with its partitions")
 async def test_a_partitioned_topic_is_read_whichever_of_its_partitions_exist(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:
@@ -415,7 +417,7 @@ async def test_every_broker_tells_its_version(
 ) -> None:
     name = new_namespace()
     await make_namespace(on_blue, name)
-    assert version_numbers((await read(on_blue, name)).oldest_version()) >= (4, 0)
+    assert version_numbers((await read(on_blue, name)).oldest_version()) >= (3, 0)
 
 
 async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_it(

@@ -8,8 +8,9 @@ from tests.support.migration_view import TOPIC, partition, subscription, view, w
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.migration.preflight.gates import check
-from pulsar_fleet.migration.preflight.waivers import Waiver, apply_waivers
+from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.waivers import Waiver, apply_waivers
 
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 FOUND = check(
@@ -26,7 +27,7 @@ def waiver(id: str, resource: str | None = None) -> Waiver:
 
 
 def unwaived(*waivers: Waiver, findings: tuple[Finding, ...] = FOUND) -> set[str]:
-    return {finding.id for finding in apply_waivers(findings, waivers).unwaived}
+    return {finding.id for finding in apply_waivers(findings, waivers, never=never_waived()).unwaived}
 
 
 def test_without_waivers_every_blocker_stops() -> None:

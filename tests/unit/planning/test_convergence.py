@@ -49,6 +49,9 @@ VALUES: dict[Kind | Form, st.SearchStrategy[Any]] = {
     Kind.NAMES: st.lists(names, unique=True, min_size=1),
     Kind.FLAG: st.booleans(),
     Kind.OFFLOAD: st.fixed_dictionaries({"managedLedgerOffloadDriver": names, "s3ManagedLedgerOffloadBucket": names}),
+    Kind.DELAYED: st.fixed_dictionaries(
+        {"active": st.booleans(), "tickTime": numbers}, optional={"maxDeliveryDelayInMillis": numbers}
+    ),
     Kind.QUOTAS: st.dictionaries(st.sampled_from(["destination_storage", "message_age"]), quotas),
     Kind.GRANTS: grants,
     Kind.PROPERTIES: st.dictionaries(names, names),

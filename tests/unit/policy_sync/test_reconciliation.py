@@ -11,6 +11,7 @@ import pytest
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import MergeBase, ReconciliationStore, RecordedConflict, StoredObservation
 from pulsar_fleet.planning.apply.outcome import ChangeResult, Outcome, PlanResult, result_after_write
@@ -268,7 +269,7 @@ def test_an_entry_that_reads_back_as_written_is_agreed_on_although_its_neighbour
 def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:
     times = EventTimes()
     for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
-        times.note(EVENTS, TopicPolicyState(EVENTS, "local", policies, at), at)
+        times.note(EVENTS, Scope.LOCAL, TopicPolicyState(EVENTS, "local", policies, at), at)
     assert times.spans(EVENTS, ClockSkew(ahead=0, uncertainty=0.5), 0.5) == {
         "local/maxMessageSize": (UNKNOWN, 2.0),
         "local/maxProducerPerTopic": (4.0, 6.0),

@@ -82,6 +82,17 @@ def granularity_param() -> Param:
     )
 
 
+def waivers_param() -> Param:
+    """Accepted blockers, as `Waiver.parse` reads them."""
+    return setting(
+        [],
+        type="array",
+        items={"type": "object"},
+        title="Waivers",
+        description='Blockers whose risk a person accepts: {"id": …, "resource": …, "who": …, "why": …}.',
+    )
+
+
 def approval_params(subject: str) -> dict[str, Param]:
     """Whether a person approves `subject`, such as "a wave", and how long the answer may take."""
     return {

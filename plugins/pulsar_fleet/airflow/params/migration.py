@@ -6,7 +6,13 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from pulsar_fleet.airflow.params.common import approval_params, connection_param, namespaces_param, setting
+from pulsar_fleet.airflow.params.common import (
+    approval_params,
+    connection_param,
+    namespaces_param,
+    setting,
+    waivers_param,
+)
 from pulsar_fleet.migration.request import DEFAULTS, LIMITS
 
 STRINGS = {"type": "string"}
@@ -32,15 +38,6 @@ def _strategy(suffix: str = "") -> Param:
     )
 
 
-WAIVERS = {
-    "waivers": _param(
-        "waivers",
-        "array",
-        items={"type": "object"},
-        title="Waivers",
-        description='Blockers whose risk a person accepts: {"id": …, "resource": …, "who": …, "why": …}.',
-    ),
-}
 QUIESCE = {
     "quiesce_seconds": _param(
         "quiesce_seconds",
@@ -108,7 +105,7 @@ PARAMS = {
         title="Freeze windows",
         description="When the cut-over is not allowed; same format as change windows.",
     ),
-    **WAIVERS,
+    "waivers": waivers_param(),
     **approval_params("a wave"),
     **QUIESCE,
     "individually_acknowledged": _param(
@@ -160,7 +157,7 @@ FAILBACK_PARAMS = {
         description="Remove the topics that the migration terminated on blue, with their stored messages. "
         "If off, the check fails with their list.",
     ),
-    **WAIVERS,
+    "waivers": waivers_param(),
     **QUIESCE,
     **PROOF,
     **DRAIN,

@@ -12,7 +12,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_two, require_cluster
 from pulsar_fleet.cli.commands.onboard import make_plan
 from pulsar_fleet.cli.execute import PlanExecution, execute_plan
-from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Yes
+from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Waivers, Yes
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
@@ -32,6 +32,7 @@ def apply(
     ] = None,
     select: Select = None,
     subscriptions: Subscriptions = True,
+    waivers: Waivers = None,
     allow: Allow = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -41,9 +42,11 @@ def apply(
     with terminal.plain_errors():
         require_consent("a cluster", yes=yes)
         if target is None:
-            file = _stored_plan(first, narrowed=bool(select) or not subscriptions)
+            file = _stored_plan(first, narrowed=bool(select or waivers) or not subscriptions)
         else:
-            line, file = make_plan(terminal, first, target, parse_selection(select or ()), subscriptions=subscriptions)
+            line, file = make_plan(
+                terminal, first, target, parse_selection(select or ()), subscriptions=subscriptions, waivers=waivers
+            )
             terminal.say(line)
         if blockers(file.findings):
             terminal.say(findings_text(file.findings))
@@ -90,7 +93,7 @@ def undo(
 
 def _stored_plan(name: str, *, narrowed: bool) -> PlanFile:
     if narrowed:
-        raise UsageError("A stored plan is applied without changes: use --select and --no-subscriptions with 'plan'.")
+        raise UsageError("A stored plan is applied without changes: use its options with 'plan'.")
     if name == STDIN:
         return PlanFile.from_text(sys.stdin.read(), "stdin")
     try:

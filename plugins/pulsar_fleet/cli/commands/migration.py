@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, TypeVar
@@ -12,11 +11,11 @@ import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
 from pulsar_fleet.cli.migration_run import run_failback, run_migration
-from pulsar_fleet.cli.options import AsJson, Yes
+from pulsar_fleet.cli.options import AsJson, Waivers, Yes, waiver_documents
 from pulsar_fleet.cli.runs import new_run_id
 from pulsar_fleet.cli.terminal import Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.migration.clusters import Sides
@@ -36,10 +35,6 @@ Namespaces = Annotated[
     typer.Option(help="acme/orders; to migrate also acme, re:acme/.* or all; repeat it for more."),
 ]
 StrategyOption = Annotated[Strategy | None, typer.Option(help="For all namespaces; default: chosen for each.")]
-Waivers = Annotated[
-    list[str] | None,
-    typer.Option("--waiver", help='A blocker to accept: {"id": …, "resource": …, "who": …, "why": …}; repeatable.'),
-]
 Quiesce = Annotated[float, typer.Option(help="Throttle producers so long before topics are terminated.")]
 ProofAge = Annotated[int, typer.Option(help="Refuse the cut-over if its proof is older.")]
 DrainTimeout = Annotated[int, typer.Option(help="Time for copying and for draining.")]
@@ -138,15 +133,8 @@ def _setting(name: str, value: Any) -> Any:
     if value is None:
         return DEFAULTS[name]
     if name == "waivers":
-        return [_document(text) for text in value]
+        return waiver_documents(value)
     return value.value if isinstance(value, Enum) else value
-
-
-def _document(text: str) -> Json:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"The waiver {text!r} is not valid JSON: {error}.") from error
 
 
 def _resumed(kind: type[Kind], run_id: str) -> Kind:

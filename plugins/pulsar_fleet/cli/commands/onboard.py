@@ -14,12 +14,12 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_selection, reach, reach_two, read_two
-from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target
+from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target, Waivers, waiver_documents
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import PlannedPair, new_run_id, plan_pair, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
@@ -28,6 +28,7 @@ from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import align, require_comparable
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.preflight.findings import blockers
+from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_fleet.snapshot.model import Snapshot
 
 # With --out the snapshot is stored directly in that folder.
@@ -103,12 +104,16 @@ def check(
     lag_hours: Annotated[
         int, typer.Option(min=0, help="How long messages may wait on the source before they are copied later.")
     ] = 0,
+    waivers: Waivers = None,
     as_json: AsJson = False,
 ) -> None:
     """Find incompatibilities between two clusters before any write. Exits with 4 on a blocker."""
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        _, planned = _plan_two(terminal, "check", source, target, parse_selection(select or ()), lag_hours=lag_hours)
+        selection = parse_selection(select or ())
+        _, planned = _plan_two(
+            terminal, "check", source, target, selection, lag_hours=lag_hours, waivers=waiver_documents(waivers)
+        )
     stopping = blockers(planned.findings)
     terminal.say(f"{planned.line}\n{findings_text(planned.findings)}")
     document: JsonObject = {
@@ -126,6 +131,7 @@ def plan(
     target: Target,
     select: Select = None,
     subscriptions: Subscriptions = True,
+    waivers: Waivers = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan to this file, for `apply`.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +140,9 @@ def plan(
     with terminal.plain_errors():
         if out and not out.absolute().parent.is_dir():
             raise UsageError(f"There is no folder {str(out.absolute().parent)!r} to write the plan to.")
-        line, file = make_plan(terminal, source, target, parse_selection(select or ()), subscriptions=subscriptions)
+        line, file = make_plan(
+            terminal, source, target, parse_selection(select or ()), subscriptions=subscriptions, waivers=waivers
+        )
         document = file.to_json()
         if out:
             out.write_text(json.dumps(document, indent=1))
@@ -143,15 +151,24 @@ def plan(
     if blockers(file.findings):
         state = ExitState.REFUSED
     elif not file.plan.empty:
-        terminal.say(f"\nApply it with: {_apply_command(file, out)}")
+        terminal.say(f"\nApply it with: {_apply_command(file, out, waivers or ())}")
     terminal.finish(document, state)
 
 
 def make_plan(
-    terminal: Terminal, source: str, target: str, selection: Selection, *, subscriptions: bool
+    terminal: Terminal,
+    source: str,
+    target: str,
+    selection: Selection,
+    *,
+    subscriptions: bool,
+    waivers: Sequence[str] | None,
 ) -> tuple[str, PlanFile]:
     """Read, check and plan; returns a line with what was compared, and the plan file."""
-    run_id, planned = _plan_two(terminal, "plan", source, target, selection, subscriptions=subscriptions)
+    documents = waiver_documents(waivers)
+    run_id, planned = _plan_two(
+        terminal, "plan", source, target, selection, subscriptions=subscriptions, waivers=documents
+    )
     file = PlanFile(
         run=run_id,
         source=source,
@@ -173,8 +190,10 @@ def _plan_two(
     *,
     subscriptions: bool = True,
     lag_hours: int = 0,
+    waivers: Sequence[Json] = (),
 ) -> tuple[str, PlannedPair]:
     """Read two clusters of the command line and plan; returns the id of the run too."""
+    accepted = [Waiver.parse(document) for document in waivers]
     sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
     conf: JsonObject = {
         "source": source,
@@ -182,12 +201,15 @@ def _plan_two(
         "selection": list(selection.texts()),
         "subscriptions": subscriptions,
         "lag_hours": lag_hours,
+        "waivers": list(waivers),
     }
     with recorded_run(new_run_id(command), command, conf) as run, terminal.status(f"Reading {source} and {target}"):
 
         async def read() -> PlannedPair:
             ours, theirs = await reach_two(*sides)
-            return await plan_pair(ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours)
+            return await plan_pair(
+                ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours, waivers=accepted
+            )
 
         return run.id, asyncio.run(read())
 
@@ -198,8 +220,9 @@ def _labels(first: Snapshot, second: Snapshot) -> tuple[str, str]:
     return f"{first.cluster} at {first.began}", f"{second.cluster} at {second.began}"
 
 
-def _apply_command(file: PlanFile, out: Path | None) -> str:
-    words: Sequence[str] = [str(out)] if out else [file.source, file.target, *_options(file)]
+def _apply_command(file: PlanFile, out: Path | None, waivers: Sequence[str]) -> str:
+    accepted = [word for text in waivers for word in ("--waiver", text)]
+    words: Sequence[str] = [str(out)] if out else [file.source, file.target, *_options(file), *accepted]
     return shlex.join(["pulsar-fleet", "apply", *words])
 
 

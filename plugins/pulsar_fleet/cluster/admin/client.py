@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
@@ -11,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import NotAllowed, NotFound
+from pulsar_fleet.cluster.errors import Conflict, NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 
@@ -233,15 +234,17 @@ class AdminClient:
     ) -> None:
         """Create a partitioned topic on this cluster only, even if its namespace is replicated.
 
-        For an existing topic the call is accepted without effect, also with another partition count: read it back.
+        For an existing topic the call has no effect, also with another partition count: read it back. Pulsar 3.0
+        answers it with 409, newer brokers accept it.
         """
-        await self.http.call(
-            "PUT",
-            f"{ADMIN}/{topic.path}/partitions",
-            params={"createLocalTopicOnly": True},
-            body={"partitions": partitions, "properties": dict(properties or {})},
-            content_type=PARTITIONED_WITH_PROPERTIES,
-        )
+        with suppress(Conflict):
+            await self.http.call(
+                "PUT",
+                f"{ADMIN}/{topic.path}/partitions",
+                params={"createLocalTopicOnly": True},
+                body={"partitions": partitions, "properties": dict(properties or {})},
+                content_type=PARTITIONED_WITH_PROPERTIES,
+            )
 
     async def create_missing_partitions(self, topic: TopicName) -> None:
         """Create the partitions that a partitioned topic lacks, also where automatic creation is off."""

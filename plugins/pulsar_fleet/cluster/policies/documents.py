@@ -12,7 +12,9 @@ from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 
 # Fields that the broker adds to offload policies; 4.0 does not have the number of read threads.
 _OFFLOAD_ADDED = ("s3Driver", "gcsDriver", "fileSystemDriver")
-_OFFLOAD_DEFAULTS: Mapping[str, Json] = {"managedLedgerOffloadReadThreads": 2, "managedLedgerExtraConfigurations": {}}
+_OFFLOAD_DEFAULTS = {"managedLedgerOffloadReadThreads": 2, "managedLedgerExtraConfigurations": {}}
+_WITHOUT_DRIVER = {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
+OFFLOAD_DRIVER = "managedLedgerOffloadDriver"
 
 PROVENANCE_PROPERTIES = ("lastUpdatedBy", "lastUpdatedTime")
 """Properties in which PIP-136 stores who last wrote a namespace, and when; they are provenance, not policies."""
@@ -99,6 +101,8 @@ def normalized(policy: Policy, document: Mapping[str, Json], own: str) -> Json:
         value = _grants(value)
     elif policy.kind is Kind.OFFLOAD:
         value = offload(value)
+    elif policy.kind is Kind.DELAYED:
+        value = delayed_delivery(value)
     elif policy.kind is Kind.FLAG:
         value = value or None
     unset = value in (None, [], {}) or (policy.default is not None and value == policy.default)
@@ -111,12 +115,18 @@ def quotas(value: Json) -> Json:
 
 
 def offload(value: Json) -> Json:
-    """Offload policies without the fields and defaults that the broker adds."""
+    """Offload policies without the fields and defaults that the broker adds; without a driver 3.0 adds one more."""
+    defaults = _OFFLOAD_DEFAULTS if (value or {}).get(OFFLOAD_DRIVER) else _OFFLOAD_DEFAULTS | _WITHOUT_DRIVER
     return {
         key: part
         for key, part in (value or {}).items()
-        if key not in _OFFLOAD_ADDED and not (key in _OFFLOAD_DEFAULTS and part == _OFFLOAD_DEFAULTS[key])
+        if key not in _OFFLOAD_ADDED and not (key in defaults and part == defaults[key])
     }
+
+
+def delayed_delivery(value: Json) -> Json:
+    """Delayed delivery without a limit of 0, which brokers add and which means none."""
+    return {part: one for part, one in (value or {}).items() if (part, one) != ("maxDeliveryDelayInMillis", 0)}
 
 
 def body_for_creation(document: Mapping[str, Json]) -> JsonObject:

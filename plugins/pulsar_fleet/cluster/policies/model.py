@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """Set by a call without a body; `false` and absent mean the same."""
     OFFLOAD = "offload"
     """The broker adds defaults and read-only fields to what was set."""
+    DELAYED = "delayed delivery"
+    """The broker adds a limit of 0, which is none; before 4.0 there is no limit."""
     QUOTAS = "quotas"
     """A map by quota type, one call per type."""
     GRANTS = "grants"

@@ -1,9 +1,9 @@
 """The catalogue of namespace policies: one row per field of the broker's `Policies` document (pure).
 
 Comparing, planning, setting, unsetting, translating, redacting and the page docs/fidelity.md use the rows, so that a
-new policy needs only a new row. Methods, paths and values of unset fields were observed with Pulsar 4.0.7 and 4.2.4;
-the broker defaults were read in 4.2.4's `AbstractTopic`; rows since 5.0 come from the classes of 5.0.0-M1, of which no
-broker was run.
+new policy needs only a new row. Methods, paths and values of unset fields were observed with Pulsar 3.0.7, 4.0.7 and
+4.2.4; the broker defaults were read in 4.2.4's `AbstractTopic`; rows since 4.0 are those that 3.0.7 lacks; rows since
+5.0 come from the classes of 5.0.0-M1, of which no broker was run.
 """
 
 from __future__ import annotations
@@ -134,7 +134,12 @@ CATALOGUE: tuple[Policy, ...] = (
         path="autoSubscriptionCreation",
         broker_default=defaults.SUBSCRIPTION_CREATION,
     ),
-    Policy(field="delayed_delivery_policies", path="delayedDelivery", broker_default=defaults.DELAYED_DELIVERY),
+    Policy(
+        field="delayed_delivery_policies",
+        path="delayedDelivery",
+        kind=Kind.DELAYED,
+        broker_default=defaults.DELAYED_DELIVERY,
+    ),
     Policy(field="max_producers_per_topic", path="maxProducersPerTopic", broker_default="maxProducersPerTopic"),
     Policy(field="max_consumers_per_topic", path="maxConsumersPerTopic", broker_default="maxConsumersPerTopic"),
     Policy(
@@ -220,6 +225,7 @@ CATALOGUE: tuple[Policy, ...] = (
         path="dispatcherPauseOnAckStatePersistent",
         kind=Kind.FLAG,
         broker_default="dispatcherPauseOnAckStatePersistentEnabled",
+        since="4.0",
     ),
     Policy(
         field="entryFilters",
@@ -234,5 +240,5 @@ CATALOGUE: tuple[Policy, ...] = (
     Policy(field="bundles", kind=Kind.AT_CREATION, own=True),
     # Never copied: the broker stores both as sent, so a namespace would be created as deleted or migrated.
     Policy(field="deleted", kind=Kind.INTERNAL),
-    Policy(field="migrated", kind=Kind.INTERNAL, own=True),
+    Policy(field="migrated", kind=Kind.INTERNAL, own=True, since="4.0"),
 )

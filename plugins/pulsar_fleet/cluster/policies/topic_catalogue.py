@@ -1,6 +1,6 @@
 """The catalogue of topic policies: one row per policy of the documents in `__change_events` (pure).
 
-All code for topic policies uses the rows, as for namespaces; they were observed with 4.0.7 and 4.2.4.
+All code for topic policies uses the rows, as for namespaces; they were observed with 3.0.7, 4.0.7 and 4.2.4.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ TOPIC_CATALOGUE: tuple[TopicPolicy, ...] = (
         path="dispatcherPauseOnAckStatePersistent",
         form=Form.FLAG,
         namespace_field="dispatcherPauseOnAckStatePersistentEnabled",
+        since="4.0",
     ),
     TopicPolicy(
         field="offloadPolicies",

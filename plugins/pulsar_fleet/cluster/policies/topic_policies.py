@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pulsar_fleet.cluster.admin.call import Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.policies.documents import offload, quotas, translate_clusters, without_nulls
+from pulsar_fleet.cluster.policies.documents import delayed_delivery, offload, quotas, translate_clusters, without_nulls
 from pulsar_fleet.cluster.policies.model import Form, Scope, TopicPolicy
 from pulsar_fleet.cluster.policies.setters import quota_calls
 from pulsar_fleet.cluster.policies.topic_catalogue import TOPIC_CATALOGUE
@@ -110,4 +110,4 @@ def _normal(policy: TopicPolicy, document: Mapping[str, Json]) -> Json:
 
 def _delayed(policy: TopicPolicy, document: Mapping[str, Json]) -> Json:
     parts = {part: document.get(field) for field, part in zip(policy.fields, _DELAYED_PARTS, strict=True)}
-    return {part: value for part, value in parts.items() if value is not None}
+    return delayed_delivery({part: value for part, value in parts.items() if value is not None})

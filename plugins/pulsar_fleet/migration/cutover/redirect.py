@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Self
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Move, Moves
@@ -77,11 +78,20 @@ def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = No
 
 
 async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:
-    """Where the cluster redirects to; None if nothing was ever stored (the broker answers 404 then)."""
+    """Where the cluster redirects to; None if nothing was ever stored (the broker answers 404 then).
+
+    Pulsar 3.0 has only the call that writes it (405) and shows it in the cluster's data.
+    """
     try:
         return dict(await admin.get(f"/clusters/{cluster}/migrate"))
     except NotFound:
         return None
+    except InvalidRequest as error:
+        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
+            raise
+    data = await admin.get(f"/clusters/{cluster}")
+    keys = ("migrated", "migratedClusterUrl")
+    return {key: data[key] for key in keys} if data.get("migratedClusterUrl") else None
 
 
 async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:

@@ -29,9 +29,9 @@ from pulsar_fleet.migration.failback.checks import FailbackNamespace
 from pulsar_fleet.migration.failback.recreate_topics import create_topic_like, leftover_topics, recreate_topic
 from pulsar_fleet.migration.model import Phase, Strategy, choose_strategy, is_reversible
 from pulsar_fleet.migration.preflight import gates
+from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import ClusterFacts, Expectations, View, without_leftovers
-from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
@@ -39,6 +39,7 @@ from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.scope import parse_scope
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, refusal_text
+from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.snapshot.resources import read_partition_counts
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ def _judged(own: Sequence[Finding], findings: Sequence[Finding], waivers: Sequen
     for waiver in waivers:
         if any(waiver.covers(finding) for finding in own):
             raise PreconditionFailed(f"The failback check {waiver.id!r} cannot be waived: follow its remedy.")
-    return apply_waivers(findings, waivers)
+    return apply_waivers(findings, waivers, never=never_waived())
 
 
 async def reopen(sides: Sides, run: Run, names: Sequence[NamespaceName]) -> dict[str, JsonObject]:

@@ -20,14 +20,15 @@ from pulsar_fleet.migration.artefacts import (
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, plan_move
 from pulsar_fleet.migration.preflight import gates
+from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
-from pulsar_fleet.migration.preflight.waivers import Waiver, WaiverResult, apply_waivers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import with_original_tenants
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.migration.subscriptions.checkpoint import store_gate_clients
 from pulsar_fleet.preflight.findings import Finding, refusal_text
+from pulsar_fleet.preflight.waivers import Waiver, WaiverResult, apply_waivers
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ async def evaluate_gates(
     moves = tuple(plan_move(facts, strategy, view.green.name) for facts in view.survey.namespaces)
     view = replace(view, strategies=_strategies(moves))
     # On a failback `check_failback` has matched each waiver with its blocker.
-    result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=not expected.is_failback)
+    result = apply_waivers(
+        _findings(run, FINDINGS, view), waivers, whole_run=not expected.is_failback, never=never_waived()
+    )
     _refuse_blockers(run, WAIVERS, result, "Nothing has been changed.")
     run.artefacts.write_json(run.id, REDIRECT, view.survey.redirect_probe.to_json())
     for move in moves:
@@ -80,7 +83,9 @@ async def recheck_gates(
     """
     view = await _view(sides, run, [move.namespace for move in moves.moves], replace(expected, prepares_green=False))
     view = replace(view, strategies=_strategies(moves.moves))
-    result = apply_waivers(_findings(run, FINDINGS_BEFORE_CUT_OVER, view), waivers, whole_run=False)
+    result = apply_waivers(
+        _findings(run, FINDINGS_BEFORE_CUT_OVER, view), waivers, whole_run=False, never=never_waived()
+    )
     _refuse_blockers(run, WAIVERS_BEFORE_CUT_OVER, result, "No topic was terminated, blue's clients are still on blue.")
     return result.findings
 

@@ -14,7 +14,6 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import without_flagged
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import DagParsing, Expectations
-from pulsar_fleet.migration.preflight.waivers import Waiver
 from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import release, renew_while_waiting
@@ -25,6 +24,7 @@ from pulsar_fleet.migration.waves.steps import (
     find_moves,
 )
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.waivers import Waiver
 
 Findings = tuple[Finding, ...]
 

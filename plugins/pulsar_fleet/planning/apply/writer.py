@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, InvalidRequest, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor, restore_secrets
+from pulsar_fleet.cluster.versions import loses_topic_policies
 from pulsar_fleet.planning.apply.live_state import LiveState
 from pulsar_fleet.planning.apply.outcome import check_creation
 from pulsar_fleet.planning.diff_entry import Resource
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _POSITION_NOT_STORED = "unable to persist readPosition"
 _RETRY_SECONDS = (1.0, 5.0)
+_POLL_SECONDS = 0.02
+_READABLE_SECONDS = 5.0
 # To set a policy the broker visits all topics of the namespace; isolation and failure domains share one document.
 _SEQUENTIAL = (Resource.NAMESPACE, Resource.POLICY, Resource.FAILURE_DOMAIN, Resource.ISOLATION)
 
@@ -59,10 +63,14 @@ class Writer:
     async def send_all(self, changes: Sequence[Change], begun: Sequence[bool]) -> list[FleetError | None]:
         """Send the calls of each change; the error where the broker did not confirm it."""
         locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        slowly = any(change.resource is Resource.TOPIC_POLICY for change in changes) and loses_topic_policies(
+            await self.admin.version()
+        )
 
         async def in_sequence(change: Change, finish: bool) -> FleetError | None:
-            async with locks[_sequence(change)]:
-                return await self._send(change, finish)
+            confirm = slowly and change.resource is Resource.TOPIC_POLICY
+            async with locks[change.name if confirm else _sequence(change)]:
+                return await self._send(change, finish, confirm)
 
         return await asyncio.gather(*(in_sequence(*pair) for pair in zip(changes, begun, strict=True)))
 
@@ -73,13 +81,16 @@ class Writer:
             except FleetError as error:
                 return error
 
-    async def _send(self, change: Change, finish: bool) -> FleetError | None:
-        """Send a change; with `finish`, an earlier attempt may have made some of its calls."""
+    async def _send(self, change: Change, finish: bool, confirm: bool) -> FleetError | None:
+        """Send a change; with `finish`, an earlier attempt may have made some of its calls.
+
+        :param confirm: wait after each call until the broker shows it.
+        """
         failed: FleetError | None = None
         async with self._slots:
             for call in change.calls:
                 try:
-                    await self._send_call(change, call)
+                    await (self._send_shown(call) if confirm else self._send_call(change, call))
                 except Conflict as error:
                     failed = error
                     if not finish:
@@ -87,6 +98,20 @@ class Writer:
                 except FleetError as error:
                     return error
         return failed
+
+    async def _send_shown(self, call: Call) -> None:
+        """Send a call for a topic policy and wait until the broker shows another value than before.
+
+        A broker of Pulsar 3.0 writes all policies of a topic with each of them, from what it has read so far: the next
+        call would remove this one (observed).
+        """
+        path = call.path.replace("/backlogQuota", "/backlogQuotaMap")
+        scope = {key: value for key, value in call.params if key == "isGlobal"}
+        before = await self.admin.get(path, **scope)
+        await self._call(call)
+        deadline = time.monotonic() + _READABLE_SECONDS
+        while await self.admin.get(path, **scope) == before and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _send_call(self, change: Change, call: Call) -> None:
         """Send a call; retry when a busy broker creates a subscription and cannot store its position (observed).

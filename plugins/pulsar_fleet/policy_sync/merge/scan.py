@@ -28,7 +28,7 @@ from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
 from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned
 from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
-from pulsar_fleet.snapshot.topic_policy_reader import GLOBAL_PREFIX, TopicPolicyReader
+from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
 class EventTimes:
@@ -39,11 +39,12 @@ class EventTimes:
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, Mapping[str, Json]] = {}
-        self._written: dict[str, dict[str, tuple[bool, int]]] = {}
+        self._values: dict[tuple[str, Scope], Mapping[str, Json]] = {}
+        self._written: dict[tuple[str, Scope], dict[str, tuple[bool, int]]] = {}
 
-    def note(self, key: str, state: TopicPolicyState | None, at: int) -> None:
+    def note(self, topic: str, scope: Scope, state: TopicPolicyState | None, at: int) -> None:
         """Add the next event."""
+        key = (topic, scope)
         first = key not in self._values
         before = self._values.get(key, {})
         values = topic_comparable(state.policies) if state else {}
@@ -56,8 +57,8 @@ class EventTimes:
     def spans(self, topic: str, clock: ClockSkew, skew: float) -> dict[str, Span]:
         """Text of a `TopicPolicyField` → when it was written, by our clock."""
         spans: dict[str, Span] = {}
-        for scope, key in ((Scope.LOCAL, topic), (Scope.GLOBAL, f"{GLOBAL_PREFIX}{topic}")):
-            for policy, (exact, at) in self._written.get(key, {}).items():
+        for scope in Scope:
+            for policy, (exact, at) in self._written.get((topic, scope), {}).items():
                 begin, end = span_of(at, clock, skew)
                 spans[str(TopicPolicyField(scope, policy))] = (begin if exact else UNKNOWN, end)
         return spans

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,7 @@ from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.messages.positions import SOURCE_POSITION, Ledgers
+from pulsar_fleet.messages.positions import Ledgers, source_position_in
 from pulsar_fleet.verification.bounds.compaction import compacted_to
 from pulsar_fleet.verification.messages.causes import (
     Cause,
@@ -134,7 +133,7 @@ class _Explainer:
         """The source's entry at the source position of a replicated entry."""
         if entry is None or entry.get("x-pulsar-replicated-from") != circumstances.source:
             return {}
-        origin = json.loads(entry.get("x-pulsar-property") or "{}").get(SOURCE_POSITION)
+        origin = source_position_in(entry)
         return await _entry(self.source, topic, origin) if origin else {}
 
 

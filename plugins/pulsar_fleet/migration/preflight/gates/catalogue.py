@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 
 
 class Owner(StrEnum):
@@ -56,6 +57,11 @@ class Gate:
 
 
 GATES: dict[str, Gate] = {}
+
+
+def never_waived() -> dict[str, str]:
+    """Id of each blocker, of the gates and of every procedure, that is never waived → the certain loss."""
+    return {**NOT_WAIVABLE, **{id_: gate.never_waived for id_, gate in GATES.items() if gate.never_waived}}
 
 
 def blocks(id_: str, owner: Owner, consequence: str, *, never_waived: str = "", milder: str = "") -> Gate:

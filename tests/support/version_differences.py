@@ -1,0 +1,54 @@
+"""How the documents and setters of Pulsar's versions differ, for tests between clusters of two versions."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.versions import loses_topic_policies
+
+SINCE = {
+    "allowedTopicPropertyKeysForMetrics": "4.2",
+    "subscriptionExpirationTime?topic": "4.2",
+    "dispatcherPauseOnAckStatePersistent": "4.0",
+    "dispatcherPauseOnAckStatePersistent?topic": "4.0",
+}
+"""Setter of a namespace, or with `?topic` of a topic → the first version that has it, where 3.0.7 lacks it."""
+
+NO_BODY = object()
+"""The body of a setter without one."""
+
+ADDED = {
+    "migrated": False,
+    "maxDeliveryDelayInMillis": 0,
+    "delayedDeliveryMaxDelayInMillis": 0,
+    "managedLedgerOffloadReadThreads": 2,
+    "managedLedgerExtraConfigurations": {},
+}
+"""What a broker adds to a document that an older one wrote."""
+
+
+def without_added(newer: Json, older: Json) -> Json:
+    """The document of a newer broker without what it adds to that of an older one."""
+    if not isinstance(newer, dict) or not isinstance(older, dict):
+        return newer
+    return {
+        key: without_added(value, older.get(key))
+        for key, value in newer.items()
+        if key in older or (value is not None and (key, value) not in ADDED.items())
+    }
+
+
+async def set_policy(admin: AdminClient, path: str, body: Json, query: dict[str, str]) -> None:
+    """Call a setter of a namespace or a topic (POST, or `PUT …`); an old broker has to show a topic policy first."""
+    send, path = (admin.put, path.removeprefix("PUT ")) if path.startswith("PUT ") else (admin.post, path)
+    shown = path.replace("/backlogQuota", "/backlogQuotaMap")
+    scope = {key: value for key, value in query.items() if key == "isGlobal"}
+    slowly = path.startswith("/persistent") and loses_topic_policies(await admin.version())
+    before = await admin.get(shown, **scope) if slowly else None
+    await (send(path, **query) if body is NO_BODY else send(path, body, **query))
+    for _ in range(100 if slowly else 0):
+        if await admin.get(shown, **scope) != before:
+            break
+        await asyncio.sleep(0.02)
