@@ -75,10 +75,11 @@ test-long: setup $(STATE)/classes/.written ## What `make test` leaves out becaus
 
 .PHONY: test-versions
 test-versions: export PULSAR_FLEET_TEST_VERSION := blue=3.0.7,green=4.2.4
-test-versions: setup $(STATE)/classes/.written ## The tests of copying and of equal policies with Pulsar 3.0 as the old cluster; 5 minutes
+test-versions: setup $(STATE)/classes/.written ## Copying, verification and equal policies with Pulsar 3.0 as the old cluster; 7 minutes
 	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder tests/contract/cluster tests/contract/snapshot \
 	  tests/contract/planning/test_apply.py tests/contract/planning/test_undo.py tests/contract/onboarding \
-	  tests/contract/policy_sync tests/contract/preflight/test_compatibility.py tests/contract/cli/test_cli.py
+	  tests/contract/policy_sync tests/contract/preflight/test_compatibility.py tests/contract/cli/test_cli.py \
+	  tests/contract/messages tests/contract/verification
 
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50

@@ -18,7 +18,7 @@ from tests.support import full_estate
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.cluster.versions import Redirect, release_of, version_numbers
 from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
@@ -146,6 +146,8 @@ async def redirect(
     on_blue: AdminClient, green: ClusterConnection
 ) -> AsyncIterator[Callable[[NamespaceName], Awaitable[None]]]:
     """Send the clients of a namespace from blue to green, until the test ends: migrations refuse beside such a flag."""
+    if (release := release_of(await on_blue.version())) and Redirect.NAMESPACE not in release.redirects:
+        pytest.skip(f"Pulsar {release.line} flags no namespace")
     stored, names = await stored_redirect(on_blue, "blue"), list[NamespaceName]()
     keys = ("serviceUrl", "serviceUrlTls"), ("brokerServiceUrl", "brokerServiceUrlTls")
     address = {key: url for url, pair in zip((green.admin_url, green.service_url), keys, strict=True) for key in pair}

@@ -60,7 +60,8 @@ RELEASES: tuple[Release, ...] = (
             "compaction only the one that was set last is left.",
             "It loses a policy of a topic that is set before the last one can be read; here each is read back first.",
             "Some of its setters of a global policy write all local policies of the topic as global ones.",
-            "Its replicator does not write the source position into the copies.",
+            "Its replicator writes no source position into the copies: their entries are found by producer, sequence "
+            "id and publish time.",
         ),
     ),
     Release(

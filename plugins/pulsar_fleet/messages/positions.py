@@ -1,10 +1,8 @@
-"""Entry numbers and positions of a topic, and the source positions of replicated entries."""
+"""Entry numbers and positions of a topic."""
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -14,8 +12,6 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 
-SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
-_MARKERS_IN_A_ROW = 8
 TIME_MARGIN_MS = 60_000
 """Publish times come from the producers' clocks and do not ascend, so this margin before and after a time is read
 too.
@@ -76,21 +72,6 @@ class Ledgers(Document):
         return self._begins[place]
 
 
-async def source_position(copy: AdminClient, topic: TopicName, entry: Position) -> Position | None:
-    """The source position of one entry of a copy; None for an entry that was published on the copy directly. One call.
-
-    Read over HTTP, because the client shows the property on unbatched messages only (observed).
-    """
-    position = source_position_in(await copy.entry_properties(topic, entry))
-    return Position.parse(position) if position else None
-
-
-def source_position_in(headers: Mapping[str, str]) -> str | None:
-    """The source position in the headers that a broker answers for an entry; Pulsar 3.0 has one header a property."""
-    properties = json.loads(headers.get("x-pulsar-property") or "{}")
-    return properties.get(SOURCE_POSITION) or headers.get(f"x-pulsar-property-{SOURCE_POSITION.lower()}")
-
-
 async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, time: int) -> int:
     """The number of first entries that were published before `time` (milliseconds since 1970), by a binary search.
 
@@ -103,26 +84,6 @@ async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, t
         published = datetime.fromisoformat(headers["x-pulsar-publish-time"])
         if published.timestamp() * 1000 < time:
             low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-async def count_up_to(copy: AdminClient, topic: TopicName, ledgers: Ledgers, source: Position) -> int:
-    """The number of the copy's first entries that have a source position up to and including `source`.
-
-    Replicated entries keep their order and lie before the messages that were published on the copy after the cut-over,
-    so this is a binary search: about 17 calls for 100,000 entries. It skips the markers that the copy's own broker
-    stores for replicated subscriptions.
-    """
-    low, high = 0, len(ledgers)
-    while low < high:
-        middle = (low + high) // 2
-        for number in range(middle, min(high, middle + _MARKERS_IN_A_ROW)):
-            if (position := await source_position(copy, topic, ledgers.at(number))) is not None:
-                break
-        if position is not None and position <= source:
-            low = number + 1
         else:
             high = middle
     return low

@@ -17,7 +17,8 @@ from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.messages.positions import Ledgers, source_position
+from pulsar_fleet.messages.copies import Copies
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import BASELINE
 from pulsar_fleet.migration.drain.poll import list_loaded
@@ -115,7 +116,7 @@ async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tupl
     last = None
     if confirmed is not None and confirmed < len(entries) and len(copies):
         # Entries were copied between the two calls.
-        last = await source_position(green, topic, copies.at(len(copies) - 1))
+        last = await Copies(blue, green, topic, entries, copies).origin(len(copies) - 1)
     return (
         str(blue_stats["lastConfirmedEntry"]),
         str(green_stats["lastConfirmedEntry"]),

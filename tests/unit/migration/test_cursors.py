@@ -11,8 +11,9 @@ from hypothesis import strategies as some
 from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.messages.copies import SOURCE_POSITION, Copies
 from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import SOURCE_POSITION, Ledgers
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
 from pulsar_fleet.migration.subscriptions.position_map import PositionMap
 from pulsar_fleet.migration.subscriptions.transfer_plan import (
@@ -103,6 +104,11 @@ class Green:
         return {"x-pulsar-property": f'{{"{SOURCE_POSITION}": "{source}"}}'} if source else {}
 
 
+def mapped_by(green: Green, copies: Ledgers) -> PositionMap:
+    """A map by what green alone answers; blue is never asked where copies have source positions."""
+    return PositionMap(Copies(green, green, TOPIC, TWO_LEDGERS, copies))  # type: ignore[arg-type]
+
+
 def copied(blue: Ledgers, left_out: set[int], markers: set[int]) -> list[Position | None]:
     """Green's entries: blue's without some, with markers of green's own before others."""
     entries: list[Position | None] = []
@@ -121,7 +127,7 @@ async def test_the_copies_of_acknowledged_entries_are_found_whatever_lies_betwee
     left_out: set[int], markers: set[int], acknowledged: set[int]
 ) -> None:
     entries = copied(TWO_LEDGERS, left_out, markers)
-    position_map = PositionMap(Green(entries), TOPIC, TWO_LEDGERS, Ledgers(((7, len(entries)),)))  # type: ignore[arg-type]
+    position_map = mapped_by(Green(entries), Ledgers(((7, len(entries)),)))
     mapped = await position_map.copies(Intervals.of((number, number + 1) for number in acknowledged))
     sources = {entries[number] for number in mapped} - {None}
     assert sources == {TWO_LEDGERS.at(number) for number in acknowledged - left_out}
@@ -129,6 +135,6 @@ async def test_the_copies_of_acknowledged_entries_are_found_whatever_lies_betwee
 
 async def test_identical_entries_take_two_calls_for_each_run() -> None:
     green = Green(copied(TWO_LEDGERS, set(), set()))
-    position_map = PositionMap(green, TOPIC, TWO_LEDGERS, Ledgers(((7, 15),)))  # type: ignore[arg-type]
+    position_map = mapped_by(green, Ledgers(((7, 15),)))
     assert await position_map.copies(Intervals(((3, 6), (9, 12)))) == Intervals(((3, 6), (9, 12)))
     assert green.calls == 4

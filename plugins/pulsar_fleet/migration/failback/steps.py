@@ -19,7 +19,8 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.messages.positions import Ledgers, source_position
+from pulsar_fleet.messages.copies import REPLICATED_FROM
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import set_flag
@@ -223,7 +224,7 @@ async def _replicated(green: AdminClient, topics: Collection[TopicName]) -> tupl
         except NotFound:
             # An inactive partition that the broker has deleted has no entry.
             return False
-        return len(ledgers) > 0 and await source_position(green, topic, ledgers.at(0)) is not None
+        return len(ledgers) > 0 and REPLICATED_FROM in await green.entry_properties(topic, ledgers.at(0))
 
     answers = await asyncio.gather(*(is_replicated(topic) for topic in topics))
     return tuple(topic for topic, replicated in zip(topics, answers, strict=True) if replicated)

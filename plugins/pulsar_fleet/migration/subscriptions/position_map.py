@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers, count_up_to, source_position
 
 _CONCURRENT_RUNS = 64
 
@@ -20,12 +19,11 @@ class PositionMap:
     search.
     """
 
-    def __init__(self, green: AdminClient, topic: TopicName, source: Ledgers, copy: Ledgers) -> None:
-        self._green = green
-        self._topic = topic
-        self._copy = copy
-        self._source = source
-        self._shift = len(copy) - len(source)
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
+        self._copy = copies.copies
+        self._source = copies.originals
+        self._shift = len(self._copy) - len(self._source)
 
     async def count_before(self, number: int) -> int:
         """How many of green's entries lie before the copy of blue's entry `number`, which may be one past the last."""
@@ -59,11 +57,11 @@ class PositionMap:
         return await self._search(number + 1, self._source.at(number))
 
     async def _search(self, number: int, last: Position) -> int:
-        count = await count_up_to(self._green, self._topic, self._copy, last)
+        count = await self._copies.count_up_to(last)
         self._shift = count - number
         return count
 
     async def _is_copy(self, index: int, number: int) -> bool:
         if not 0 <= index < len(self._copy):
             return False
-        return await source_position(self._green, self._topic, self._copy.at(index)) == self._source.at(number)
+        return await self._copies.origin(index) == self._source.at(number)

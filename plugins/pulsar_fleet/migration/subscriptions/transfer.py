@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, replicated_up_to, subscription_cursors
@@ -141,7 +142,7 @@ class CursorTransfer:
             )
 
     def _position_map(self, topic: TopicName, partition: _Partition) -> PositionMap:
-        return PositionMap(self._green, topic, partition.blue, partition.green.ledgers)
+        return PositionMap(Copies(self._blue, self._green, topic, partition.blue, partition.green.ledgers))
 
     async def _copied(self, topic: TopicName) -> _Partition:
         """The partition once all of blue's entries are on green. Producers are throttled, not stopped: it may take a

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.messages.positions import count_up_to, source_position
+from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.verification.coverage import Sample
 from pulsar_fleet.verification.request import Pair
 
 
-async def sample_pair(target: AdminClient, topic: TopicName, pair: Pair, sample: Sample) -> Pair:
+async def sample_pair(copies: Copies, pair: Pair, sample: Sample) -> Pair:
     """The pair with the pieces of the source and their copies on the target; usually two calls for each piece."""
-    spans = sample.choose(str(topic), pair.source.begin, pair.source.end)
+    spans = sample.choose(str(copies.topic), pair.source.begin, pair.source.end)
     copied: list[tuple[int, int]] = []
     shift = pair.target.begin - pair.source.begin
     for begin, end in spans:
-        first = await _copy_of(target, topic, pair, begin, shift)
+        first = await _copy_of(copies, pair, begin, shift)
         shift = first - begin
-        copied.append((first, await _copy_of(target, topic, pair, end, shift)))
+        copied.append((first, await _copy_of(copies, pair, end, shift)))
     return replace(pair, source=replace(pair.source, spans=spans), target=replace(pair.target, spans=tuple(copied)))
 
 
-async def _copy_of(admin: AdminClient, topic: TopicName, pair: Pair, index: int, shift: int) -> int:
+async def _copy_of(copies: Copies, pair: Pair, index: int, shift: int) -> int:
     """The number of the target's copies of entries before the source's `index`; tries `shift` first."""
     source, target = pair.source, pair.target
     if index >= source.end:
         return target.end
     position = source.ledgers.at(index)
     guess = index + shift
-    if target.begin <= guess < target.end:
-        origin = await source_position(admin, topic, target.ledgers.at(guess))
-        if origin == position:
-            return guess
-    return await count_up_to(admin, topic, target.ledgers, Position(position.ledger, position.entry - 1))
+    if target.begin <= guess < target.end and await copies.origin(guess) == position:
+        return guess
+    return await copies.count_up_to(Position(position.ledger, position.entry - 1))

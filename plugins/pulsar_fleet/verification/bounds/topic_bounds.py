@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before, count_up_to, source_position
+from pulsar_fleet.messages.copies import Copies
+from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
@@ -65,14 +66,16 @@ class Bounder:
             return await self._compacted(scope, topic, stats, whole, target_stats)
         source, notes = await self._narrowed(scope, topic, whole)
         target_stats = await self._caught_up(topic, stats, source, target_stats)
-        pair = await self._mapped(scope, topic, source, target_stats)
+        target = TopicBounds.whole(str(topic), target_stats)
+        copies = self._copies(source, target)
+        pair = await self._mapped(scope, copies, source, target)
         if self.coverage.mode in (Mode.WINDOW, Mode.SAMPLE) and not pair.publish_time:
             raise Unprovable(
                 f"mode {self.coverage.mode.value!r} compares only what geo-replication copied: other copies have "
                 "publish times and entries of their own; verify it with mode 'full'"
             )
         if self.coverage.sample:
-            pair = await sample_pair(self.target, topic, pair, self.coverage.sample)
+            pair = await sample_pair(copies, pair, self.coverage.sample)
         earlier = scope.earlier.get(str(topic))
         if earlier and earlier["publish_time"] != pair.publish_time:
             raise Unprovable(f"run {earlier['run']} compared it with another mapping; verify it with mode 'full' again")
@@ -134,9 +137,13 @@ class Bounder:
 
     # The copies on the target.
 
-    async def _mapped(self, scope: Scope, topic: TopicName, source: TopicBounds, target_stats: JsonObject) -> Pair:
-        target = TopicBounds.whole(str(topic), target_stats)
-        begins = await self._from(topic, target, 0)
+    def _copies(self, source: TopicBounds, target: TopicBounds) -> Copies:
+        topic = TopicName.parse(source.topic)
+        return Copies(self.source, self.target, topic, source.ledgers, target.ledgers)
+
+    async def _mapped(self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds) -> Pair:
+        topic = copies.topic
+        begins = await _origin(copies, 0)
         sure = scope.replicates or begins is not None or self.mapping is EntryMapping.REPLICATED
         if self.mapping is EntryMapping.WHOLE or not sure:
             return Pair(str(topic), source, self._after_proof(scope, topic, target))
@@ -149,7 +156,7 @@ class Bounder:
                     f"{self.names[0]} cannot be identified; stop the producers and verify with mapping 'whole'"
                 )
             return Pair(str(topic), source, target, publish_time=True)
-        return await self._replicated(scope, topic, source, target, begins)
+        return await self._replicated(scope, copies, source, target, begins)
 
     def _after_proof(self, scope: Scope, topic: TopicName, target: TopicBounds) -> TopicBounds:
         earlier = scope.earlier.get(str(topic))
@@ -171,19 +178,18 @@ class Bounder:
         return Pair(str(topic), source, replace(target, begin=0, end=0), publish_time=True)
 
     async def _replicated(
-        self, scope: Scope, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position
+        self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position
     ) -> Pair:
         """End the target where the source ends, and begin both with the oldest entry that both have."""
         assert source.first is not None
         assert source.last is not None
-        newest = await self._from(topic, target, target.end - 1)
+        topic, newest = copies.topic, await _origin(copies, target.end - 1)
         if newest is None or newest > source.last:
-            end = await count_up_to(self.target, topic, target.ledgers, source.last)
-            target = replace(target, begin=0, end=end)
+            target = replace(target, begin=0, end=await copies.count_up_to(source.last))
         notes: tuple[str, ...] = ()
         if begins < source.first:
             before = Position(source.first.ledger, source.first.entry - 1)
-            target = replace(target, begin=await count_up_to(self.target, topic, target.ledgers, before))
+            target = replace(target, begin=await copies.count_up_to(before))
             if source.begin == 0:
                 notes = (f"compared from {source.first} of {self.names[0]} on, the oldest that it still holds",)
         elif begins > source.first and not scope.keeps_all:
@@ -203,9 +209,6 @@ class Bounder:
             f"{begin - source.begin:,} older entries of {self.names[0]} were not compared"
         )
         return replace(source, begin=min(begin, source.end)), (note,)
-
-    async def _from(self, topic: TopicName, target: TopicBounds, index: int) -> Position | None:
-        return await source_position(self.target, topic, target.ledgers.at(index)) if len(target) else None
 
     # Compacted topics.
 
@@ -235,15 +238,20 @@ class Bounder:
     ) -> tuple[Position | None, bool]:
         """The target's last copy of a frozen entry of the source, and whether geo-replication made it."""
         target = TopicBounds.whole(str(topic), target_stats)
-        last = last_readable(target_stats)
-        newest = await self._from(topic, target, target.end - 1)
-        oldest = await self._from(topic, target, 0)
+        copies, last = self._copies(source, target), last_readable(target_stats)
+        newest = await _origin(copies, target.end - 1)
+        oldest = await _origin(copies, 0)
         if self.mapping is EntryMapping.WHOLE or not (scope.replicates or newest or oldest):
             return last, False
         if source.last is None or not len(target) or (newest is not None and newest <= source.last):
             return last, True
-        end = await count_up_to(self.target, topic, target.ledgers, source.last)
+        end = await copies.count_up_to(source.last)
         if end:
             return target.ledgers.at(end - 1), True
         first = target.ledgers.at(0)
         return Position(first.ledger, first.entry - 1), True
+
+
+async def _origin(copies: Copies, index: int) -> Position | None:
+    """The source position of an entry of the target; None if the target has no entry at all."""
+    return await copies.origin(index) if len(copies.copies) else None

@@ -10,8 +10,9 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.messages.copies import source_position_in
 from pulsar_fleet.messages.credentials import Side
-from pulsar_fleet.messages.positions import Ledgers, source_position_in
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.verification.bounds.compaction import compacted_to
 from pulsar_fleet.verification.messages.causes import (
     Cause,

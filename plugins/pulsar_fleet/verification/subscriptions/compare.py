@@ -91,7 +91,7 @@ class SubscriptionComparer:
     ) -> None:
         self._admins = {Side.SOURCE: source, Side.TARGET: target}
         self._names = {side: request.address(side).name for side in Side}
-        self._matcher = EntryMatcher(target, engines, (request.source.name, request.target.name))
+        self._matcher = EntryMatcher(source, target, engines, (request.source.name, request.target.name))
         self._examples = request.examples
 
     async def compare(self, pair: Pair) -> TopicSubscriptions:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.intervals import Intervals
-from pulsar_fleet.messages.positions import Ledgers, source_position
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import TopicBounds, cut
 from pulsar_fleet.verification.request import Pair
 from pulsar_fleet.verification.subscriptions.correspondence import ByContent, Correspondence, Listing, OneToOne
@@ -46,7 +47,10 @@ class EntryMatcher:
     :param engines: the engines that read messages, by side.
     """
 
-    def __init__(self, target: AdminClient, engines: Mapping[Side, Engine], names: tuple[str, str]) -> None:
+    def __init__(
+        self, source: AdminClient, target: AdminClient, engines: Mapping[Side, Engine], names: tuple[str, str]
+    ) -> None:
+        self._source = source
         self._target = target
         self._engines = engines
         self._names = names
@@ -100,7 +104,8 @@ class EntryMatcher:
         return came_from if came_from >= 0 and source.at(came_from) == position else None
 
     async def _source_position(self, pair: Pair, ledgers: Mapping[Side, Ledgers], number: int) -> Position | None:
-        return await source_position(self._target, TopicName.parse(pair.topic), ledgers[Side.TARGET].at(number))
+        topic = TopicName.parse(pair.topic)
+        return await Copies(self._source, self._target, topic, *(ledgers[side] for side in Side)).origin(number)
 
     async def _begins(
         self, pair: Pair, ledgers: Mapping[Side, Ledgers], unread: Unread, *, replicated: bool
