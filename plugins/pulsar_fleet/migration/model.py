@@ -179,7 +179,6 @@ def choose_strategy(facts: NamespaceFacts, green: str) -> tuple[Strategy, str]:
                 return Strategy.REPLICATE, (
                     f"subscription {subscription.name!r} of {partition.topic} has delayed messages"
                 )
-    retention = (facts.blue or {}).get("retention_policies") or {}
-    if retention.get("retentionTimeInMinutes") or retention.get("retentionSizeInMB"):
-        return Strategy.REPLICATE, "the namespace retains messages that were already read"
+    if facts.retained:
+        return Strategy.REPLICATE, f"{facts.retained} retains messages that were already read"
     return Strategy.REDIRECT, "every backlog has consumers and nothing is retained"

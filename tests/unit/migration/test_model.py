@@ -50,7 +50,7 @@ def test_a_namespace_that_drains_by_itself_is_redirected() -> None:
     "surveyed",
     [
         facts(stats(archive=(7, 0))),
-        facts(stats(billing=(0, 1)), retention_policies={"retentionTimeInMinutes": 60, "retentionSizeInMB": 10}),
+        replace(facts(stats(billing=(0, 1))), retained="the namespace"),
         facts({"subscriptions": {"later": {"msgBacklog": 3, "msgDelayed": 3, "consumers": [{}]}}}),
         replace(facts(stats(billing=(0, 1))), links={EVENTS: frozenset({"far", "green"})}),
     ],

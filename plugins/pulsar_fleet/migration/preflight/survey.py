@@ -27,6 +27,7 @@ from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
 from pulsar_fleet.migration.stats.read import read_partitions
+from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import Snapshot
@@ -111,6 +112,7 @@ class _Contents:
     lists: Mapping[str, Mapping[TopicName, frozenset[str]]]
     functions: Mapping[str, Sequence[str]]
     clients: Mapping[str, Mapping[str, int]]
+    retained: Mapping[str, str]
     unread: frozenset[str]
 
     @classmethod
@@ -133,7 +135,8 @@ class _Contents:
                 clients[item.namespace][item.name] = sum(int(count) for count in item.detail.values())
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {state.name: state.policies for state in snapshot.namespaces}
-        return cls(snapshot.cluster, policies, topics, lists, functions, clients, unread)
+        retained = {name: retained_by(snapshot, NamespaceName.parse(name)) for name in policies}
+        return cls(snapshot.cluster, policies, topics, lists, functions, clients, retained, unread)
 
 
 async def _namespace(
@@ -160,6 +163,7 @@ async def _namespace(
         unread=(*unread, *attempts.take_notes()),
         functions=tuple(contents.functions.get(text, ())),
         green_clients=green_contents.clients.get(text, {}),
+        retained=contents.retained.get(text, ""),
     )
 
 

@@ -23,6 +23,7 @@ class NamespaceFacts:
     :param functions: functions, sources and sinks of the namespace on blue, `sink "archive"`.
     :param green_clients: client version → number of clients that use the namespace on green already.
     :param links: topic → the other clusters to which blue should replicate it.
+    :param retained: what keeps read messages on blue, as `retained_by` tells it.
     """
 
     namespace: NamespaceName
@@ -34,6 +35,7 @@ class NamespaceFacts:
     functions: tuple[str, ...] = ()
     green_clients: Mapping[str, int] = field(default_factory=dict)
     links: Mapping[TopicName, frozenset[str]] = field(default_factory=dict)
+    retained: str = ""
 
     @property
     def clients(self) -> Iterator[tuple[TopicName, ConnectedClient]]:
