@@ -40,6 +40,9 @@ def get_provider_info() -> dict[str, Any]:
                     "tls_certificate_file": text("TLS certificate file", "Client certificate (PEM), for mTLS"),
                     "tls_key_file": text("TLS key file", "Key of the client certificate (PEM), for mTLS"),
                     "cluster_name": text("Cluster name", "For a role that may not read it from the broker"),
+                    "broker_urls": text(
+                        "Broker URLs", "Of brokers behind a load balancer: https://{host}.example:8443 or a JSON object"
+                    ),
                     "broker_hosts": text("Broker hosts", "For a role that may not list them: one.example,two.example"),
                     "timeout_seconds": text("Timeout of one call, seconds", "Default: 30"),
                     "max_connections": text("Connections to a broker", "Default: 8; more are not faster"),

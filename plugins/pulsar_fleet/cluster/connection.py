@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -27,6 +29,8 @@ class ClusterConnection:
     :param tls_certificate_file: PEM of our certificate for mTLS; needs `tls_key_file`.
     :param cluster_name: the cluster's own name, for a role that may not read it from the broker.
     :param broker_hosts: hosts to which the token may be sent after a redirect, for a role that may not list brokers.
+    :param broker_urls: `host:port` or host of a broker, as brokers list each other → the admin URL at which it is
+        reached from here; or a template of all these URLs with `{host}`. For brokers behind a load balancer.
     :param timeout_seconds: of one HTTP call.
     :param max_connections: HTTP connections to one broker; more than 8 gain nothing (measured).
     """
@@ -42,6 +46,7 @@ class ClusterConnection:
     tls_key_file: str | None = None
     cluster_name: str | None = None
     broker_hosts: tuple[str, ...] = ()
+    broker_urls: Mapping[str, str] | str = field(default_factory=dict)
     timeout_seconds: float = 30.0
     max_connections: int = 8
 
@@ -55,6 +60,35 @@ class ClusterConnection:
                 f"The service URL {self.service_url!r} of {self.name!r} is not usable: "
                 "write it as pulsar://host:port or pulsar+ssl://host:port."
             )
+
+        for url in self._broker_urls():
+            if problem := admin_url_problem(url.replace(_HOST, "host")):
+                raise InvalidRequest(
+                    f'An address in "broker_urls" of {self.name!r} {problem}: write it as https://host:port.'
+                )
+
+    def _broker_urls(self) -> tuple[str, ...]:
+        if isinstance(self.broker_urls, str):
+            return (self.broker_urls,) if self.broker_urls else ()
+        return tuple(self.broker_urls.values())
+
+    def broker_url(self, broker: str) -> str | None:
+        """The admin URL of a broker (`host:port`) by `broker_urls`; None if it names none."""
+        host = urlsplit(f"//{broker}").hostname or ""
+        if isinstance(self.broker_urls, str):
+            return self.broker_urls.replace(_HOST, host) or None
+        return self.broker_urls.get(broker) or self.broker_urls.get(host)
+
+    def is_of_broker(self, host: str) -> bool:
+        """Whether a host is one of `broker_urls`, so that it gets our credentials."""
+        patterns = (str(urlsplit(url).hostname) for url in self._broker_urls())
+        return any(re.fullmatch(re.escape(pattern).replace(re.escape(_HOST), ".+"), host) for pattern in patterns)
+
+    def reachable(self, url: str) -> str:
+        """A URL to which a broker redirects, at the address where that broker is reached from here."""
+        parts = urlsplit(url)
+        base = self.broker_url(parts.netloc)
+        return url if base is None else base.rstrip("/") + url.removeprefix(f"{parts.scheme}://{parts.netloc}")
 
     @property
     def argument(self) -> str:
@@ -94,6 +128,7 @@ class ClusterConnection:
         return {**addresses, "brokerClientTlsEnabled": True, **trust}
 
 
+_HOST = "{host}"
 UNSAFE_URL = "has credentials or a query, which other users may read"
 
 
@@ -162,8 +197,29 @@ class ConnectionFields:
             oauth2=self._oauth2(),
             **{key: self.extra[key] for key in _EXTRAS if self.extra.get(key)},
             broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
+            broker_urls=self._broker_urls(),
             timeout_seconds=self._number("timeout_seconds", 30.0),
             max_connections=int(self._number("max_connections", 8)),
+        )
+
+    def _broker_urls(self) -> Mapping[str, str] | str:
+        """A JSON object, or the text of one, or a template."""
+        value = self.extra.get("broker_urls") or {}
+        try:
+            urls = json.loads(value) if isinstance(value, str) and value.lstrip().startswith('{"') else value
+        except ValueError as error:
+            raise self._not_broker_urls() from error
+        if isinstance(urls, str) and _HOST in urls:
+            return urls
+        if not isinstance(urls, dict) or not all(isinstance(url, str) for url in urls.values()):
+            raise self._not_broker_urls()
+        return urls
+
+    def _not_broker_urls(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"Extra 'broker_urls' of connection {self.conn_id!r} is neither a JSON object of brokers and URLs nor a "
+            'template with {host}: write {"broker-0.internal:8080": "https://broker-0.example:8443"} or '
+            "https://{host}.example:8443."
         )
 
     def _oauth2(self) -> OAuth2 | None:

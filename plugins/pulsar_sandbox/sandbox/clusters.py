@@ -77,10 +77,15 @@ class Cluster:
         return "pulsar://" + ",".join(f"{broker.host}:{broker.service_port}" for broker in self.layout.brokers)
 
     @property
+    def admin_urls_tls(self) -> tuple[str, ...]:
+        """Admin URL of every broker over TLS; only a secure sandbox has them."""
+        self._secured()
+        return tuple(f"https://{broker.host}:{broker.web_port_tls}" for broker in self.layout.brokers)
+
+    @property
     def admin_url_tls(self) -> str:
         """Admin URL of broker 0 over TLS; only a secure sandbox has one."""
-        self._secured()
-        return f"https://{self.layout.brokers[0].host}:{self.layout.brokers[0].web_port_tls}"
+        return self.admin_urls_tls[0]
 
     @property
     def service_url_tls(self) -> str:

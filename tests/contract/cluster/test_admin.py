@@ -10,6 +10,7 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import jwt
 import pulsar
 import pytest
+from tests.support.balancer import Balancer
 from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
@@ -775,6 +777,40 @@ async def test_every_broker_is_asked_at_its_own_address(as_admin: ClusterConnect
     async with AdminClient(as_admin, retry_seconds=0) as admin:
         found = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
     assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+
+
+async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Cluster) -> None:
+    async with Balancer(safe.admin_urls_tls) as balancer:
+        for _ in range(10):
+            async with AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin:
+                # At once, so that the calls are on several connections.
+                brokers = await admin.brokers() * 3
+                found = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
+            assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"] * 3
+
+
+async def test_behind_a_balancer_that_leads_to_one_broker_the_other_is_asked_for_its_address(safe: Cluster) -> None:
+    async with (
+        Balancer(safe.admin_urls_tls[1:]) as balancer,
+        AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin,
+    ):
+        found = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
+    assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+
+
+async def test_brokers_and_redirects_to_them_are_reached_at_the_urls_of_the_connection(safe: Cluster) -> None:
+    async with AsyncExitStack() as stack:
+        proxies = [await stack.enter_async_context(Proxy(url)) for url in safe.admin_urls]
+        brokers = [urlsplit(url).netloc for url in safe.admin_urls]
+        urls = dict(zip(brokers, (proxy.url for proxy in proxies), strict=True))
+        behind = replace(reach(safe, proxies[0].url), broker_urls=urls)
+        async with AdminClient(behind) as admin:
+            found = [await admin.runtime_configuration(broker) for broker in brokers]
+            topic = await topic_of_broker(admin, 1)
+            before = len(proxies[1].seen)
+            await admin.stats(topic)
+        assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+        assert len(proxies[1].seen) > before
 
 
 async def test_a_foreign_host_is_refused(safe: Cluster) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pulsar
 import pytest
+from tests.support.balancer import Balancer
 from tests.support.migration import forget_migrations
 from tests.support.snapshots import record
 
@@ -293,3 +294,21 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     await prepare(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
     _, blockers = await check_gates(sides, run, names, None, expected=STRICT)
     assert [entry.text() for entry in blockers] == []
+
+
+async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer_each_time(
+    wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
+) -> None:
+    name = new_namespace()
+    async with AdminClient(reach(wide)) as on_wide:
+        await on_wide.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["wide"]})
+        await on_wide.put(f"/namespaces/{name.path}", {"replication_clusters": ["wide"]})
+    second = urlsplit(wide["wide"].admin_urls[1]).netloc
+    async with Balancer(wide["wide"].admin_urls_tls) as balancer:
+        sides = Sides(replace(reach(wide), admin_url=balancer.url), on_green.connection)
+        for number in range(5):
+            run = Run.open(f"migrate_namespaces/balanced-{number}")
+            with pytest.raises(PreconditionFailed):
+                await check_gates(sides, run, [name], None)
+            off = {finding.resource for finding in findings(run) if finding.id == "migration-check-off"}
+            assert off == {f"broker {second} of wide"}

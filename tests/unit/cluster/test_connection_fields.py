@@ -69,3 +69,46 @@ def test_a_connection_that_is_not_there_names_those_that_are() -> None:
 
 def test_fields_never_show_their_secrets() -> None:
     assert "s3" not in repr(ConnectionFields(conn_id="blue", host="blue", password="s3", extra=EXTRA))
+
+
+URLS = {"broker-0.internal:8080": "https://zero.example:8443", "broker-1.internal": "https://one.example"}
+
+
+@pytest.mark.parametrize("value", [URLS, json.dumps(URLS)])
+def test_urls_of_brokers_are_given_by_name(value: object) -> None:
+    cluster = fields(broker_urls=value).cluster()
+    assert cluster.broker_url("broker-0.internal:8080") == "https://zero.example:8443"
+    assert cluster.broker_url("broker-1.internal:8080") == "https://one.example"
+    assert cluster.broker_url("broker-2.internal:8080") is None
+    redirect = "http://broker-1.internal:8080/admin/v2/persistent/acme/orders/events/stats?a=b"
+    assert cluster.reachable(redirect) == "https://one.example/admin/v2/persistent/acme/orders/events/stats?a=b"
+    assert cluster.reachable("http://elsewhere:8080/admin/v2/clusters") == "http://elsewhere:8080/admin/v2/clusters"
+    assert [cluster.is_of_broker(host) for host in ("zero.example", "elsewhere")] == [True, False]
+
+
+def test_urls_of_brokers_are_given_by_a_template() -> None:
+    cluster = fields(broker_urls="https://{host}.pulsar.example:8443").cluster()
+    assert cluster.broker_url("broker-0:8080") == "https://broker-0.pulsar.example:8443"
+    hosts = ("broker-0.pulsar.example", "broker-0.pulsarxexample", "elsewhere")
+    assert [cluster.is_of_broker(host) for host in hosts] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("https://one.example:8443", "neither a JSON object of brokers and URLs nor a template with {host}"),
+        (["https://one.example"], "neither a JSON object"),
+        ({"broker-0": 8443}, "neither a JSON object"),
+        ('{"broker-0": ', "neither a JSON object"),
+        ({"broker-0": "one.example:8443"}, "An address in \"broker_urls\" of 'blue' is not usable"),
+        ("https://me:pw@{host}:8443", "has credentials or a query"),
+    ],
+)
+def test_urls_of_brokers_that_cannot_be_used_are_named(value: object, words: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        fields(broker_urls=value).cluster()
+    assert words in str(error.value)
+
+
+def fields(**extra: object) -> ConnectionFields:
+    return ConnectionFields(conn_id="blue", host="https://blue.example:8443", extra=dict(extra))

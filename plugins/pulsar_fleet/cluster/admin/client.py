@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
 
+from pulsar_fleet.cluster.admin.broker_urls import BrokerUrls
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -42,6 +43,7 @@ class AdminClient:
     ) -> None:
         self.connection = connection
         self.http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
+        self._urls = BrokerUrls(self.http, self.brokers)
         self._name: str | None = None
 
     async def __aenter__(self) -> Self:
@@ -158,11 +160,7 @@ class AdminClient:
         return answer.text
 
     async def _base(self, broker: str) -> str:
-        if urlsplit(self.connection.admin_url).scheme == "http":
-            return f"http://{broker}"
-        # The list of brokers has plain ports even over TLS; a call about a broker is redirected to its TLS port.
-        answer = await self.http.call("GET", f"{ADMIN}/brokers/{await self.cluster_name()}/{broker}/ownedNamespaces")
-        return f"{answer.url.scheme}://{answer.url.netloc.decode()}"
+        return await self._urls.find(broker, await self.cluster_name())
 
     async def dynamic_overrides(self) -> dict[str, str]:
         """The overrides of dynamic settings, without defaults."""

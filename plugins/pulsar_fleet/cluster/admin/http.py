@@ -176,7 +176,7 @@ class BrokerHttp:
             answer = await self._send(method, target, content, content_type)
             if answer.status_code not in (302, 307, 308):
                 return self._checked(method, target, answer)
-            target = urljoin(target, answer.headers["Location"])
+            target = self.connection.reachable(urljoin(target, answer.headers["Location"]))
             await self._learn_brokers(target)
         raise Unavailable(
             f"{self.connection.name}: {method} {urlsplit(url).path} was redirected {MAX_REDIRECTS} times; "
@@ -244,7 +244,8 @@ class BrokerHttp:
             return {}
         parts = urlsplit(url)
         downgrade = self.connection.admin_url.startswith("https:") and parts.scheme != "https"
-        if parts.hostname not in self._own_hosts or downgrade:
+        own = parts.hostname in self._own_hosts or self.connection.is_of_broker(str(parts.hostname))
+        if not own or downgrade:
             raise PreconditionFailed(
                 f"{self.connection.name} redirected a call to {_origin(url)}, which is not one of its brokers "
                 'or not encrypted; the token was not sent there. If it is one, name it in "broker_hosts" of the '

@@ -1,0 +1,75 @@
+"""The URL at which one broker answers for itself, also where a load balancer is in front of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.errors import NotFound
+
+_AT_ONCE, _ROUNDS = 4, 5
+
+
+class BrokerUrls:
+    """URLs of brokers by `host:port`, the name under which brokers list each other; each is found once.
+
+    The connection's `broker_urls` come first. Without TLS the name is the address. With TLS the list has plain ports
+    all the same, and a broker that is asked about another one redirects to its TLS port. A broker that is asked about
+    itself does not: then nothing tells whether the admin URL leads to this broker or through a balancer to any, so its
+    address is asked of another broker.
+    """
+
+    def __init__(self, http: BrokerHttp, brokers: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        self._http = http
+        self._brokers = brokers
+        self._found: dict[str, str] = {}
+
+    async def find(self, broker: str, cluster: str) -> str:
+        """The URL of a broker; `NotFound` if no other broker tells it."""
+        connection = self._http.connection
+        if configured := connection.broker_url(broker):
+            return configured
+        if urlsplit(connection.admin_url).scheme == "http":
+            return f"http://{broker}"
+        if broker not in self._found:
+            self._found[broker] = await self._ask(broker, cluster)
+        return self._found[broker]
+
+    async def _ask(self, broker: str, cluster: str) -> str:
+        if url := await self._redirect(broker, cluster):
+            return url
+        others = [other for other in await self._brokers() if other != broker]
+        if not others:
+            return self._http.connection.admin_url
+        for _ in range(_ROUNDS):
+            if url := await self._redirect_of_any(broker, cluster):
+                return url
+            for other in others:
+                neighbour = await self._redirect_of_any(other, cluster)
+                if neighbour and (url := await self._redirect(broker, cluster, neighbour)):
+                    return url
+        name = self._http.connection.name
+        raise NotFound(
+            f"{name}: the address of broker {broker} is not known, since every call about a broker was answered at "
+            f'{self._http.connection.admin_url}: name it in the connection, "broker_urls": '
+            f'{{"{broker}": "https://host:port"}}.',
+            cluster=name,
+        )
+
+    async def _redirect_of_any(self, broker: str, cluster: str) -> str | None:
+        """The redirect of any of several calls at once: a balancer leads their connections to different brokers."""
+        answers = await asyncio.gather(*(self._redirect(broker, cluster) for _ in range(_AT_ONCE)))
+        return next(filter(None, answers), None)
+
+    async def _redirect(self, broker: str, cluster: str, base: str | None = None) -> str | None:
+        """Where a call about a broker is answered, if that is not where it was sent."""
+        answer = await self._http.call("GET", f"/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", base=base)
+        origin = f"{answer.url.scheme}://{answer.url.netloc.decode()}"
+        sent_to = base or self._http.connection.admin_url
+        return None if _address(urlsplit(origin)) == _address(urlsplit(sent_to)) else origin
+
+
+def _address(parts: SplitResult) -> tuple[str | None, int | None]:
+    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
