@@ -18,7 +18,7 @@ from tests.support.snapshots import record
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
@@ -34,6 +34,7 @@ from pulsar_fleet.migration.prepare.target import prepare
 from pulsar_fleet.migration.scope import resolve
 from pulsar_fleet.migration.steps import check_gates
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.preflight.waivers import Waiver
 from pulsar_fleet.snapshot.collect import collect
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, TABLES
 from pulsar_sandbox import Sandbox
@@ -291,6 +292,11 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     run, sides = Run.open("migrate_namespaces/clean"), Sides(on_blue.connection, on_green.connection)
     reference, blockers = await check_gates(sides, run, names, None)
     assert [entry.text() for entry in blockers] == []
+    waiver = Waiver(id="transactions-in-use", resource="persistent://acme/moved/events", who="Ada", why="it is gone")
+    with pytest.raises(InvalidRequest, match="'transactions-in-use of persistent://acme/moved/events' matches no"):
+        await check_gates(sides, run, names, None, waivers=[waiver])
+    # An earlier wave of the same plan has moved what it was for.
+    await check_gates(sides, run, names, None, waivers=[waiver], expected=Expectations(continues=True))
     await prepare(sides, run, Moves.from_json(run.artefacts.read_json(reference)))
     _, blockers = await check_gates(sides, run, names, None, expected=STRICT)
     assert [entry.text() for entry in blockers] == []

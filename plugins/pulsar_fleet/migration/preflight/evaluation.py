@@ -55,10 +55,9 @@ async def evaluate_gates(
     view = await _view(sides, run, names, expected)
     moves = tuple(plan_move(facts, strategy, view.green.name) for facts in view.survey.namespaces)
     view = replace(view, strategies=_strategies(moves))
-    # On a failback `check_failback` has matched each waiver with its blocker.
-    result = apply_waivers(
-        _findings(run, FINDINGS, view), waivers, whole_run=not expected.is_failback, never=never_waived()
-    )
+    # On a failback `check_failback` has matched each waiver with its blocker; for a later wave the first run has.
+    whole = not (expected.is_failback or expected.continues)
+    result = apply_waivers(_findings(run, FINDINGS, view), waivers, whole_run=whole, never=never_waived())
     _refuse_blockers(run, WAIVERS, result, "Nothing has been changed.")
     run.artefacts.write_json(run.id, REDIRECT, view.survey.redirect_probe.to_json())
     for move in moves:

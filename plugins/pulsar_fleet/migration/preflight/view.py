@@ -218,12 +218,14 @@ class Expectations:
     :param prepares_green: the run itself creates what is missing on green; else it must exist already.
     :param drain_minutes: how long replication and drain may take.
     :param is_failback: the run reverts a migration: green is the cluster that clients left, and was reopened.
+    :param continues: the run moves a later wave of a plan: its waivers may name what an earlier wave moved.
     :param dag_parsing: None outside Airflow.
     """
 
     prepares_green: bool = True
     drain_minutes: int = 60
     is_failback: bool = False
+    continues: bool = False
     dag_parsing: DagParsing | None = None
 
 

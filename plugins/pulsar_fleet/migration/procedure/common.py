@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -30,7 +31,7 @@ Findings = tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Procedure:
+class Procedure(ABC):
     """What migration and failback have in common.
 
     :param clusters: blue and green, as the request names them.
@@ -64,9 +65,9 @@ class Procedure:
         return parse_waivers(self.request)
 
     @property
+    @abstractmethod
     def expected(self) -> Expectations:
         """The settings that the gates depend on."""
-        return Expectations(drain_minutes=self.request.drain_timeout_minutes, dag_parsing=self.dag_parsing)
 
     async def recheck_gates(self, moves: Moves) -> Findings:
         """Evaluate every gate again, now that the new cluster is prepared; a new blocker stops the run.

@@ -13,6 +13,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure.common import Findings, Procedure, parse_waivers
 from pulsar_fleet.migration.request import MigrationRequest, Request
@@ -92,6 +93,12 @@ class Migration(Procedure):
         for name in moved:
             log.info("%s was moved by an earlier run and is left out", name)
         return [name for name in names if name not in moved]
+
+    @property
+    def expected(self) -> Expectations:
+        """The settings that the gates depend on."""
+        minutes, continues = self.request.drain_timeout_minutes, bool(self.request.continues)
+        return Expectations(drain_minutes=minutes, continues=continues, dag_parsing=self.dag_parsing)
 
     async def check_gates(self, names: Sequence[NamespaceName]) -> tuple[SelectedWave, Findings]:
         """Evaluate every gate, plan the waves and store the approval text of this run's wave. Changes nothing.
