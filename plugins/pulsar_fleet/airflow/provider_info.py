@@ -33,6 +33,7 @@ def get_provider_info() -> dict[str, Any]:
                     "oauth2_key_file": text(
                         "OAuth 2.0 key file", "Path of a JSON file on the workers: client_id, client_secret"
                     ),
+                    "oauth2_client_id": text("OAuth 2.0 client", "Instead of a key file; its secret is the password"),
                     "oauth2_issuer_url": text("OAuth 2.0 issuer", "https://issuer.example; default: the key file's"),
                     "oauth2_audience": text("OAuth 2.0 audience", "If the issuer requires one"),
                     "oauth2_scope": text("OAuth 2.0 scope", "If the issuer requires one"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -29,8 +29,8 @@ class ClusterConnection:
     :param tls_certificate_file: PEM of our certificate for mTLS; needs `tls_key_file`.
     :param cluster_name: the cluster's own name, for a role that may not read it from the broker.
     :param broker_hosts: hosts to which the token may be sent after a redirect, for a role that may not list brokers.
-    :param broker_urls: `host:port` or host of a broker, as brokers list each other → the admin URL at which it is
-        reached from here; or a template of all these URLs with `{host}`. For brokers behind a load balancer.
+    :param broker_urls: pairs of `host:port` or host of a broker, as brokers list each other, and the admin URL at which
+        it is reached from here; or a template of all these URLs with `{host}`. For brokers behind a load balancer.
     :param timeout_seconds: of one HTTP call.
     :param max_connections: HTTP connections to one broker; more than 8 gain nothing (measured).
     """
@@ -46,7 +46,7 @@ class ClusterConnection:
     tls_key_file: str | None = None
     cluster_name: str | None = None
     broker_hosts: tuple[str, ...] = ()
-    broker_urls: Mapping[str, str] | str = field(default_factory=dict)
+    broker_urls: tuple[tuple[str, str], ...] | str = ()
     timeout_seconds: float = 30.0
     max_connections: int = 8
 
@@ -70,14 +70,16 @@ class ClusterConnection:
     def _broker_urls(self) -> tuple[str, ...]:
         if isinstance(self.broker_urls, str):
             return (self.broker_urls,) if self.broker_urls else ()
-        return tuple(self.broker_urls.values())
+        return tuple(url for _, url in self.broker_urls)
 
     def broker_url(self, broker: str) -> str | None:
         """The admin URL of a broker (`host:port`) by `broker_urls`; None if it names none."""
         host = urlsplit(f"//{broker}").hostname or ""
         if isinstance(self.broker_urls, str):
             return self.broker_urls.replace(_HOST, host) or None
-        return self.broker_urls.get(broker) or self.broker_urls.get(host)
+        # Brokers list each other by plain ports and redirect to TLS ports: a host with one broker is enough.
+        urls = [url for name, url in self.broker_urls if urlsplit(f"//{name}").hostname == host]
+        return dict(self.broker_urls).get(broker) or (urls[0] if len(urls) == 1 else None)
 
     def is_of_broker(self, host: str) -> bool:
         """Whether a host is one of `broker_urls`, so that it gets our credentials."""
@@ -95,10 +97,13 @@ class ClusterConnection:
         """The cluster as a command takes it: its admin URL if it was given by that, else the connection's id."""
         return self.admin_url if self.name == urlsplit(self.admin_url).netloc else self.name
 
-    def read_token(self) -> str | None:
-        """The JWT to send, or None; a token file that cannot be read is `InvalidRequest`. See `OAuth2.access_token`."""
+    def read_token(self, refused: str | None = None) -> str | None:
+        """The JWT to send, or None; a token file that cannot be read is `InvalidRequest`. See `OAuth2.access_token`.
+
+        :param refused: a token that a broker did not accept.
+        """
         if self.oauth2:
-            return self.oauth2.access_token()
+            return self.oauth2.access_token(refused)
         if not self.token_file:
             return self.token
         try:
@@ -150,6 +155,12 @@ def admin_url_problem(url: str) -> str:
 
 
 _EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
+EXTRAS: tuple[str, ...] = (
+    *_EXTRAS,
+    *("token", "broker_hosts", "broker_urls", "timeout_seconds", "max_connections"),
+    *(f"oauth2_{name}" for name in OAuth2.__slots__),
+)
+"""Every extra of a connection."""
 _JSON_EXTRA = "__extra__"
 
 
@@ -186,6 +197,7 @@ class ConnectionFields:
 
     def cluster(self) -> ClusterConnection:
         """The connection to the cluster; an invalid field is `InvalidRequest`."""
+        self._refuse_unknown_extras()
         if not self.host:
             raise InvalidRequest(
                 f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port."
@@ -193,7 +205,7 @@ class ConnectionFields:
         return ClusterConnection(
             name=self.conn_id,
             admin_url=self._admin_url(self.host.rstrip("/")),
-            token=self.token,
+            token=None if self._oauth2() else self.token,
             oauth2=self._oauth2(),
             **{key: self.extra[key] for key in _EXTRAS if self.extra.get(key)},
             broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
@@ -202,7 +214,13 @@ class ConnectionFields:
             max_connections=int(self._number("max_connections", 8)),
         )
 
-    def _broker_urls(self) -> Mapping[str, str] | str:
+    def _refuse_unknown_extras(self) -> None:
+        for name in sorted(set(self.extra) - set(EXTRAS)):
+            near = difflib.get_close_matches(name, EXTRAS, n=1)
+            known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(EXTRAS)}."
+            raise InvalidRequest(f"Extra {name!r} of connection {self.conn_id!r} is unknown: {known}")
+
+    def _broker_urls(self) -> tuple[tuple[str, str], ...] | str:
         """A JSON object, or the text of one, or a template."""
         value = self.extra.get("broker_urls") or {}
         try:
@@ -213,7 +231,7 @@ class ConnectionFields:
             return urls
         if not isinstance(urls, dict) or not all(isinstance(url, str) for url in urls.values()):
             raise self._not_broker_urls()
-        return urls
+        return tuple(urls.items())
 
     def _not_broker_urls(self) -> InvalidRequest:
         return InvalidRequest(
@@ -224,6 +242,8 @@ class ConnectionFields:
 
     def _oauth2(self) -> OAuth2 | None:
         fields = {name: self.extra.get(f"oauth2_{name}") for name in OAuth2.__slots__}
+        if fields["client_id"] and not fields["client_secret"]:
+            fields["client_secret"] = self.password
         return OAuth2.from_fields(fields, connection_name=self.conn_id)
 
     def _admin_url(self, host: str) -> str:

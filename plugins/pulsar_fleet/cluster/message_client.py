@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.tls import tls_context
 
 if TYPE_CHECKING:
     import pulsar
@@ -73,13 +74,18 @@ def open_client(
 ) -> pulsar.Client:
     """A client with the connection's credentials and trusted certificates; it verifies host names. Close it.
 
-    :raises FleetError: the token cannot be read, see `ClusterConnection.read_token`.
+    :raises FleetError: the token or a file of TLS cannot be read, see `ClusterConnection.read_token`, `tls_context`.
     """
+    service_url = connection.require_service_url()
+    if service_url.startswith("pulsar+ssl:"):
+        tls_context(connection)  # The client would say of a missing file that the connection failed.
     return new_client(
-        connection.require_service_url(),
+        service_url,
         authentication=_authentication(connection),
         operation_timeout_seconds=operation_timeout_seconds,
         tls_trust_certs_file_path=connection.tls_trust_file,
+        tls_certificate_file_path=connection.tls_certificate_file,
+        tls_private_key_file_path=connection.tls_key_file,
         tls_validate_hostname=True,
     )
 
@@ -87,10 +93,11 @@ def open_client(
 def _authentication(connection: ClusterConnection) -> pulsar.Authentication | None:
     import pulsar
 
+    if token := connection.read_token():
+        return pulsar.AuthenticationToken(_Tokens(connection, token))
     if connection.tls_certificate_file:
         return pulsar.AuthenticationTLS(connection.tls_certificate_file, connection.tls_key_file)
-    token = connection.read_token()
-    return pulsar.AuthenticationToken(_Tokens(connection, token)) if token else None
+    return None
 
 
 class _Tokens:

@@ -19,6 +19,7 @@ import jwt
 import pulsar
 import pytest
 from tests.support.balancer import Balancer
+from tests.support.issuer import issuing
 from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
@@ -38,6 +39,7 @@ from pulsar_fleet.cluster.errors import (
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.messages.engines.entry import EntryEngine
 from pulsar_fleet.messages.protocol import frames
 from pulsar_fleet.messages.protocol.connection import WireConnection
@@ -802,7 +804,7 @@ async def test_brokers_and_redirects_to_them_are_reached_at_the_urls_of_the_conn
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in safe.admin_urls]
         brokers = [urlsplit(url).netloc for url in safe.admin_urls]
-        urls = dict(zip(brokers, (proxy.url for proxy in proxies), strict=True))
+        urls = tuple(zip(brokers, (proxy.url for proxy in proxies), strict=True))
         behind = replace(reach(safe, proxies[0].url), broker_urls=urls)
         async with AdminClient(behind) as admin:
             found = [await admin.runtime_configuration(broker) for broker in brokers]
@@ -853,6 +855,17 @@ async def test_no_token_is_told_as_credentials_that_are_not_accepted(safe: Clust
     async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None)) as admin:
         with pytest.raises(PermissionDenied, match=r"^safe does not accept our credentials"):
             await admin.clusters()
+
+
+async def test_a_token_that_is_no_longer_accepted_is_renewed_once(safe: Cluster, tmp_path: Path) -> None:
+    tokens = iter(["revoked", safe.token("admin"), "never asked for"])
+    with issuing(lambda: next(tokens)) as issuer:
+        oauth2 = OAuth2(key_file=issuer.key_file(tmp_path))
+        async with AdminClient(replace(reach(safe, safe.admin_url_tls), token=None, oauth2=oauth2)) as admin:
+            assert await admin.clusters() == ("safe",)
+            with pytest.raises(NotFound):
+                await admin.get("/namespaces/nobody/nothing")
+        assert len(issuer.asked) == 2
 
 
 async def test_a_role_without_rights_is_told_with_the_brokers_reason(safe: Cluster) -> None:

@@ -78,12 +78,14 @@ URLS = {"broker-0.internal:8080": "https://zero.example:8443", "broker-1.interna
 def test_urls_of_brokers_are_given_by_name(value: object) -> None:
     cluster = fields(broker_urls=value).cluster()
     assert cluster.broker_url("broker-0.internal:8080") == "https://zero.example:8443"
+    assert cluster.broker_url("broker-0.internal:8443") == "https://zero.example:8443"
     assert cluster.broker_url("broker-1.internal:8080") == "https://one.example"
     assert cluster.broker_url("broker-2.internal:8080") is None
     redirect = "http://broker-1.internal:8080/admin/v2/persistent/acme/orders/events/stats?a=b"
     assert cluster.reachable(redirect) == "https://one.example/admin/v2/persistent/acme/orders/events/stats?a=b"
     assert cluster.reachable("http://elsewhere:8080/admin/v2/clusters") == "http://elsewhere:8080/admin/v2/clusters"
     assert [cluster.is_of_broker(host) for host in ("zero.example", "elsewhere")] == [True, False]
+    assert cluster in {cluster}
 
 
 def test_urls_of_brokers_are_given_by_a_template() -> None:
@@ -107,6 +109,19 @@ def test_urls_of_brokers_are_given_by_a_template() -> None:
 def test_urls_of_brokers_that_cannot_be_used_are_named(value: object, words: str) -> None:
     with pytest.raises(InvalidRequest) as error:
         fields(broker_urls=value).cluster()
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("tls_trust_flie", "Extra 'tls_trust_flie' of connection 'blue' is unknown: did you mean 'tls_trust_file'?"),
+        ("headers", "Extra 'headers' of connection 'blue' is unknown: known are token_file,"),
+    ],
+)
+def test_an_unknown_extra_is_refused_with_the_nearest_name(name: str, words: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        fields(**{name: "x"}).cluster()
     assert words in str(error.value)
 
 

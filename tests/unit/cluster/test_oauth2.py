@@ -50,6 +50,21 @@ def test_a_secret_that_the_issuer_does_not_know_is_said_without_showing_it(issue
     assert "wr0ng" not in str(told.value).replace(oauth2.key_file, "")
 
 
+def test_a_secret_may_be_in_the_connection_itself(issuer: Issuer) -> None:
+    extra = {"oauth2_client_id": "fleet", "oauth2_issuer_url": issuer.url}
+    fields = ConnectionFields(conn_id="blue", host="https://blue:8443", password="s3cret", extra=extra)
+    cluster = fields.cluster()
+    assert (cluster.token, cluster.read_token()) == (None, "token-1")
+    assert "s3cret" not in repr(cluster)
+
+
+def test_a_token_that_a_broker_refused_is_not_sent_again(issuer: Issuer, tmp_path: Path) -> None:
+    oauth2 = OAuth2(key_file=issuer.key_file(tmp_path))
+    assert oauth2.access_token() == "token-1"
+    assert oauth2.access_token(refused="token-1") == "token-2"
+    assert (oauth2.access_token(refused="token-1"), oauth2.cached_token()) == ("token-2", "token-2")
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"client_id": "fleet"}', '{"client_id": "fleet", "client_secret": ""}'])
 def test_a_key_file_that_cannot_be_used_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "key.json"

@@ -47,8 +47,9 @@ def from_airflow(connection: Connection) -> ClusterConnection:
         password=connection.password,
         extra=connection.extra_dejson,
     )
-    if fields.token:
-        mask_secret(fields.token)
+    for secret in (fields.password, fields.token, fields.extra.get("oauth2_client_secret")):
+        if secret:
+            mask_secret(secret)
     return fields.cluster()
 
 

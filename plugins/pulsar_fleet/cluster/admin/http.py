@@ -172,30 +172,52 @@ class BrokerHttp:
         self, method: str, url: str, query: Mapping[str, str], content: bytes | None, content_type: str
     ) -> httpx.Response:
         target = f"{url}?{urlencode(query, quote_via=quote)}" if query else url
+        token, renewed = await self._token(), False
         for _ in range(MAX_REDIRECTS):
-            answer = await self._send(method, target, content, content_type)
+            answer = await self._send(method, target, content, content_type, token)
+            if token and not renewed and _is_unauthenticated(answer):
+                # It was rotated, or revoked before its time: a new one is tried once.
+                token, before, renewed = await self._token(token), token, True
+                if token != before:
+                    continue
             if answer.status_code not in (302, 307, 308):
                 return self._checked(method, target, answer)
             target = self.connection.reachable(urljoin(target, answer.headers["Location"]))
-            await self._learn_brokers(target)
+            await self._learn_brokers(target, token)
         raise Unavailable(
             f"{self.connection.name}: {method} {urlsplit(url).path} was redirected {MAX_REDIRECTS} times; "
             "the topic's owner is moving.",
             cluster=self.connection.name,
         )
 
-    async def _learn_brokers(self, target: str) -> None:
-        if urlsplit(target).hostname in self._own_hosts or not self.connection.read_token():
+    async def _token(self, refused: str | None = None) -> str | None:
+        """The token to send; the issuer of OAuth 2.0 is called in a thread, since that blocks."""
+        oauth2 = self.connection.oauth2
+        if oauth2 is None:
+            return self.connection.read_token()
+        cached = oauth2.cached_token()
+        if cached and cached != refused:
+            return cached
+        return await asyncio.to_thread(self.connection.read_token, refused)
+
+    async def _learn_brokers(self, target: str, token: str | None) -> None:
+        if urlsplit(target).hostname in self._own_hosts or not token:
             return
-        listed = await self._send("GET", f"{self.connection.admin_url.rstrip('/')}/admin/v2/brokers", None)
+        url = f"{self.connection.admin_url.rstrip('/')}/admin/v2/brokers"
+        listed = await self._send("GET", url, None, token=token)
         if listed.status_code == 200:
             self.trust_hosts({host for entry in listed.json() if (host := urlsplit(f"//{entry}").hostname)})
 
     async def _send(
-        self, method: str, url: str, content: bytes | None, content_type: str = "application/json"
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        content_type: str = "application/json",
+        token: str | None = None,
     ) -> httpx.Response:
         self.calls += 1
-        headers = {"Content-Type": content_type, **self._credentials(url)}
+        headers = {"Content-Type": content_type, **self._credentials(url, token)}
         try:
             # As a stream, since for `content` httpx computes headers that aiohttp writes anyway.
             request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(content or b""))
@@ -238,8 +260,7 @@ class BrokerHttp:
         text = f"{self.connection.name}: {_origin(url)} is not an admin API: {cause}."
         return InvalidRequest(text, cluster=self.connection.name)
 
-    def _credentials(self, url: str) -> dict[str, str]:
-        token = self.connection.read_token()
+    def _credentials(self, url: str, token: str | None) -> dict[str, str]:
         if not token:
             return {}
         parts = urlsplit(url)
@@ -266,6 +287,11 @@ class BrokerHttp:
         if status == 500:
             kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
         raise kind(text, cluster=self.connection.name, status=status)
+
+
+def _is_unauthenticated(answer: httpx.Response) -> bool:
+    """Whether a broker does not accept the token, which it answers differently from a role without the right."""
+    return answer.status_code == 401 and not read_reason(answer)[1]
 
 
 def _origin(url: str) -> str:

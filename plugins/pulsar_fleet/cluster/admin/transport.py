@@ -12,6 +12,7 @@ from httpx_aiohttp.transport import map_aiohttp_exceptions
 from yarl import URL
 
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.tls import tls_context
 
 
 class Transport(AiohttpTransport):
@@ -65,10 +66,7 @@ class Transport(AiohttpTransport):
 def _trust(connection: ClusterConnection) -> ssl.SSLContext:
     if not connection.admin_url.startswith("https:"):
         return _system_trust()
-    context = ssl.create_default_context(cafile=connection.tls_trust_file)
-    if connection.tls_certificate_file:
-        context.load_cert_chain(connection.tls_certificate_file, connection.tls_key_file)
-    return context
+    return tls_context(connection)
 
 
 @functools.cache

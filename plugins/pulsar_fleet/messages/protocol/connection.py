@@ -17,9 +17,10 @@ from google.protobuf.message import DecodeError
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, PermissionDenied, Unavailable
+from pulsar_fleet.cluster.tls import tls_context
 from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
-from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused, tls_context
+from pulsar_fleet.messages.protocol.endpoint import BrokerAddress, credentials_of, refused
 from pulsar_fleet.messages.protocol.stored_entry import Bytes
 
 BUFFER_BYTES = 1 << 20

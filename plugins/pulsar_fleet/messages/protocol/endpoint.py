@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import urlsplit
@@ -54,22 +53,13 @@ def service_addresses(url: str) -> list[BrokerAddress]:
 
 
 def credentials_of(cluster: ClusterConnection) -> tuple[str | None, bytes | None]:
-    """Authentication method and data, read at each use; TLS itself presents a certificate. **Holds secrets.**"""
-    if cluster.tls_certificate_file:
-        return "tls", None
-    token = cluster.read_token()
-    return ("token", token.encode()) if token else (None, None)
+    """Authentication method and data, read at each use; TLS itself presents a certificate. **Holds secrets.**
 
-
-def tls_context(cluster: ClusterConnection) -> ssl.SSLContext:
-    """The TLS context, which always checks the host name; `InvalidRequest` for files that cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=cluster.tls_trust_file)
-        if cluster.tls_certificate_file:
-            context.load_cert_chain(cluster.tls_certificate_file, cluster.tls_key_file)
-    except OSError as error:
-        raise InvalidRequest(f"The TLS files of {cluster.name!r} cannot be used: {error}.") from error
-    return context
+    A connection may have both: then the token names the role, and the certificate opens the connection.
+    """
+    if token := cluster.read_token():
+        return "token", token.encode()
+    return ("tls", None) if cluster.tls_certificate_file else (None, None)
 
 
 _BY_CODE: dict[int, tuple[type[FleetError], str]] = {
