@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from pulsar_fleet.cluster.admin.http import BrokerHttp
-from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.errors import PreconditionFailed
 
 _AT_ONCE, _ROUNDS = 4, 5
 
@@ -21,51 +21,58 @@ class BrokerUrls:
     address is asked of another broker.
     """
 
-    def __init__(self, http: BrokerHttp, brokers: Callable[[], Awaitable[Sequence[str]]]) -> None:
+    def __init__(
+        self,
+        http: BrokerHttp,
+        cluster_name: Callable[[], Awaitable[str]],
+        brokers: Callable[[], Awaitable[Sequence[str]]],
+    ) -> None:
         self._http = http
+        self._cluster_name = cluster_name
         self._brokers = brokers
         self._found: dict[str, str] = {}
 
-    async def find(self, broker: str, cluster: str) -> str:
-        """The URL of a broker; `NotFound` if no other broker tells it."""
+    async def find(self, broker: str) -> str:
+        """The URL of a broker; `PreconditionFailed` if no other broker tells it: not absent, but unknown."""
         connection = self._http.connection
         if configured := connection.broker_url(broker):
             return configured
         if urlsplit(connection.admin_url).scheme == "http":
             return f"http://{broker}"
         if broker not in self._found:
-            self._found[broker] = await self._ask(broker, cluster)
+            self._found[broker] = await self._ask(broker)
         return self._found[broker]
 
-    async def _ask(self, broker: str, cluster: str) -> str:
-        if url := await self._redirect(broker, cluster):
+    async def _ask(self, broker: str) -> str:
+        if url := await self._redirect(broker):
             return url
         others = [other for other in await self._brokers() if other != broker]
         if not others:
             return self._http.connection.admin_url
         for _ in range(_ROUNDS):
-            if url := await self._redirect_of_any(broker, cluster):
+            if url := await self._redirect_of_any(broker):
                 return url
             for other in others:
-                neighbour = await self._redirect_of_any(other, cluster)
-                if neighbour and (url := await self._redirect(broker, cluster, neighbour)):
+                neighbour = await self._redirect_of_any(other)
+                if neighbour and (url := await self._redirect(broker, neighbour)):
                     return url
         name = self._http.connection.name
-        raise NotFound(
+        raise PreconditionFailed(
             f"{name}: the address of broker {broker} is not known, since every call about a broker was answered at "
-            f'{self._http.connection.admin_url}: name it in the connection, "broker_urls": '
+            f'{self._http.connection.admin_url}, as a proxy does: name it in the connection, "broker_urls": '
             f'{{"{broker}": "https://host:port"}}.',
             cluster=name,
         )
 
-    async def _redirect_of_any(self, broker: str, cluster: str) -> str | None:
+    async def _redirect_of_any(self, broker: str) -> str | None:
         """The redirect of any of several calls at once: a balancer leads their connections to different brokers."""
-        answers = await asyncio.gather(*(self._redirect(broker, cluster) for _ in range(_AT_ONCE)))
+        answers = await asyncio.gather(*(self._redirect(broker) for _ in range(_AT_ONCE)))
         return next(filter(None, answers), None)
 
-    async def _redirect(self, broker: str, cluster: str, base: str | None = None) -> str | None:
+    async def _redirect(self, broker: str, base: str | None = None) -> str | None:
         """Where a call about a broker is answered, if that is not where it was sent."""
-        answer = await self._http.call("GET", f"/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces", base=base)
+        path = f"/admin/v2/brokers/{await self._cluster_name()}/{broker}/ownedNamespaces"
+        answer = await self._http.call("GET", path, base=base)
         origin = f"{answer.url.scheme}://{answer.url.netloc.decode()}"
         sent_to = base or self._http.connection.admin_url
         return None if _address(urlsplit(origin)) == _address(urlsplit(sent_to)) else origin

@@ -43,7 +43,7 @@ class AdminClient:
     ) -> None:
         self.connection = connection
         self.http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
-        self._urls = BrokerUrls(self.http, self.brokers)
+        self._urls = BrokerUrls(self.http, self.cluster_name, self.brokers)
         self._name: str | None = None
 
     async def __aenter__(self) -> Self:
@@ -160,7 +160,7 @@ class AdminClient:
         return answer.text
 
     async def _base(self, broker: str) -> str:
-        return await self._urls.find(broker, await self.cluster_name())
+        return await self._urls.find(broker)
 
     async def dynamic_overrides(self) -> dict[str, str]:
         """The overrides of dynamic settings, without defaults."""
