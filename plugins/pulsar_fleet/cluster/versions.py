@@ -56,8 +56,9 @@ RELEASES: tuple[Release, ...] = (
             "It flags a whole cluster and no namespace.",
             "It lacks `dispatcherPauseOnAckStatePersistentEnabled`, the limit of delayed delivery, and what exists "
             "since 4.2.",
-            "It writes the local and the global policies of a topic under one key of `__change_events`: after a "
-            "compaction only the one that was set last is left.",
+            "It writes the local and the global policies of a topic under one key of `__change_events`: a compaction "
+            "keeps those that were set last. A topic whose local ones were hidden so is named as not readable; global "
+            "ones that were set before the local ones are not seen after it.",
             "It loses a policy of a topic that is set before the last one can be read; here each is read back first.",
             "Some of its setters of a global policy write all local policies of the topic as global ones.",
             "Its replicator writes no source position into the copies: their entries are found by producer, sequence "

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PermissionDenied, Unavailable
+from pulsar_fleet.cluster.cursors import cursors_in_stats
+from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.message_client import open_client
-from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName
+from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.system_cursors import COMPACTION
+from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.versions import loses_topic_policies
 from pulsar_fleet.snapshot.model import TopicPolicyState
 
 if TYPE_CHECKING:
@@ -58,11 +62,32 @@ class TopicPolicyReader:
         """The policies of every topic, local and global; empty if none was ever set.
 
         :param history: receives every event, to find out when a single policy was written.
+        :raises PreconditionFailed: a broker of Pulsar 3.0 has compacted the local policies of a topic away.
         """
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(open_client, self._admin.connection)
-        return await asyncio.to_thread(self._pass, self._client, namespace, history)
+        states = await asyncio.to_thread(self._pass, self._client, namespace, history)
+        await self._require_local(namespace, states)
+        return states
+
+    async def _require_local(self, namespace: NamespaceName, states: Sequence[TopicPolicyState]) -> None:
+        """Refuse a topic of which a compaction left the global policies only: Pulsar 3.0 has one key for both."""
+        scopes = {scope: {state.topic for state in states if state.scope == scope} for scope in Scope}
+        alone = sorted(scopes[Scope.GLOBAL] - scopes[Scope.LOCAL])
+        if not alone or not loses_topic_policies(await self._admin.version()):
+            return
+        events = TopicName(namespace, POLICY_EVENTS)
+        partitions = events.partitions((await self._admin.partition_metadata(events)).partitions) or (events,)
+        for partition in partitions:
+            if COMPACTION in cursors_in_stats(await self._admin.internal_stats(partition)):
+                name = self._admin.connection.name
+                raise PreconditionFailed(
+                    f"{name}: the local policies of {listed(alone, 3)} are not known: Pulsar 3.0 compacts them with "
+                    "the global ones and keeps those that were set last. Remove the global policies of these "
+                    "topics, then set what they should have as local ones again.",
+                    cluster=name,
+                )
 
     def _pass(
         self, client: pulsar.Client, namespace: NamespaceName, history: History | None

@@ -9,18 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.version_differences import set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.versions import version_numbers
+from pulsar_fleet.cluster.versions import loses_topic_policies, version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.snapshot.collect import collect, collect_into
 from pulsar_fleet.snapshot.model import Snapshot
@@ -433,3 +434,30 @@ async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_i
         await on_blue.create_subscription(topic, plain)
     assert {one.name for one in subscriptions_in_info(topic, await on_blue.internal_info(topic))} == ODD_NAMES
     assert set(cursors_in_stats(await on_blue.internal_stats(topic))) == ODD_NAMES
+
+
+async def test_policies_that_a_compaction_of_pulsar_3_0_may_have_hidden_are_unknown(
+    on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
+) -> None:
+    """It compacts the local and the global policies of a topic to those that were set last."""
+    if not loses_topic_policies(await on_blue.version()):
+        pytest.skip("brokers keep both")
+    name = new_namespace()
+    await make_namespace(on_blue, name)
+    topic = TopicName(name, "events")
+    await on_blue.create_partitioned_topic(topic, 1)
+    await set_policy(on_blue, f"/{topic.path}/maxProducers", 9, {})
+    local = await read(on_blue, name)
+    assert [(row.scope, row.policies["maxProducerPerTopic"]) for row in local.topic_policies] == [("local", 9)]
+    await set_policy(on_blue, f"/{topic.path}/maxConsumers", 8, {"isGlobal": "true"})
+    both = await read(on_blue, name)
+    assert [row.scope for row in both.topic_policies] == ["global", "local"]
+    events = TopicName(name, POLICY_EVENTS)
+    await on_blue.put(f"/{events.path}/compaction")
+    async with asyncio.timeout(30):
+        while (await on_blue.get(f"/{events.path}/compaction"))["status"] != "SUCCESS":
+            await asyncio.sleep(0.1)
+    hidden = await read(on_blue, name)
+    assert hidden.topic_policies == ()
+    (note,) = hidden.unreadable
+    assert f"the local policies of {topic} are not known" in note.detail
