@@ -68,9 +68,7 @@ class ClusterConnection:
                 )
 
     def _broker_urls(self) -> tuple[str, ...]:
-        if isinstance(self.broker_urls, str):
-            return (self.broker_urls,) if self.broker_urls else ()
-        return tuple(url for _, url in self.broker_urls)
+        return (self.broker_urls,) if isinstance(self.broker_urls, str) else tuple(url for _, url in self.broker_urls)
 
     def broker_url(self, broker: str) -> str | None:
         """The admin URL of a broker (`host:port`) by `broker_urls`; None if it names none."""

@@ -15,6 +15,7 @@ from pulsar_fleet.preflight.checks import (
     schemas,
     topics,
     unread,
+    versions,
 )
 from pulsar_fleet.preflight.context import Pair, Probes
 from pulsar_fleet.preflight.findings import Finding, blockers_first
@@ -29,7 +30,7 @@ CHECKS: tuple[Check, ...] = (
     clusters.tenants_allow_their_clusters,
     clusters.peers_are_reachable,
     clusters.clocks_agree,
-    brokers.brokers_run_supported_versions,
+    versions.brokers_run_supported_versions,
     brokers.policies_are_known_to_the_target,
     brokers.features_in_use_are_enabled,
     brokers.deduplication_survives_replication,
