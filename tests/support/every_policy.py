@@ -5,9 +5,7 @@ They do not use the catalogues, so that the tests can detect a mistake there.
 
 from __future__ import annotations
 
-from tests.support.version_differences import NO_BODY
-
-from pulsar_fleet.cluster.json import Json
+from tests.support.version_differences import NO_BODY, Settings
 
 RATE = {
     "dispatchThrottlingRateInMsg": 100,
@@ -53,7 +51,6 @@ OFFLOAD = {
 FILTERS = {"entryFilterNames": "everything"}
 GLOBAL = {"isGlobal": "true"}
 
-Settings = tuple[tuple[str, Json, dict[str, str]], ...]
 # The setter of offload policies clears the three older fields, so only a namespace created with all of them has all.
 AT_CREATION = {
     "offload_policies": OFFLOAD,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tests.support.version_differences import SINCE, set_policy
+from tests.support.version_differences import Settings, set_all
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.policies.lookup import is_supported
 
 RATE = {
     "dispatchThrottlingRateInMsg": 100,
@@ -36,7 +35,6 @@ TYPES = ["Exclusive", "Failover", "Key_Shared", "Shared"]
 PUBLISH = {"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": 1000}
 SUBSCRIBE = {"subscribeThrottlingRatePerConsumer": 10, "ratePeriodInSecond": 30}
 
-Settings = tuple[tuple[str, Json, dict[str, str]], ...]
 # (path, body, query), set by POST unless the path says PUT; None is no body.
 NAMESPACE_SETTINGS: Settings = (
     ("permissions/reader", ["consume"], {}),
@@ -146,16 +144,6 @@ async def make_estate(admin: AdminClient, namespace: NamespaceName) -> None:
     for name in ("billing", "audit/all"):
         await admin.create_subscription(events, name)
     await admin.create_subscription(TopicName(namespace, "plain"), "tail", "latest")
-    await _set_all(admin, f"/{events.path}", TOPIC_SETTINGS)
-    await _set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS)
+    await set_all(admin, f"/{events.path}", TOPIC_SETTINGS)
+    await set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS)
     await admin.post(f"/{events.path}/permissions/writer", ["produce"])
-
-
-async def _set_all(admin: AdminClient, base: str, settings: Settings) -> None:
-    version = await admin.version()
-    for path, body, query in settings:
-        name = f"{path}?topic" if base.startswith("/persistent") else path
-        if not is_supported(SINCE.get(name, ""), version):
-            continue
-        put, path = ("PUT ", path.removeprefix("PUT ")) if path.startswith("PUT ") else ("", path)
-        await set_policy(admin, f"{put}{base}/{path}", body, query)

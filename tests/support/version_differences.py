@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.versions import loses_topic_policies
 
 SINCE = {
@@ -16,6 +18,9 @@ SINCE = {
 }
 """Setter of a namespace, or with `?topic` of a topic → the first version that has it, where 3.0.7 lacks it."""
 
+Settings = tuple[tuple[str, Json, dict[str, str]], ...]
+"""Path, body and query of setters, called by POST unless the path says PUT."""
+NO_SCOPE: Mapping[str, str] = {}
 NO_BODY = object()
 """The body of a setter without one."""
 
@@ -40,14 +45,23 @@ def without_added(newer: Json, older: Json) -> Json:
     }
 
 
-async def set_policy(admin: AdminClient, path: str, body: Json, query: dict[str, str]) -> None:
+async def set_all(admin: AdminClient, base: str, settings: Settings, scope: Mapping[str, str] = NO_SCOPE) -> None:
+    """Call every setter that the cluster's version has, of a namespace or a topic with this path."""
+    version = await admin.version()
+    for path, body, query in settings:
+        name = f"{path}?topic" if base.startswith("/persistent") else path
+        if is_supported(SINCE.get(name, ""), version):
+            await set_policy(admin, base, path, body, {**query, **scope})
+
+
+async def set_policy(admin: AdminClient, base: str, path: str, body: Json, query: Mapping[str, str]) -> None:
     """Call a setter of a namespace or a topic (POST, or `PUT …`); an old broker has to show a topic policy first."""
     send, path = (admin.put, path.removeprefix("PUT ")) if path.startswith("PUT ") else (admin.post, path)
-    shown = path.replace("/backlogQuota", "/backlogQuotaMap")
+    shown = f"{base}/{path}Map" if path == "backlogQuota" else f"{base}/{path}"
     scope = {key: value for key, value in query.items() if key == "isGlobal"}
-    slowly = path.startswith("/persistent") and loses_topic_policies(await admin.version())
+    slowly = base.startswith("/persistent") and loses_topic_policies(await admin.version())
     before = await admin.get(shown, **scope) if slowly else None
-    await (send(path, **query) if body is NO_BODY else send(path, body, **query))
+    await send(f"{base}/{path}", *([] if body is NO_BODY else [body]), **query)
     for _ in range(100 if slowly else 0):
         if await admin.get(shown, **scope) != before:
             break

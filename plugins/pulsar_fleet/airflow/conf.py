@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.text import did_you_mean
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,8 +31,7 @@ def refuse_unknown_settings(conf: Mapping[str, Json] | None, settings: Iterable[
     names = sorted(settings)
     for key in conf or {}:
         if key not in names:
-            similar = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"the settings are {', '.join(names)}."
+            hint = did_you_mean(key, names, f"the settings are {', '.join(names)}.")
             raise InvalidRequest(f"Unknown setting {key!r} in the run's configuration; {hint}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.oauth2 import OAuth2
+from pulsar_fleet.cluster.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,6 @@ class ClusterConnection:
                 f"The service URL {self.service_url!r} of {self.name!r} is not usable: "
                 "write it as pulsar://host:port or pulsar+ssl://host:port."
             )
-
         for url in self._broker_urls():
             if problem := admin_url_problem(url.replace(_HOST, "host")):
                 raise InvalidRequest(
@@ -74,7 +73,7 @@ class ClusterConnection:
         """The admin URL of a broker (`host:port`) by `broker_urls`; None if it names none."""
         host = urlsplit(f"//{broker}").hostname or ""
         if isinstance(self.broker_urls, str):
-            return self.broker_urls.replace(_HOST, host) or None
+            return self.broker_urls.replace(_HOST, host)
         # Brokers list each other by plain ports and redirect to TLS ports: a host with one broker is enough.
         urls = [url for name, url in self.broker_urls if urlsplit(f"//{name}").hostname == host]
         return dict(self.broker_urls).get(broker) or (urls[0] if len(urls) == 1 else None)
@@ -200,11 +199,12 @@ class ConnectionFields:
             raise InvalidRequest(
                 f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port."
             )
+        oauth2 = self._oauth2()
         return ClusterConnection(
             name=self.conn_id,
             admin_url=self._admin_url(self.host.rstrip("/")),
-            token=None if self._oauth2() else self.token,
-            oauth2=self._oauth2(),
+            token=None if oauth2 else self.token,
+            oauth2=oauth2,
             **{key: self.extra[key] for key in _EXTRAS if self.extra.get(key)},
             broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
             broker_urls=self._broker_urls(),
@@ -214,9 +214,8 @@ class ConnectionFields:
 
     def _refuse_unknown_extras(self) -> None:
         for name in sorted(set(self.extra) - set(EXTRAS)):
-            near = difflib.get_close_matches(name, EXTRAS, n=1)
-            known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(EXTRAS)}."
-            raise InvalidRequest(f"Extra {name!r} of connection {self.conn_id!r} is unknown: {known}")
+            hint = did_you_mean(name, EXTRAS, f"known are {', '.join(EXTRAS)}.")
+            raise InvalidRequest(f"Extra {name!r} of connection {self.conn_id!r} is unknown: {hint}")
 
     def _broker_urls(self) -> tuple[tuple[str, str], ...] | str:
         """A JSON object, or the text of one, or a template."""

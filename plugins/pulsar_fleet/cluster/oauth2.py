@@ -80,7 +80,7 @@ class OAuth2:
         issuer = self.issuer_url or key.get("issuer_url")
         if not issuer:
             raise InvalidRequest(
-                f"{self._place[0].upper()}{self._place[1:]} has no issuer_url: add it there, or add the extra "
+                f"The OAuth 2.0 key file {self.key_file!r} has no issuer_url: add it there, or add the extra "
                 '"oauth2_issuer_url" to the connection.'
             )
         form = {

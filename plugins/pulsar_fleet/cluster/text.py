@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Collection, Iterable
 
 FEW = 3
 
@@ -38,3 +39,9 @@ def listed(names: Iterable[object], most: int = FEW) -> str:
         return "none"
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return f"{', '.join(texts[:most])}{more}"
+
+
+def did_you_mean(name: str, names: Collection[str], otherwise: str) -> str:
+    """`did you mean 'name'?` with the nearest of the names that exist, or `otherwise` where none is near."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.messages.positions import Ledgers, count_before
+from pulsar_fleet.messages.positions import Ledgers, count_before, published_ms
 
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
 REPLICATED_FROM = "x-pulsar-replicated-from"
@@ -76,23 +75,31 @@ class Copies:
 
     async def _found(self, index: int, copy: Mapping[str, str]) -> Position:
         """The source's entry with the identity of a copy; entries that came since are looked at too."""
-        identity, place = _identity(copy), 0
-        for originals in (self.originals, None):
-            entries = originals or Ledgers.of(await self._source.internal_stats(self.topic))
-            guess = index + self._ahead
-            if 0 <= guess < len(entries) and await self._identity_at(entries, guess) == identity:
-                return entries.at(guess)
-            place = await count_before(self._source, self.topic, entries, published_ms(copy))
-            for number in _nearest_first(place, len(entries)):
-                if await self._identity_at(entries, number) == identity:
-                    self._ahead = number - index
-                    return entries.at(number)
+        position, _ = await self._search(self.originals, index, copy)
+        if position is not None:
+            return position
+        grown = Ledgers.of(await self._source.internal_stats(self.topic))
+        position, place = await self._search(grown, index, copy)
+        if position is not None:
+            return position
         if place < _AROUND:
             return _REMOVED
         raise NotFound(
             f"Entry {self.copies.at(index)} of {self.topic} on {self._target.connection.name} is a copy, but "
             f"{self._source.connection.name} does not have its entry near the publish time {copy[_IDENTITY[2]]}."
         )
+
+    async def _search(self, entries: Ledgers, index: int, copy: Mapping[str, str]) -> tuple[Position | None, int]:
+        """The entry with the identity of a copy, first at the usual distance; and the place of its publish time."""
+        identity, guess = _identity(copy), index + self._ahead
+        if 0 <= guess < len(entries) and await self._identity_at(entries, guess) == identity:
+            return entries.at(guess), guess
+        place = await count_before(self._source, self.topic, entries, published_ms(copy))
+        for number in _nearest_first(place, len(entries)):
+            if await self._identity_at(entries, number) == identity:
+                self._ahead = number - index
+                return entries.at(number), place
+        return None, place
 
     async def _identity_at(self, entries: Ledgers, number: int) -> tuple[str | None, ...]:
         return _identity(await self._source.entry_properties(self.topic, entries.at(number)))
@@ -102,11 +109,6 @@ def source_position_in(headers: Mapping[str, str]) -> str | None:
     """The source position in the headers that a broker answers for an entry; Pulsar 3.0 has one header a property."""
     properties = json.loads(headers.get("x-pulsar-property") or "{}")
     return properties.get(SOURCE_POSITION) or headers.get(f"x-pulsar-property-{SOURCE_POSITION.lower()}")
-
-
-def published_ms(headers: Mapping[str, str]) -> int:
-    """The publish time of an entry, in milliseconds since 1970."""
-    return round(datetime.fromisoformat(headers["x-pulsar-publish-time"]).timestamp() * 1000)
 
 
 def _identity(headers: Mapping[str, str]) -> tuple[str | None, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -81,9 +82,13 @@ async def count_before(admin: AdminClient, topic: TopicName, ledgers: Ledgers, t
     while low < high:
         middle = (low + high) // 2
         headers = await admin.entry_properties(topic, ledgers.at(middle))
-        published = datetime.fromisoformat(headers["x-pulsar-publish-time"])
-        if published.timestamp() * 1000 < time:
+        if published_ms(headers) < time:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+def published_ms(headers: Mapping[str, str]) -> int:
+    """The publish time of an entry, in milliseconds since 1970."""
+    return round(datetime.fromisoformat(headers["x-pulsar-publish-time"]).timestamp() * 1000)

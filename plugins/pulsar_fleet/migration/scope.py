@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.cluster.text import did_you_mean, listed
 from pulsar_fleet.snapshot.tenants import list_namespaces, tenant_names
 
 ALL = "all"
@@ -59,8 +58,8 @@ def select_namespaces(
     """
     ordered, existing = sorted(set(namespaces)), set(tenants)
     if absent := selection.absent(existing, ordered):
-        close = difflib.get_close_matches(absent[0], [*sorted(existing), *map(str, ordered)], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"its tenants are {listed(sorted(existing), 10)}."
+        known = [*sorted(existing), *map(str, ordered)]
+        hint = did_you_mean(absent[0], known, f"its tenants are {listed(sorted(existing), 10)}.")
         raise NotFound(
             f"{cluster} has no {listed(map(repr, absent))}, which 'namespaces' names; {hint}", cluster=cluster
         )

@@ -63,6 +63,11 @@ class Waiver:
 _EXAMPLE = '{"id": "transactions-in-use", "resource": "persistent://…", "who": "…", "why": "…"}'
 
 
+def parse_waivers(documents: Sequence[Json]) -> list[Waiver]:
+    """The waivers of a run's configuration; see `Waiver.parse`."""
+    return [Waiver.parse(document) for document in documents]
+
+
 @dataclass(frozen=True, slots=True)
 class WaiverResult:
     """All findings, and the waived blockers with their waivers."""

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -115,7 +116,7 @@ class TopicPolicyReader:
                 f"{self._admin.connection.name}: the topic policies of {namespace} cannot be read: {error}.",
                 cluster=self._admin.connection.name,
             ) from error
-        states = {(state.topic, state.scope): state for state in sorted(newest.values(), key=_published)}
+        states = {(state.topic, state.scope): state for state in sorted(newest.values(), key=attrgetter("updated_at"))}
         return tuple(states[name] for name in sorted(states))
 
     def _state(self, key: str, event: Json, published: int) -> TopicPolicyState | None:
@@ -136,10 +137,6 @@ def _scopes(key: str, state: TopicPolicyState | None) -> tuple[Scope, ...]:
     if state is not None:
         return (Scope(state.scope),)
     return (Scope.GLOBAL,) if key.startswith(GLOBAL_PREFIX) else (Scope.LOCAL, Scope.GLOBAL)
-
-
-def _published(state: TopicPolicyState) -> int:
-    return state.updated_at
 
 
 def _messages(client: pulsar.Client, topic: str) -> Iterator[pulsar.Message]:

@@ -18,9 +18,8 @@ from tests.support.every_policy import (
     NAMESPACE_SETTINGS,
     NOT_GLOBAL,
     TOPIC_SETTINGS,
-    Settings,
 )
-from tests.support.version_differences import SINCE, set_policy, without_added
+from tests.support.version_differences import set_all, without_added
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -154,26 +153,17 @@ async def fill(admin: AdminClient, version: str) -> None:
         await admin.put(f"/namespaces/{namespace.path}", at_creation(version))
         topic = TopicName(namespace, EVENTS)
         await admin.create_partitioned_topic(topic, 2)
-        await set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS, {}, version)
+        await set_all(admin, f"/namespaces/{namespace.path}", NAMESPACE_SETTINGS)
         await admin.post(f"/{topic.path}/permissions/writer", ["produce"])
     topic = TopicName(NEW, EVENTS)
-    await set_all(admin, f"/{topic.path}", TOPIC_SETTINGS, {}, version)
+    await set_all(admin, f"/{topic.path}", TOPIC_SETTINGS)
     shared = tuple((path, other(body), query) for path, body, query in TOPIC_SETTINGS if path not in NOT_GLOBAL)
-    await set_all(admin, f"/{topic.path}", shared, GLOBAL, version)
+    await set_all(admin, f"/{topic.path}", shared, GLOBAL)
 
 
 def at_creation(version: str) -> JsonObject:
     """A broker before 4.2 forgets other bundles than the default ones at the first setting of an affinity."""
     return {field: one for field, one in AT_CREATION.items() if field != "bundles" or is_supported("4.2", version)}
-
-
-async def set_all(admin: AdminClient, base: str, settings: Settings, scope: dict[str, str], version: str) -> None:
-    for path, body, query in settings:
-        name = f"{path}?topic" if base.startswith("/persistent") else path
-        if not is_supported(SINCE.get(name, ""), version):
-            continue
-        put, path = ("PUT ", path.removeprefix("PUT ")) if path.startswith("PUT ") else ("", path)
-        await set_policy(admin, f"{put}{base}/{path}", body, {**query, **scope})
 
 
 def other(body: Json) -> Json:

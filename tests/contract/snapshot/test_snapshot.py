@@ -446,10 +446,10 @@ async def test_policies_that_a_compaction_of_pulsar_3_0_may_have_hidden_are_unkn
     await make_namespace(on_blue, name)
     topic = TopicName(name, "events")
     await on_blue.create_partitioned_topic(topic, 1)
-    await set_policy(on_blue, f"/{topic.path}/maxProducers", 9, {})
+    await set_policy(on_blue, f"/{topic.path}", "maxProducers", 9, {})
     local = await read(on_blue, name)
     assert [(row.scope, row.policies["maxProducerPerTopic"]) for row in local.topic_policies] == [("local", 9)]
-    await set_policy(on_blue, f"/{topic.path}/maxConsumers", 8, {"isGlobal": "true"})
+    await set_policy(on_blue, f"/{topic.path}", "maxConsumers", 8, {"isGlobal": "true"})
     both = await read(on_blue, name)
     assert [row.scope for row in both.topic_policies] == ["global", "local"]
     events = TopicName(name, POLICY_EVENTS)

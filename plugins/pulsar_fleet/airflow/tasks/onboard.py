@@ -23,12 +23,11 @@ def read_request(params: dict[str, Any]) -> JsonObject:
     """Refuse an invalid configuration: unknown keys, connections or names, one cluster twice."""
     from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.cluster.selection import Selection
-    from pulsar_fleet.preflight.waivers import Waiver
+    from pulsar_fleet.preflight.waivers import parse_waivers
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
-    for document in params["waivers"]:
-        Waiver.parse(document)
+    parse_waivers(params["waivers"])
     selection = Selection.parse(params["selection"])
     clusters = asyncio.run(require_two_clusters(params["source"], params["target"], sorted(selection.namespaces)))
     run = current_run(context)
@@ -62,7 +61,7 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
     from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.onboarding.results import TakenSnapshot
-    from pulsar_fleet.preflight.waivers import Waiver
+    from pulsar_fleet.preflight.waivers import parse_waivers
 
     run = current_run(get_current_context())
     ours, theirs = TakenSnapshot.from_json(source), TakenSnapshot.from_json(target)
@@ -75,7 +74,7 @@ def plan_changes(params: dict[str, Any], source: JsonObject, target: JsonObject)
         subscriptions=params["subscriptions"],
         lag_seconds=params["expected_lag_hours"] * 3600,
         answers=answers,
-        waivers=[Waiver.parse(document) for document in params["waivers"]],
+        waivers=parse_waivers(params["waivers"]),
     )
     for finding in steps.read_findings(run.artefacts, planned):
         log.warning("%s", finding.text())

@@ -19,7 +19,7 @@ from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import PlannedPair, new_run_id, plan_pair, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError
 from pulsar_fleet.cli.text import differences_text, findings_text, snapshot_text
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.messages.credentials import Side
@@ -28,7 +28,7 @@ from pulsar_fleet.onboarding.steps import take_snapshot
 from pulsar_fleet.planning.build import align, require_comparable
 from pulsar_fleet.planning.render import plan_text
 from pulsar_fleet.preflight.findings import blockers
-from pulsar_fleet.preflight.waivers import Waiver
+from pulsar_fleet.preflight.waivers import parse_waivers
 from pulsar_fleet.snapshot.model import Snapshot
 
 # With --out the snapshot is stored directly in that folder.
@@ -111,9 +111,7 @@ def check(
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
         selection = parse_selection(select or ())
-        _, planned = _plan_two(
-            terminal, "check", source, target, selection, lag_hours=lag_hours, waivers=waiver_documents(waivers)
-        )
+        _, planned = _plan_two(terminal, "check", source, target, selection, lag_hours=lag_hours, waivers=waivers)
     stopping = blockers(planned.findings)
     terminal.say(f"{planned.line}\n{findings_text(planned.findings)}")
     document: JsonObject = {
@@ -165,9 +163,8 @@ def make_plan(
     waivers: Sequence[str] | None,
 ) -> tuple[str, PlanFile]:
     """Read, check and plan; returns a line with what was compared, and the plan file."""
-    documents = waiver_documents(waivers)
     run_id, planned = _plan_two(
-        terminal, "plan", source, target, selection, subscriptions=subscriptions, waivers=documents
+        terminal, "plan", source, target, selection, subscriptions=subscriptions, waivers=waivers
     )
     file = PlanFile(
         run=run_id,
@@ -190,10 +187,11 @@ def _plan_two(
     *,
     subscriptions: bool = True,
     lag_hours: int = 0,
-    waivers: Sequence[Json] = (),
+    waivers: Sequence[str] | None,
 ) -> tuple[str, PlannedPair]:
     """Read two clusters of the command line and plan; returns the id of the run too."""
-    accepted = [Waiver.parse(document) for document in waivers]
+    documents = waiver_documents(waivers)
+    accepted = parse_waivers(documents)
     sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
     conf: JsonObject = {
         "source": source,
@@ -201,7 +199,7 @@ def _plan_two(
         "selection": list(selection.texts()),
         "subscriptions": subscriptions,
         "lag_hours": lag_hours,
-        "waivers": list(waivers),
+        "waivers": documents,
     }
     with recorded_run(new_run_id(command), command, conf) as run, terminal.status(f"Reading {source} and {target}"):
 

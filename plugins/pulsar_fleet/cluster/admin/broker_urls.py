@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
+
+import httpx
 
 from pulsar_fleet.cluster.admin.http import BrokerHttp
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -72,11 +74,6 @@ class BrokerUrls:
     async def _redirect(self, broker: str, base: str | None = None) -> str | None:
         """Where a call about a broker is answered, if that is not where it was sent."""
         path = f"/admin/v2/brokers/{await self._cluster_name()}/{broker}/ownedNamespaces"
-        answer = await self._http.call("GET", path, base=base)
-        origin = f"{answer.url.scheme}://{answer.url.netloc.decode()}"
-        sent_to = base or self._http.connection.admin_url
-        return None if _address(urlsplit(origin)) == _address(urlsplit(sent_to)) else origin
-
-
-def _address(parts: SplitResult) -> tuple[str | None, int | None]:
-    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        answer = (await self._http.call("GET", path, base=base)).url
+        sent_to = httpx.URL(base or self._http.connection.admin_url)
+        return None if answer.netloc == sent_to.netloc else f"{answer.scheme}://{answer.netloc.decode()}"

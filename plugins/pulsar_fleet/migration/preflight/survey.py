@@ -135,8 +135,7 @@ class _Contents:
                 clients[item.namespace][item.name] = sum(int(count) for count in item.detail.values())
         unread = frozenset(note.resource for note in snapshot.unreadable)
         policies = {state.name: state.policies for state in snapshot.namespaces}
-        retained = {name: retained_by(snapshot, NamespaceName.parse(name)) for name in policies}
-        return cls(snapshot.cluster, policies, topics, lists, functions, clients, retained, unread)
+        return cls(snapshot.cluster, policies, topics, lists, functions, clients, retained_by(snapshot), unread)
 
 
 async def _namespace(

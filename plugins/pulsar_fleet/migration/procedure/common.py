@@ -25,7 +25,7 @@ from pulsar_fleet.migration.waves.steps import (
     find_moves,
 )
 from pulsar_fleet.preflight.findings import Finding
-from pulsar_fleet.preflight.waivers import Waiver
+from pulsar_fleet.preflight.waivers import Waiver, parse_waivers
 
 Findings = tuple[Finding, ...]
 
@@ -62,7 +62,7 @@ class Procedure(ABC):
     @property
     def waivers(self) -> list[Waiver]:
         """The accepted risks."""
-        return parse_waivers(self.request)
+        return parse_waivers(self.request.waivers)
 
     @property
     @abstractmethod
@@ -123,8 +123,3 @@ class Procedure(ABC):
         elif self.run.ledger.phases(self.run.id):
             await release(self.sides, self.run)
         return restored
-
-
-def parse_waivers(request: Request) -> list[Waiver]:
-    """The accepted risks; an invalid document raises `InvalidRequest`."""
-    return [Waiver.parse(waiver) for waiver in request.waivers]

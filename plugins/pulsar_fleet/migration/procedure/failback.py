@@ -18,9 +18,10 @@ from pulsar_fleet.migration.failback import steps as failback_steps
 from pulsar_fleet.migration.model import Phase
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.lease import held
-from pulsar_fleet.migration.procedure.common import Findings, Procedure, parse_waivers
+from pulsar_fleet.migration.procedure.common import Findings, Procedure
 from pulsar_fleet.migration.request import FailbackRequest, Request
 from pulsar_fleet.migration.waves.steps import begun_namespaces
+from pulsar_fleet.preflight.waivers import parse_waivers
 from pulsar_fleet.snapshot.tenants import require_namespaces
 
 
@@ -41,7 +42,7 @@ class Failback(Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
-        parse_waivers(request)
+        parse_waivers(request.waivers)
         parse_namespaces(request.namespaces)
 
     @property

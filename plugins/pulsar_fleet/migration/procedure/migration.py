@@ -15,7 +15,7 @@ from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.procedure.common import Findings, Procedure, parse_waivers
+from pulsar_fleet.migration.procedure.common import Findings, Procedure
 from pulsar_fleet.migration.request import MigrationRequest, Request
 from pulsar_fleet.migration.scope import parse_scope, resolve
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged, plan_transfers
@@ -31,6 +31,7 @@ from pulsar_fleet.migration.waves.steps import (
     wave_moves,
     wave_of,
 )
+from pulsar_fleet.preflight.waivers import parse_waivers
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Migration(Procedure):
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = MigrationRequest.of(conf)
         Calendar.parse(request.change_windows, request.freeze_windows)
-        parse_waivers(request)
+        parse_waivers(request.waivers)
         if not request.continues:
             parse_scope(request.namespaces)
 

@@ -105,7 +105,7 @@ class Writer:
         A broker of Pulsar 3.0 writes all policies of a topic with each of them, from what it has read so far: the next
         call would remove this one (observed).
         """
-        path = call.path.replace("/backlogQuota", "/backlogQuotaMap")
+        path = f"{call.path}Map" if call.path.endswith("/backlogQuota") else call.path
         scope = {key: value for key, value in call.params if key == "isGlobal"}
         before = await self.admin.get(path, **scope)
         await self._call(call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from pulsar_fleet.cluster.policies.lookup import BY_FIELD
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, Scope
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import did_you_mean
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.fields import (
@@ -150,8 +150,7 @@ def _only(document: Json, keys: tuple[str, ...], where: str) -> None:
         raise InvalidRequest(f"{where}: {document!r} is not a mapping.")
     for key in document:
         if key not in keys:
-            similar = difflib.get_close_matches(str(key), keys, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"known are {', '.join(sorted(keys))}."
+            hint = did_you_mean(str(key), keys, f"known are {', '.join(sorted(keys))}.")
             raise InvalidRequest(f"{where}: {key!r} is not known; {hint}")
 
 

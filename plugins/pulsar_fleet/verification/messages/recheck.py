@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.messages.copies import source_position_in
+from pulsar_fleet.messages.copies import REPLICATED_FROM, source_position_in
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.verification.bounds.compaction import compacted_to
@@ -132,7 +132,7 @@ class _Explainer:
 
     async def _original(self, topic: TopicName, entry: Headers, circumstances: Circumstances) -> Headers:
         """The source's entry at the source position of a replicated entry."""
-        if entry is None or entry.get("x-pulsar-replicated-from") != circumstances.source:
+        if entry is None or entry.get(REPLICATED_FROM) != circumstances.source:
             return {}
         origin = source_position_in(entry)
         return await _entry(self.source, topic, origin) if origin else {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
@@ -67,59 +67,15 @@ class EntryMatcher:
         if not (unread.source or unread.target):
             return OneToOne(0)
         # Publish times are compared only if the replicator made the copy, which then has source positions.
-        replicated = pair.publish_time
-        if replicated and not markers and (shift := await self._shift(pair, ledgers, unread)) is not None:
+        replicated, topic = pair.publish_time, TopicName.parse(pair.topic)
+        copies = Copies(self._source, self._target, topic, ledgers[Side.SOURCE], ledgers[Side.TARGET])
+        if replicated and not markers and (shift := await _shift(copies, pair, unread)) is not None:
             return OneToOne(shift)
-        begins = await self._begins(pair, ledgers, unread, replicated=replicated)
+        begins = await _begins(copies, pair, unread)
         by_content = ByContent.of(*await self._listings(pair, ledgers, begins))
         if not replicated:
             return by_content
-        return by_content.without(await self._own(pair, ledgers, by_content.only_in_target(unread.target)))
-
-    async def _shift(self, pair: Pair, ledgers: Mapping[Side, Ledgers], unread: Unread) -> int | None:
-        """The difference of entry numbers, if all checked entries have it and every unread entry has a partner.
-
-        The replicator keeps the order of entries. So if it is the same at both ends, no entry between is unmatched.
-        """
-        end = pair.target.end
-        if not end or (shift := await self._shift_at(pair, ledgers, end - 1)) is None:
-            return None
-        translated = unread.target.union(unread.source.shifted(-shift))
-        if translated.runs[0][0] < 0 or translated.runs[-1][1] > end or translated.runs[0][0] + shift < 0:
-            return None
-        shifts = await asyncio.gather(*(self._shift_at(pair, ledgers, number) for number in _edges(translated)))
-        return shift if set(shifts) == {shift} else None
-
-    async def _shift_at(self, pair: Pair, ledgers: Mapping[Side, Ledgers], number: int) -> int | None:
-        came_from = await self._source_number(pair, ledgers, number)
-        return None if came_from is None else came_from - number
-
-    async def _source_number(self, pair: Pair, ledgers: Mapping[Side, Ledgers], number: int) -> int | None:
-        """The source's number of an entry of the target; None if the source never had it or no longer has it."""
-        position = await self._source_position(pair, ledgers, number)
-        if position is None:
-            return None
-        source = ledgers[Side.SOURCE]
-        came_from = source.index_after(position) - 1
-        return came_from if came_from >= 0 and source.at(came_from) == position else None
-
-    async def _source_position(self, pair: Pair, ledgers: Mapping[Side, Ledgers], number: int) -> Position | None:
-        topic = TopicName.parse(pair.topic)
-        return await Copies(self._source, self._target, topic, *(ledgers[side] for side in Side)).origin(number)
-
-    async def _begins(
-        self, pair: Pair, ledgers: Mapping[Side, Ledgers], unread: Unread, *, replicated: bool
-    ) -> Mapping[Side, int]:
-        """The entry from which each cluster is read: its first unread one; on the source also that of the target."""
-        source = pair.source.end if unread.source.first is None else unread.source.first
-        target = pair.target.end if unread.target.first is None else unread.target.first
-        if (
-            replicated
-            and unread.target
-            and (source_number := await self._source_number(pair, ledgers, target)) is not None
-        ):
-            source = min(source, source_number)
-        return {Side.SOURCE: source, Side.TARGET: target}
+        return by_content.without(await self._own(copies, by_content.only_in_target(unread.target)))
 
     async def _listings(
         self, pair: Pair, ledgers: Mapping[Side, Ledgers], begins: Mapping[Side, int]
@@ -152,15 +108,54 @@ class EntryMatcher:
                     raise _too_much(name)
         return Listing(contents, np.array(entries, dtype=np.int64))
 
-    async def _own(self, pair: Pair, ledgers: Mapping[Side, Ledgers], entries: tuple[int, ...]) -> Iterable[int]:
+    async def _own(self, copies: Copies, entries: tuple[int, ...]) -> Iterable[int]:
         """The entries that were published on the target directly, so that they are not copies of the source's."""
         if len(entries) > MOST_CALLS:
             raise Unmatchable(
                 f"{len(entries):,} unread entries of {self._names[1]} are not unread on {self._names[0]}, but the "
                 f"origin of at most {MOST_CALLS} entries is checked; compare the messages first"
             )
-        positions = await asyncio.gather(*(self._source_position(pair, ledgers, number) for number in entries))
+        positions = await asyncio.gather(*map(copies.origin, entries))
         return [number for number, position in zip(entries, positions, strict=True) if position is None]
+
+
+async def _shift(copies: Copies, pair: Pair, unread: Unread) -> int | None:
+    """The difference of entry numbers, if all checked entries have it and every unread entry has a partner.
+
+    The replicator keeps the order of entries. So if it is the same at both ends, no entry between is unmatched.
+    """
+    end = pair.target.end
+    if not end or (shift := await _shift_at(copies, end - 1)) is None:
+        return None
+    translated = unread.target.union(unread.source.shifted(-shift))
+    if translated.runs[0][0] < 0 or translated.runs[-1][1] > end or translated.runs[0][0] + shift < 0:
+        return None
+    shifts = await asyncio.gather(*(_shift_at(copies, number) for number in _edges(translated)))
+    return shift if set(shifts) == {shift} else None
+
+
+async def _shift_at(copies: Copies, number: int) -> int | None:
+    came_from = await _source_number(copies, number)
+    return None if came_from is None else came_from - number
+
+
+async def _source_number(copies: Copies, number: int) -> int | None:
+    """The source's number of an entry of the target; None if the source never had it or no longer has it."""
+    position = await copies.origin(number)
+    if position is None:
+        return None
+    came_from = copies.originals.index_after(position) - 1
+    return came_from if came_from >= 0 and copies.originals.at(came_from) == position else None
+
+
+async def _begins(copies: Copies, pair: Pair, unread: Unread) -> Mapping[Side, int]:
+    """The entry from which each cluster is read: its first unread one; on the source also that of the target."""
+    source = pair.source.end if unread.source.first is None else unread.source.first
+    target = pair.target.end if unread.target.first is None else unread.target.first
+    replicated = pair.publish_time
+    if replicated and unread.target and (number := await _source_number(copies, target)) is not None:
+        source = min(source, number)
+    return {Side.SOURCE: source, Side.TARGET: target}
 
 
 def _edges(numbers: Intervals) -> list[int]:
