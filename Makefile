@@ -71,7 +71,7 @@ test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 
 .PHONY: test-long
 test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
-	@$(PYTEST) -m long --dist loadfile --no-loadscope-reorder --timeout 3600
+	@$(PYTEST) -m long --dist loadfile --no-loadscope-reorder --timeout 1200 --durations 15
 
 .PHONY: test-versions
 test-versions: export PULSAR_FLEET_TEST_VERSION := blue=3.0.7,green=4.2.4
