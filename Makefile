@@ -79,7 +79,7 @@ test-versions: setup $(STATE)/classes/.written ## Copying, verification and equa
 	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder tests/contract/cluster tests/contract/snapshot \
 	  tests/contract/planning/test_apply.py tests/contract/planning/test_undo.py tests/contract/onboarding \
 	  tests/contract/policy_sync tests/contract/preflight/test_compatibility.py tests/contract/cli/test_cli.py \
-	  tests/contract/messages tests/contract/verification
+	  tests/contract/messages tests/contract/verification tests/contract/migration/test_repoint.py
 
 .PHONY: test-full
 test-full: export PULSAR_FLEET_CRASH_POINTS := 50

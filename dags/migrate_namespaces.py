@@ -5,8 +5,9 @@
 2. **Approve** — a person reads what the wave moves and what could go wrong. *Reject* ends the run.
 3. **Prepare** — topics, schemas, policies, permissions and subscriptions are created on green; blue is frozen;
    stored messages are copied by geo-replication where the strategy requires it.
-4. **Cut over** — in a change window: producers are quiesced, then clients are redirected. *This is the point of no
-   return: after it, only a second migration leads back.*
+4. **Cut over** — in a change window: producers are quiesced, then clients are redirected. With
+   `replicate_then_repoint` the run waits before it, until the owners of the applications have connected them to green;
+   then blue refuses producers. *This is the point of no return: after it, only a second migration leads back.*
 5. **Verify** — blue's messages are compared with green's copy, as many clients as before are on green, blue is
    restored. Then a run for the next wave starts.
 
@@ -52,6 +53,12 @@ def migrate_namespaces():
     )
     copy_verified = migration.verify_copy(checked=checked)
     in_window = ChangeWindowSensor(task_id="wait_for_window")
+    repointed = MigrationSensor(
+        task_id="wait_repointed",
+        milestone=Milestone.REPOINTED,
+        moves=checked["moves"],
+        **{**WAIT, "timeout_minutes": "{{ params.repoint_timeout_minutes }}"},
+    )
     cut_over = migration.cut_over(checked=checked, before=before)
     subscriptions = migration.verify_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", milestone=Milestone.DRAINED, moves=checked["moves"], **WAIT)
@@ -59,7 +66,8 @@ def migrate_namespaces():
     cleaned = migration.clean_up_blue(checked=checked, before=before)
     following = migration.plan_next_run(checked=checked)
 
-    approved >> prepared >> rechecked >> before >> replicating >> replicated >> copy_verified >> in_window >> cut_over
+    approved >> prepared >> rechecked >> before >> replicating >> replicated >> copy_verified >> in_window >> repointed
+    repointed >> cut_over
     cut_over >> [subscriptions, drained] >> messages >> cleaned
     cleaned >> migration.restore_blue() >> migration.write_report() >> following
     following >> TriggerDagRunOperator(

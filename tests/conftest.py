@@ -39,6 +39,7 @@ SELDOM = {
     "brokerServiceCompactionMonitorIntervalInSeconds": "3600",
 }
 LONGEST = (
+    "e2e/test_demo_estate",
     "e2e/test_dead_airflow_runs",
     "e2e/test_scheduler",
     "dags/test_runs",

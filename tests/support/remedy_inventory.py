@@ -308,6 +308,13 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
+        "contract/migration/test_repoint.py::"
+        "test_applications_are_connected_to_green_one_after_the_other_and_blue_is_closed",
+        _NOT_IN_VIEWS,
+        {"redirect-not-supported": ("replicate_then_repoint",)},
+    ),
+    Group(
+        Kind.CALL,
         f"{_GATES}test_before_a_failback_only_an_empty_topic_on_blue_is_to_be_deleted",
         _NOT_BEFORE_FAILBACK,
         {

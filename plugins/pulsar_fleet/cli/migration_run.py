@@ -15,8 +15,9 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Phase, is_reversible, reversal_text
+from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.procedure import Failback, Migration
+from pulsar_fleet.migration.repoint.steps import wait_repointed
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.preflight.findings import count_line, findings_markdown
 from pulsar_fleet.report.migration import store_migration_report
@@ -53,6 +54,20 @@ class MigrationRun(ProcedureRun):
     def wait_for_window(self) -> None:
         """Wait for a change window."""
         self.step("wait_for_window", self._window())
+
+    def wait_repointed(self, moves: Moves) -> None:
+        """Wait until the owners of the applications have connected them to green, where blue redirects none."""
+        if all(move.strategy.redirects for move in moves.moves):
+            return
+        waiting = wait_repointed(
+            self._migration.sides,
+            self.records,
+            moves,
+            seconds=self._migration.request.repoint_timeout_minutes * 60.0,
+            poll_seconds=POLL_SECONDS,
+            progress=self.progress,
+        )
+        self.step("wait_repointed", waiting)
 
     async def _window(self) -> str:
         while not (window := self._migration.calendar.permission(datetime.now(UTC), "This wave")).granted:
@@ -94,6 +109,9 @@ class FailbackRun(ProcedureRun):
 
     def wait_for_window(self) -> None:
         """A failback has no change windows."""
+
+    def wait_repointed(self, moves: Moves) -> None:
+        """A failback redirects all applications."""
 
 
 def run_migration(terminal: Terminal, migration: Migration, *, yes: bool) -> NoReturn:

@@ -71,6 +71,10 @@ class ProcedureRun(ABC):
     def wait_for_window(self) -> None:
         """Wait until the cut-over is allowed."""
 
+    @abstractmethod
+    def wait_repointed(self, moves: Moves) -> None:
+        """Wait until the applications that the old cluster does not redirect have left it."""
+
     def restore(self) -> None:
         """Restore the settings of the old cluster, whatever happened before."""
         finish = "The original settings are restored first."
@@ -161,6 +165,7 @@ class ProcedureRun(ABC):
         """Cut over one namespace after the other; a signal stops between two of them."""
         self.step("verify_copy", steps.verify_copy(self._sides, self.records, moves), _counts)
         self.wait_for_window()
+        self.wait_repointed(moves)
         for move in self.reached.before(moves, Phase.CUT_OVER).moves:
             self._cut_over_namespace(moves, move)
             if self.interrupts.requested:

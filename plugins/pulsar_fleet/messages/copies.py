@@ -12,6 +12,7 @@ from pulsar_fleet.messages.positions import Ledgers, count_before, published_ms
 
 SOURCE_POSITION = "__MSG_PROP_REPL_SOURCE_POSITION"
 REPLICATED_FROM = "x-pulsar-replicated-from"
+_MARKER = "x-pulsar-marker-type"
 _REMOVED = Position(-1, -1)
 _IDENTITY = ("x-pulsar-producer-name", "x-pulsar-sequence-id", "x-pulsar-publish-time", "x-pulsar-num-batch-message")
 _MARKERS_IN_A_ROW = 8
@@ -53,6 +54,11 @@ class Copies:
         if REPLICATED_FROM not in headers or headers[REPLICATED_FROM] != await self._source.cluster_name():
             return None
         return await self._found(index, headers)
+
+    async def is_original(self, index: int) -> bool:
+        """Whether the target's entry `index` was published on the target: neither a copy nor a marker of its broker."""
+        headers = await self._target.entry_properties(self.topic, self.copies.at(index))
+        return REPLICATED_FROM not in headers and _MARKER not in headers
 
     async def count_up_to(self, position: Position) -> int:
         """The number of the target's first entries that were made from entries up to and including `position`.

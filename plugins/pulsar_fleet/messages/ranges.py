@@ -82,6 +82,7 @@ class Range:
         entry lies before the range, or if whole entries are read.
     :param limited: compared entries lie before `lookback`.
     :param keyed: messages are hashed with the key in the environment.
+    :param copies_only: leave out what no replicator wrote.
     :param start: where the reading begins, if not at `first`.
     """
 
@@ -97,6 +98,7 @@ class Range:
     limited: bool = False
     engine: EngineName = EngineName.MESSAGE
     keyed: bool = False
+    copies_only: bool = False
     start: Position | None = None
 
     @property
@@ -118,6 +120,7 @@ class Range:
             "l": self.limited,
             "e": self.engine is EngineName.ENTRY,
             "k": self.keyed,
+            "o": self.copies_only,
         }
         flags = "".join(letter for letter, is_set in letters.items() if is_set)
         return [self.pair, self.index, self.topic, *ends, self.entries, flags, *back]
@@ -139,6 +142,7 @@ class Range:
             limited="l" in flags,
             engine=EngineName.ENTRY if "e" in flags else EngineName.MESSAGE,
             keyed="k" in flags,
+            copies_only="o" in flags,
         )
 
 

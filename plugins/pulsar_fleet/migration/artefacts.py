@@ -21,6 +21,7 @@ BASELINE = "proof-baseline.json"
 
 CUT_OVER = "cut-over.json"
 DRAIN_STATE = "drain-state.json"
+REPOINT_STATE = "repoint-state.json"
 
 ABORTED = "aborted.json"
 FAILBACK_CHECKS = "checks.json"

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.stats.read import stats_of
@@ -157,7 +157,7 @@ async def clean_up_namespace(
     :raises PreconditionFailed: there is no verdict, a client is still connected, or a topic was recreated.
     """
     require_verdict(run, move)
-    if move.strategy is Strategy.REPLICATE:
+    if move.strategy.copies:
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters)
     topics = stored_transfers(run, str(move.namespace)).values()
     removed = [

@@ -42,6 +42,19 @@ class Strategy(StrEnum):
     REPLICATE = "replicate_then_switch"
     """Stored messages are geo-replicated first; subscriptions continue on green at the same position."""
 
+    REPOINT = "replicate_then_repoint"
+    """Messages are geo-replicated until every application was connected to green by its owner; then blue is closed."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether messages are replicated to green."""
+        return self is not Strategy.REDIRECT
+
+    @property
+    def redirects(self) -> bool:
+        """Whether blue redirects the clients to green; otherwise their owners change their configuration."""
+        return self is not Strategy.REPOINT
+
 
 _BEFORE_TERMINATION = frozenset(
     {
@@ -104,6 +117,9 @@ class PartitionClients:
         )
 
 
+NOBODY = PartitionClients(0, {}, {})
+
+
 @dataclass(frozen=True, slots=True)
 class Move(Document):
     """The move of one namespace from blue to green.
@@ -143,9 +159,17 @@ class Moves(Document):
     moves: tuple[Move, ...]
 
 
-def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str) -> Move:
-    """The move of one namespace to cluster `green`, with the requested strategy or the one that loses nothing."""
-    strategy, reason = (requested, "set by the run's configuration") if requested else choose_strategy(facts, green)
+def plan_move(facts: NamespaceFacts, requested: Strategy | None, green: str, *, unflagged: str = "") -> Move:
+    """The move of one namespace to cluster `green`, with the requested strategy or the one that loses nothing.
+
+    :param unflagged: the version of blue's brokers that can redirect no single namespace; empty if they all can.
+    """
+    if requested:
+        strategy, reason = requested, "set by the run's configuration"
+    elif unflagged:
+        strategy, reason = Strategy.REPOINT, f"brokers of Pulsar {unflagged} redirect no single namespace"
+    else:
+        strategy, reason = choose_strategy(facts, green)
     return Move(
         namespace=facts.namespace,
         strategy=strategy,

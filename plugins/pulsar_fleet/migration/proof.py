@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import without_flagged
+from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
@@ -46,11 +46,11 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """
     messages = 0
     async with sides.open() as (blue, green):
-        moves = await without_flagged(blue, moves)
+        moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
         baselines = {move.namespace: await read_baseline(blue, green, move) for move in moves.moves}
         if _replicated(moves):
-            verification = await _compare(blue, green, moves)
+            verification = await _compare(blue, green, moves, EntryMapping.REPLICATED)
             messages = verification.messages
             _record_copy(run, verification)
             if verification.verdict is not Verdict.EQUAL:
@@ -58,7 +58,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
                     f"The copy on green was not verified as equal; no flag was set.\n{verification_text(verification)}"
                 )
     for move in moves.moves:
-        equal = move.strategy is Strategy.REPLICATE
+        equal = move.strategy.copies
         store_baseline(run, move, baselines[move.namespace], Verdict.EQUAL.value if equal else PREPARED)
         if equal:
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.REPLICATED)
@@ -111,7 +111,8 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     copied = bool(_replicated(moves))
     if copied:
         async with sides.open() as (blue, green):
-            verification = await _compare(blue, green, moves)
+            mixed = any(not move.strategy.redirects for move in moves.moves)
+            verification = await _compare(blue, green, moves, EntryMapping.COPIES if mixed else EntryMapping.REPLICATED)
         record(run, verification)
         messages = verification.messages
         if verification.verdict is not Verdict.EQUAL:
@@ -127,13 +128,13 @@ def _not_cleaned(run: Run, moves: Moves) -> Moves:
     return replace(moves, moves=tuple(move for move in moves.moves if str(move.namespace) not in cleaned))
 
 
-async def _compare(blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
-    request = await freeze_bounds(blue, green, _replicated(moves), mapping=EntryMapping.REPLICATED)
+async def _compare(blue: AdminClient, green: AdminClient, moves: Moves, mapping: EntryMapping) -> Verification:
+    request = await freeze_bounds(blue, green, _replicated(moves), mapping=mapping)
     return await verify_in_process(blue, green, request)
 
 
 def _replicated(moves: Moves) -> list[NamespaceName]:
-    return [move.namespace for move in moves.moves if move.strategy is Strategy.REPLICATE]
+    return [move.namespace for move in moves.moves if move.strategy.copies]
 
 
 def _record_copy(run: Run, verification: Verification) -> None:

@@ -38,7 +38,7 @@ async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> Pr
     Calls: for a replicated namespace one per partition on both clusters, one more where copies are under way; for a
     redirected namespace one per broker of green; and one per partitioned topic.
     """
-    if move.strategy is Strategy.REPLICATE:
+    if move.strategy.copies:
         partition_ends = await asyncio.gather(*(_ends(blue, green, topic) for topic in move.partitions))
         names = [str(topic) for topic in move.partitions]
         ends = {name: (on_blue, on_green) for name, (on_blue, on_green, _) in zip(names, partition_ends, strict=True)}

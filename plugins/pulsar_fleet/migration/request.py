@@ -19,6 +19,7 @@ LIMITS: Mapping[str, tuple[float, float | None]] = {
     "quiesce_seconds": (QUIESCE_SECONDS, 5),
     "proof_max_age_minutes": (1, 10080),
     "drain_timeout_minutes": (1, 10080),
+    "repoint_timeout_minutes": (1, 40320),
 }
 """Setting → its smallest and its largest value, None without an upper limit."""
 
@@ -66,6 +67,7 @@ class MigrationRequest(Request):
     next_waves: bool = True
     change_windows: Sequence[str] = ()
     freeze_windows: Sequence[str] = ()
+    repoint_timeout_minutes: int = 1440
     individually_acknowledged: str = "carry"
     delete_inactive_topics_on_blue: bool = False
     remove_topics_on_blue: bool = False

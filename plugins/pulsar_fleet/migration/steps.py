@@ -2,7 +2,8 @@
 
 `check_gates`, `prepare_green`, `recheck_gates`, `freeze_blue`, `start_replication`, `replication_progress` (for
 `wait_replicated`), `verify_copy`, `cut_over`, `verify_subscriptions`, `verify_messages`,
-`clean_up_blue`, `restore_blue`; `drain.steps` has those of `wait_drained`. Each step may be run again at any time.
+`clean_up_blue`, `restore_blue`; `repoint.steps` has those of `wait_repointed` and `drain.steps` those of
+`wait_drained`. Each step may be run again at any time.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from pulsar_fleet.migration import cleanup, proof
 from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
-from pulsar_fleet.migration.cutover.redirect import without_flagged
-from pulsar_fleet.migration.cutover.termination import unterminated_partitions
+from pulsar_fleet.migration.cutover.termination import is_moved, unterminated_partitions, without_moved
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
@@ -48,6 +48,8 @@ from pulsar_fleet.migration.prepare.replication import (
 from pulsar_fleet.migration.prepare.replication_lag import read_replication_progress
 from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.repoint.close import close_namespace
+from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.stats.read import required_stats
@@ -121,13 +123,15 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
     earlier attempt cut over are left out.
     """
     async with sides.open() as (blue, green):
-        replicated = _replicated(await without_flagged(blue, moves))
+        replicated = _replicated(await without_moved(blue, moves))
         if replicated:
             await register_cluster(blue, moves.green, sides.green)
         for move in replicated:
             await allow_cluster(blue, move.namespace.tenant, moves.green)
             await recreate_missing(green, move.namespace, move.topics, blue)
-            names = await asyncio.gather(*(reserve_subscriptions(blue, green, topic) for topic in move.partitions))
+            consumed = not move.strategy.redirects
+            reserving = (reserve_subscriptions(blue, green, topic, consumed=consumed) for topic in move.partitions)
+            names = await asyncio.gather(*reserving)
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
             if not await replicates_to(blue, move.namespace, moves.green):
                 copying = (copy_from_the_beginning(blue, topic, moves.green) for topic in move.partitions)
@@ -147,7 +151,7 @@ async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bo
     """
     await renew_while_waiting(sides, run, moves)
     async with sides.open() as (blue, _green):
-        replicated = _replicated(await without_flagged(blue, moves))
+        replicated = _replicated(await without_moved(blue, moves))
         partitions = [topic for move in replicated for topic in move.partitions]
         by_namespace = {move.namespace: frozenset(move.partitions) for move in replicated}
         listed = (await list_loaded(blue, by_namespace, time.time())).states if partitions else {}
@@ -208,32 +212,48 @@ async def cut_over(
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     reference = run.artefacts.find(run.id, CUT_OVER)
     done: dict[str, JsonObject] = run.artefacts.read_json(reference) if reference else {}
+    watched = read_state(run)
     async with sides.open() as (blue, green):
         if not Reached.of(run).all(moves, Phase.DRAINED):
             await freeze.freeze(blue, run, original)
         for move in moves.moves:
             name = str(move.namespace)
-            if name not in done and not (await blue.namespace(move.namespace) or {}).get("migrated"):
+            if name not in done and not await is_moved(blue, move):
                 await recreate_missing(blue, move.namespace, move.topics, green)
                 await recreate_missing(green, move.namespace, move.topics, blue)
             unterminated = await _open_partitions(blue, run, move)
             if name in done and not unterminated:
                 continue
-            if proof_max_age_minutes and len(unterminated) == len(move.partitions):
+            closes = not move.strategy.redirects
+            # Applications have written to a copy that their owners connected them to.
+            if proof_max_age_minutes and not closes and len(unterminated) == len(move.partitions):
                 await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             await renew(sides, run, [name])
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-            result = await cut_over_namespace(
-                blue,
-                green,
-                with_clients(move, stored_clients(run, replace(moves, moves=(move,)))),
-                redirect=redirect,
-                before=original,
-                checkpoint=Checkpoint(run, name),
-                unterminated=unterminated,
-                quiesce_seconds=quiesce_seconds,
-                individually_acknowledged=individually_acknowledged,
-            )
+            move = with_clients(move, stored_clients(run, replace(moves, moves=(move,))))
+            if closes:
+                result = await close_namespace(
+                    blue,
+                    green,
+                    move,
+                    before=original,
+                    checkpoint=Checkpoint(run, name),
+                    watch=watched.namespace(name),
+                    unterminated=unterminated,
+                    quiesce_seconds=quiesce_seconds,
+                )
+            else:
+                result = await cut_over_namespace(
+                    blue,
+                    green,
+                    move,
+                    redirect=redirect,
+                    before=original,
+                    checkpoint=Checkpoint(run, name),
+                    unterminated=unterminated,
+                    quiesce_seconds=quiesce_seconds,
+                    individually_acknowledged=individually_acknowledged,
+                )
             done[name] = result.to_json()
             _store(run, moves, done, result)
     return run.artefacts.write_json(run.id, CUT_OVER, done)
@@ -261,4 +281,4 @@ def _store(run: Run, moves: Moves, done: dict[str, JsonObject], result: CutOverR
 
 
 def _replicated(moves: Moves) -> list[Move]:
-    return [move for move in moves.moves if move.strategy is Strategy.REPLICATE]
+    return [move for move in moves.moves if move.strategy.copies]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from pulsar_fleet.cluster.json import JsonObject
@@ -23,7 +23,7 @@ from pulsar_fleet.migration.artefacts import (
     WAVE_MOVES,
     WAVES,
 )
-from pulsar_fleet.migration.model import Moves, Phase, Strategy, is_reversible, reversal_text
+from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
 from pulsar_fleet.migration.waves.steps import find_moves
 from pulsar_fleet.preflight.findings import Finding, findings_markdown
 from pulsar_fleet.report.failure import failure_details, failure_line
@@ -122,7 +122,7 @@ def _headline(
 
 def _verified(moves: Moves, verdicts: Sequence[RecordedVerdict]) -> str:
     """What was shown for each strategy: copied messages were compared, a redirect copies none."""
-    replicated = {str(move.namespace) for move in moves.moves if move.strategy is Strategy.REPLICATE}
+    replicated = {str(move.namespace) for move in moves.moves if move.strategy.copies}
     redirected = len(moves.moves) - len(replicated)
     sentences = []
     if replicated:
@@ -151,8 +151,11 @@ def _phase_table(phases: Sequence[RecordedPhase]) -> str:
 
 
 def _switches(switched: JsonObject) -> str:
-    lines = []
+    lines: list[str] = []
     for name, result in switched.items():
+        if result.get("repointed"):
+            lines += _repointed(name, result)
+            continue
         lines.append(f"`{name}`: producers were throttled for {result['throttled_seconds']:.1f} s. {_late(result)}")
         lines += [
             f"* `{cursor['subscription']}` on `{cursor['topic']}` had no consumer: it continues on green with "
@@ -172,6 +175,22 @@ def _switches(switched: JsonObject) -> str:
             "its client: at most one batch per producer, delivered twice to every subscription with consumers."
         )
     return "\n".join(lines)
+
+
+def _repointed(name: str, result: JsonObject) -> Iterator[str]:
+    """What each subscription got from both clusters; nothing was redirected."""
+    yield (
+        f"`{name}`: every application left blue, which refuses producers of these topics now. Producers were throttled "
+        f"for {result['throttled_seconds']:.1f} s meanwhile, and none was connected."
+    )
+    for cursor in result["cursors"]:
+        twice = cursor["redelivered"]
+        yield (
+            f"* `{cursor['subscription']}` on `{cursor['topic']}`: "
+            + (f"{counted(twice, 'entry')} delivered on both clusters" if twice else "nothing delivered twice")
+            + (f", {cursor['carried']:,} acknowledged on green too" if cursor["carried"] else "")
+            + "."
+        )
 
 
 def _late(result: JsonObject) -> str:
@@ -225,10 +244,15 @@ def _next_steps(moves: Moves | None, phases: Sequence[RecordedPhase]) -> str:
     if moves is None or not any(entry.phase == Phase.CUT_OVER for entry in phases):
         return ""
     namespaces = "".join(f" --namespaces {move.namespace}" for move in moves.moves)
+    redirecting = [move for move in moves.moves if move.strategy.redirects]
+    first = (
+        f"{moves.blue} redirects clients until the applications are configured with {moves.green}: leave it running."
+        if redirecting
+        else f"{moves.blue} refuses producers of these topics, and redirects no client."
+    )
     return (
-        f"**Next steps.** {moves.blue} redirects clients until the applications are configured with {moves.green}: "
-        "leave it running. Topics that are created from now on are found only by consumers that were restarted against "
-        f"{moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that subscribe by "
-        f"pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore BLUE "
+        f"**Next steps.** {first} Topics that are created from now on are found only by consumers that were restarted "
+        f"against {moves.green}. {moves.blue} deletes no inactive topic of these namespaces. When consumers that "
+        f"subscribe by pattern were restarted against {moves.green}, restore its policies: `pulsar-fleet restore BLUE "
         f"--delete-inactive-topics{namespaces}`, with the connection or the URL of {moves.blue} for BLUE."
     )

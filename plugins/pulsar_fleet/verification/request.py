@@ -27,6 +27,9 @@ class EntryMapping(StrEnum):
     """`replicated` if the namespace replicates to the target or a topic's first entry has a source position."""
     REPLICATED = "replicated"
     """The target's entries have source positions; messages published directly on the target are left out."""
+    COPIES = "copies"
+    """As `replicated`, while producers write to the target too: everything on it that no replicator wrote is left out,
+    wherever it lies."""
     WHOLE = "whole"
     """Everything is compared with everything: producers wrote both topics."""
 
@@ -73,6 +76,7 @@ class Pair:
         `incremental.earlier_proofs`.
     :param engine: the engine for both clusters.
     :param keyed: messages are hashed with a key.
+    :param copies_only: what no replicator wrote to the target is left out.
     """
 
     topic: str
@@ -84,6 +88,7 @@ class Pair:
     earlier: JsonObject | None = None
     engine: ChosenEngine = field(default_factory=ChosenEngine)
     keyed: bool = False
+    copies_only: bool = False
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one cluster."""
@@ -161,7 +166,8 @@ class VerifyRequest(Document):
                 engine=pair.engine.name,
             )
         )
-        return [replace(entry_range, keyed=True) for entry_range in ranges] if pair.keyed else list(ranges)
+        copies_only = pair.copies_only and side is Side.TARGET
+        return [replace(entry_range, keyed=pair.keyed, copies_only=copies_only) for entry_range in ranges]
 
     def identity(self) -> bytes:
         """The part of the document that affects digests: all except the rate limit and the number of examples."""

@@ -102,6 +102,21 @@ def replicating(findings: View) -> View:
     return replace(findings, strategies={NAME: Strategy.REPLICATE})
 
 
+def repointed(findings: View) -> View:
+    return replace(findings, strategies={NAME: Strategy.REPOINT})
+
+
+def blue_of(version: str) -> Spoil:
+    """Blue's brokers have this version."""
+
+    def spoil(base: View) -> View:
+        snapshot = base.blue.snapshot
+        brokers = tuple(replace(broker, version=version) for broker in snapshot.brokers)
+        return with_blue(base, snapshot=replace(snapshot, brokers=brokers))
+
+    return spoil
+
+
 def flagged(*sides: str) -> Spoil:
     return lambda findings: with_policies_of(findings, **{side: {"migrated": True} for side in sides})
 
@@ -147,6 +162,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("functions-unknown", note_on("blue", "functions")),
     ("not-readable", note_on("green", f"topic policies of {ORDERS}")),
     ("topic-not-readable", lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
+    ("redirect-not-supported", blue_of("3.0.7")),
     ("redirect-unreachable", lambda base: with_probe(base, "brokerServiceUrl", answered="", error="refused")),
     ("redirect-not-green", lambda base: with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650")),
     ("redirect-not-green", lambda base: with_probe(base, "serviceUrl", answered="http://third:8080")),
@@ -284,6 +300,7 @@ NEAREST: dict[str, Spoil] = {
     "functions-unknown": note_on("blue", "functions", Problem.NOT_OFFERED),
     "not-readable": note_on("green", f"topic policies of {ORDERS}", Problem.DELETED),
     "topic-not-readable": lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),), blue=None),
+    "redirect-not-supported": lambda base: repointed(blue_of("3.0.7")(base)),
     "redirect-unreachable": lambda base: with_probe(base, "brokerServiceUrlTls", error="timed out"),
     "redirect-not-green": lambda base: with_redirect_probe(
         with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650"),
@@ -503,9 +520,16 @@ def test_schemas_that_refuse_each_other_are_found() -> None:
 
 
 def test_brokers_that_are_too_old_are_found() -> None:
-    findings = view()
-    brokers = tuple(replace(broker, version="3.3.9") for broker in findings.blue.snapshot.brokers)
-    assert "version-unknown" in ids(with_blue(findings, snapshot=replace(findings.blue.snapshot, brokers=brokers)))
+    assert "version-unknown" in ids(blue_of("3.3.9")(view()))
+
+
+def test_what_only_a_redirect_needs_is_not_asked_of_applications_whose_owners_connect_them() -> None:
+    """No redirect is stored and no flag set: other flags, another redirect and the check of the flag have no effect."""
+    findings = on_second_broker("clusterMigrationCheckDurationSeconds", "0")(view())
+    findings = with_blue(with_survey(findings, flagged=(FLAGGED,)), redirect=stored("pulsar://third:6650"))
+    findings = with_redirect_probe(with_probe(findings, "serviceUrl", error="refused"), credentials="401")
+    assert len(ids(findings)) > 3
+    assert ids(repointed(findings)) == set()
 
 
 def test_every_gate_that_is_documented_has_been_seen_to_find_something() -> None:

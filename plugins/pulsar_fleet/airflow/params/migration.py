@@ -26,12 +26,12 @@ def _param(name: str, kind: str, **schema: Any) -> Param:
     return setting(DEFAULTS[name], type=kind, **limits, **schema)
 
 
-def _strategy(suffix: str = "") -> Param:
+def _strategy(*others: str, suffix: str) -> Param:
     """How namespaces move, or `auto`; `suffix` ends the description."""
     return _param(
         "strategy",
         "string",
-        enum=["auto", "redirect", "replicate_then_switch"],
+        enum=["auto", "redirect", "replicate_then_switch", *others],
         title="Strategy",
         description="auto chooses redirect where every subscription drains and no messages are retained, "
         f"else replicate_then_switch{suffix}.",
@@ -76,7 +76,11 @@ PARAMS = {
         description="What to move, one per line: tenant/namespace, a tenant, re: and a pattern of the whole "
         "tenant/namespace, or all. Namespaces that an earlier run has moved are left out.",
     ),
-    "strategy": _strategy(),
+    "strategy": _strategy(
+        "replicate_then_repoint",
+        suffix="; and replicate_then_repoint, where the owners of the applications change their service URL, if a "
+        "broker of blue cannot redirect single namespaces (Pulsar 3.0)",
+    ),
     "wave_namespaces": _param("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
     "wave_topics": _param(
         "wave_topics",
@@ -118,6 +122,13 @@ PARAMS = {
     ),
     **PROOF,
     **DRAIN,
+    "repoint_timeout_minutes": _param(
+        "repoint_timeout_minutes",
+        "integer",
+        title="Time for connecting applications to green, minutes",
+        description="With replicate_then_repoint, how long the run waits until the applications have left blue; after "
+        "it the run fails, names those that have not, and has terminated nothing.",
+    ),
     "delete_inactive_topics_on_blue": _param(
         "delete_inactive_topics_on_blue",
         "boolean",
@@ -149,7 +160,7 @@ FAILBACK_PARAMS = {
     "blue": connection_param("pulsar_blue", "Blue", "Connection of the cluster that the namespaces return to."),
     "green": connection_param("pulsar_green", "Green", "Connection of the cluster that they leave."),
     "namespaces": namespaces_param("What to move back, one tenant/namespace per line."),
-    "strategy": _strategy(", which copies the messages written on green"),
+    "strategy": _strategy(suffix=", which copies the messages written on green"),
     "allow_removal": _param(
         "allow_removal",
         "boolean",

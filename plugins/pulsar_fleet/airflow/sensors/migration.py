@@ -23,7 +23,7 @@ POLL_SECONDS = 5.0
 
 
 class MigrationSensor(BaseSensorOperator):
-    """Wait until namespaces are replicated to green, or drained on blue with their clients on green.
+    """Wait until namespaces are replicated to green, left by their applications, or drained on blue.
 
     :param milestone: what to wait for.
     :param blue: connection id of the old cluster (templated).
@@ -125,9 +125,11 @@ class ChangeWindowSensor(BaseSensorOperator):
 async def monitor(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[bool, str]:
     """Poll once and remediate; returns whether the milestone is reached, and a line of progress."""
     from pulsar_fleet.migration.drain import steps as drain_steps
+    from pulsar_fleet.migration.repoint.steps import repoint_progress
     from pulsar_fleet.migration.steps import replication_progress
 
-    if milestone is Milestone.REPLICATED:
-        return await replication_progress(sides, run, moves)
+    if milestone is not Milestone.DRAINED:
+        progress = replication_progress if milestone is Milestone.REPLICATED else repoint_progress
+        return await progress(sides, run, moves)
     status = await drain_steps.monitor_drain(sides, run, moves)
     return status.is_done, status.line()

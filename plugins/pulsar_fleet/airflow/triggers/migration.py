@@ -25,6 +25,7 @@ class Milestone(StrEnum):
     """What a migration can wait for."""
 
     REPLICATED = "replicated"
+    REPOINTED = "repointed"
     DRAINED = "drained"
 
 
@@ -39,7 +40,7 @@ class Status(StrEnum):
 
 
 class MigrationTrigger(BaseTrigger):
-    """Fires when namespaces are replicated or drained, when an incident needs remediation, or at the timeout.
+    """Fires at the milestone, when an incident needs remediation, or at the timeout.
 
     :param milestone: a value of `Milestone`.
     :param blue: connection id; the trigger reads the connections itself, so its arguments contain no secret.
@@ -112,12 +113,14 @@ class MigrationTrigger(BaseTrigger):
 
 
 async def poll(milestone: Milestone, sides: Any, run: Any, moves: Any) -> tuple[Status, str]:
-    """The status, and a line of progress; changes nothing on the clusters."""
+    """The status, and a line of progress; changes nothing but cursors on green that no consumer uses."""
     from pulsar_fleet.migration.drain import steps as drain_steps
+    from pulsar_fleet.migration.repoint.steps import repoint_progress
     from pulsar_fleet.migration.steps import replication_progress
 
-    if milestone is Milestone.REPLICATED:
-        done, line = await replication_progress(sides, run, moves)
+    if milestone is not Milestone.DRAINED:
+        progress = replication_progress if milestone is Milestone.REPLICATED else repoint_progress
+        done, line = await progress(sides, run, moves)
         return Status.DONE if done else Status.WAITING, line
     status = await drain_steps.poll_drain(sides, run, moves)
     if status.needs_worker:

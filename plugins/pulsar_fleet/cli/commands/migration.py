@@ -62,6 +62,9 @@ def migrate(
     ] = DEFAULTS["individually_acknowledged"],
     proof_max_age_minutes: ProofAge = DEFAULTS["proof_max_age_minutes"],
     drain_timeout_minutes: DrainTimeout = DEFAULTS["drain_timeout_minutes"],
+    repoint_timeout_minutes: Annotated[
+        int, typer.Option(help="Time for connecting applications to green, with replicate_then_repoint.")
+    ] = DEFAULTS["repoint_timeout_minutes"],
     delete_inactive_topics_on_blue: Annotated[
         bool, typer.Option("--delete-inactive-topics-on-blue", help="Restore the deletion of inactive topics too.")
     ] = DEFAULTS["delete_inactive_topics_on_blue"],

@@ -284,12 +284,12 @@ class CommandGetLastMessageIdResponse(_message.Message):
     def __init__(self, last_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ...) -> None: ...
 
 class EntryMetadata(_message.Message):
-    __slots__ = ("publish_time", "properties", "num_messages_in_batch", "marker_type", "replicated_from", "replicate_to", "schema_version", "txnid_least_bits", "txnid_most_bits", "schema_id")
+    __slots__ = ("publish_time", "properties", "replicated_from", "num_messages_in_batch", "marker_type", "replicate_to", "schema_version", "txnid_least_bits", "txnid_most_bits", "schema_id")
     PUBLISH_TIME_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FROM_FIELD_NUMBER: _ClassVar[int]
     NUM_MESSAGES_IN_BATCH_FIELD_NUMBER: _ClassVar[int]
     MARKER_TYPE_FIELD_NUMBER: _ClassVar[int]
-    REPLICATED_FROM_FIELD_NUMBER: _ClassVar[int]
     REPLICATE_TO_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     TXNID_LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
@@ -297,15 +297,15 @@ class EntryMetadata(_message.Message):
     SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
     publish_time: int
     properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    replicated_from: bytes
     num_messages_in_batch: int
     marker_type: int
-    replicated_from: bytes
     replicate_to: bytes
     schema_version: bytes
     txnid_least_bits: int
     txnid_most_bits: int
     schema_id: bytes
-    def __init__(self, publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., num_messages_in_batch: _Optional[int] = ..., marker_type: _Optional[int] = ..., replicated_from: _Optional[bytes] = ..., replicate_to: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., schema_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., replicated_from: _Optional[bytes] = ..., num_messages_in_batch: _Optional[int] = ..., marker_type: _Optional[int] = ..., replicate_to: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., txnid_least_bits: _Optional[int] = ..., txnid_most_bits: _Optional[int] = ..., schema_id: _Optional[bytes] = ...) -> None: ...
 
 class KeyValue(_message.Message):
     __slots__ = ("key", "value")
@@ -316,10 +316,11 @@ class KeyValue(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class MessageMetadata(_message.Message):
-    __slots__ = ("producer_name", "publish_time", "properties", "partition_key", "compression", "uncompressed_size", "num_messages_in_batch", "event_time", "encryption_keys", "encryption_algo", "encryption_param", "schema_version", "partition_key_b64_encoded", "ordering_key", "deliver_at_time", "marker_type", "null_value", "uuid", "num_chunks_from_msg", "chunk_id", "null_partition_key")
+    __slots__ = ("producer_name", "publish_time", "properties", "replicated_from", "partition_key", "compression", "uncompressed_size", "num_messages_in_batch", "event_time", "encryption_keys", "encryption_algo", "encryption_param", "schema_version", "partition_key_b64_encoded", "ordering_key", "deliver_at_time", "marker_type", "null_value", "uuid", "num_chunks_from_msg", "chunk_id", "null_partition_key")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_TIME_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FROM_FIELD_NUMBER: _ClassVar[int]
     PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     UNCOMPRESSED_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -341,6 +342,7 @@ class MessageMetadata(_message.Message):
     producer_name: bytes
     publish_time: int
     properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    replicated_from: bytes
     partition_key: bytes
     compression: int
     uncompressed_size: int
@@ -359,7 +361,7 @@ class MessageMetadata(_message.Message):
     num_chunks_from_msg: int
     chunk_id: int
     null_partition_key: bool
-    def __init__(self, producer_name: _Optional[bytes] = ..., publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., partition_key: _Optional[bytes] = ..., compression: _Optional[int] = ..., uncompressed_size: _Optional[int] = ..., num_messages_in_batch: _Optional[int] = ..., event_time: _Optional[int] = ..., encryption_keys: _Optional[_Iterable[bytes]] = ..., encryption_algo: _Optional[bytes] = ..., encryption_param: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., partition_key_b64_encoded: bool = ..., ordering_key: _Optional[bytes] = ..., deliver_at_time: _Optional[int] = ..., marker_type: _Optional[int] = ..., null_value: bool = ..., uuid: _Optional[bytes] = ..., num_chunks_from_msg: _Optional[int] = ..., chunk_id: _Optional[int] = ..., null_partition_key: bool = ...) -> None: ...
+    def __init__(self, producer_name: _Optional[bytes] = ..., publish_time: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., replicated_from: _Optional[bytes] = ..., partition_key: _Optional[bytes] = ..., compression: _Optional[int] = ..., uncompressed_size: _Optional[int] = ..., num_messages_in_batch: _Optional[int] = ..., event_time: _Optional[int] = ..., encryption_keys: _Optional[_Iterable[bytes]] = ..., encryption_algo: _Optional[bytes] = ..., encryption_param: _Optional[bytes] = ..., schema_version: _Optional[bytes] = ..., partition_key_b64_encoded: bool = ..., ordering_key: _Optional[bytes] = ..., deliver_at_time: _Optional[int] = ..., marker_type: _Optional[int] = ..., null_value: bool = ..., uuid: _Optional[bytes] = ..., num_chunks_from_msg: _Optional[int] = ..., chunk_id: _Optional[int] = ..., null_partition_key: bool = ...) -> None: ...
 
 class SingleMessageMetadata(_message.Message):
     __slots__ = ("properties", "partition_key", "payload_size", "compacted_out", "event_time", "partition_key_b64_encoded", "ordering_key", "null_value", "null_partition_key")

@@ -43,6 +43,7 @@ class StoredEntry(NamedTuple):
     :param size: bytes of its metadata and payload as they are stored.
     :param digest: 16 bytes, xxh3-128 of the parts that a replicated copy shares with its original; empty for a marker.
     :param marker: it is a marker of the broker, which exists on this cluster only.
+    :param copied: a replicator of another cluster wrote it.
     """
 
     ledger: int
@@ -52,6 +53,7 @@ class StoredEntry(NamedTuple):
     size: int
     digest: bytes
     marker: bool = False
+    copied: bool = False
 
     @property
     def position(self) -> Position:
@@ -73,10 +75,11 @@ def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
     publish_time = metadata.publish_time
     if metadata.HasField("marker_type"):
         return StoredEntry(ledger, entry, publish_time, messages, size, b"", marker=True)
+    copied = metadata.HasField("replicated_from")
     canonical = _in_common(metadata)
     digester = xxhash.xxh3_128(_PACK(len(canonical)) + canonical)
     digester.update(payload)
-    return StoredEntry(ledger, entry, publish_time, messages, size, digester.digest())
+    return StoredEntry(ledger, entry, publish_time, messages, size, digester.digest(), copied=copied)
 
 
 Metadata = TypeVar("Metadata", bound=Message)
@@ -115,6 +118,7 @@ def _checked(content: Bytes) -> Bytes:
 def _in_common(metadata: EntryMetadata) -> bytes:
     """The serialized metadata without the fields that differ between copies."""
     metadata.ClearField("of_the_copy")
+    metadata.ClearField("replicated_from")
     if properties := metadata.properties:
         kept = [property_pair for property_pair in properties if not property_pair.key.startswith(_REPLICATORS)]
         del properties[:]

@@ -69,6 +69,11 @@ class EntryContent(NamedTuple):
     payload: bytes
 
     @property
+    def copied(self) -> bool:
+        """Whether a replicator of another cluster wrote it."""
+        return bool(self.metadata.HasField("replicated_from"))
+
+    @property
     def position(self) -> Position:
         """The position of the entry."""
         return Position(self.ledger, self.entry)

@@ -35,7 +35,10 @@ class Timeouts:
 
 
 class Sized(Protocol):
-    """What flow control needs to know of an entry; a marker of the broker is not returned."""
+    """What flow control needs to know of an entry; a marker of the broker is not returned.
+
+    Of a range with `copies_only`, neither is what producers wrote to this cluster.
+    """
 
     @property
     def position(self) -> Position: ...
@@ -45,6 +48,8 @@ class Sized(Protocol):
     def size(self) -> int: ...
     @property
     def marker(self) -> bool: ...
+    @property
+    def copied(self) -> bool: ...
 
 
 Entry = TypeVar("Entry", bound=Sized)
@@ -112,7 +117,7 @@ class Subscription(Generic[Entry]):
             entry = self._read(frame)
             if entry is None:
                 continue
-            if self._at <= self._last and not entry.marker:
+            if self._at <= self._last and not entry.marker and (entry.copied or not self._range.copies_only):
                 entries.append(entry)
                 size += entry.size
             if self._at >= self._last:

@@ -28,7 +28,7 @@ from pulsar_fleet.migration.cutover.termination import (
     wait_producers_left,
     wait_terminated,
 )
-from pulsar_fleet.migration.model import Move, Strategy
+from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
@@ -53,13 +53,15 @@ _BATCH = "x-pulsar-num-batch-message"
 class CutOverResult(Document):
     """What the cutover of one namespace did.
 
-    :param cursors: subscriptions without consumers, with what green will deliver to them.
+    :param cursors: subscriptions without consumers, with what green will deliver to them; where `repointed`, every
+        subscription, with what both clusters have delivered.
     :param duplicates: partition → messages written on blue after the cursors were transferred: each subscription with
         consumers gets them from both clusters; exact, since the partition is terminated.
     :param throttled_seconds: how long producers were throttled.
     :param late: partition → entries that entered after it was quiesced, before it was terminated: first publishes of
         producers that had been idle. Such a publish may be under way at the termination.
     :param moved_bundles: bundles moved to another broker, because theirs does not check the flag.
+    :param repointed: its owners have connected the applications to green; blue redirects none.
     """
 
     SCHEMA_VERSION = 1
@@ -70,6 +72,7 @@ class CutOverResult(Document):
     throttled_seconds: float
     late: Mapping[str, int] = field(default_factory=dict)
     moved_bundles: tuple[str, ...] = ()
+    repointed: bool = False
 
 
 async def cut_over_namespace(
@@ -205,7 +208,7 @@ async def _cursor_transfer(
     None under the flag: an earlier attempt has transferred the cursors, and consumers may be on green already.
     """
     flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
-    if move.strategy is not Strategy.REPLICATE or flagged:
+    if not move.strategy.copies or flagged:
         return None
     return CursorTransfer(blue, green, individually_acknowledged=individually_acknowledged)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Self
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.migration.model import Move, Moves
+from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.read import required_stats
 
@@ -132,15 +132,6 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
     after = await blue.namespace(namespace)
     if after is None or bool(after.get("migrated")) is not migrated:
         raise PreconditionFailed(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
-
-
-async def without_flagged(blue: AdminClient, moves: Moves) -> Moves:
-    """The moves of the namespaces that no attempt has cut over yet; one call for each namespace."""
-    documents = await asyncio.gather(*(blue.namespace(move.namespace) for move in moves.moves))
-    waiting = (
-        move for move, document in zip(moves.moves, documents, strict=True) if not (document or {}).get("migrated")
-    )
-    return replace(moves, moves=tuple(waiting))
 
 
 async def require_green(green: AdminClient, move: Move) -> None:

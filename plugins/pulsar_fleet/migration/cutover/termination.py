@@ -1,7 +1,8 @@
 """Which partitions blue has terminated for the migration, by `internal-info`: right on every version.
 
 The broker's mark in it, the property `migrated`, reads the same as a property that a user gave to the topic, so the
-position of the termination decides together with it.
+position of the termination decides together with it. Where blue does not redirect, the run terminates topics itself,
+and there is no mark.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
@@ -17,7 +18,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.migration.cutover.redirect import set_flag
-from pulsar_fleet.migration.model import Move
+from pulsar_fleet.migration.model import Move, Moves
 from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 from pulsar_fleet.snapshot.resources import read_info
@@ -41,6 +42,27 @@ class Terminations:
     def waiting(self) -> tuple[TopicName, ...]:
         """The partitions that are not terminated."""
         return tuple(partition for partition, end in self.ends.items() if end is None)
+
+
+async def terminate(blue: AdminClient, topic: TopicName) -> None:
+    """Let this plain topic or partition refuse producers for good; its consumers may read what it stores."""
+    await blue.post(f"/{topic.path}/terminate")
+
+
+async def without_moved(blue: AdminClient, moves: Moves) -> Moves:
+    """The moves of the namespaces that no attempt has cut over yet: not flagged, or nothing terminated by the run.
+
+    One call for each namespace; without a redirect one more, and one for each topic.
+    """
+    moved = await asyncio.gather(*(is_moved(blue, move) for move in moves.moves))
+    return replace(moves, moves=tuple(move for move, done in zip(moves.moves, moved, strict=True) if not done))
+
+
+async def is_moved(blue: AdminClient, move: Move) -> bool:
+    """Whether an attempt has begun to cut over the namespace: it is flagged, or a partition is terminated."""
+    if move.strategy.redirects:
+        return bool((await blue.namespace(move.namespace) or {}).get("migrated"))
+    return len(await unterminated_partitions(blue, move)) < len(move.partitions)
 
 
 async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicName, ...]:
@@ -138,15 +160,15 @@ async def _read(
         *(read_info(blue, topic, parts[topic], parts[topic] if existing is None else existing) for topic in topics)
     )
     return {
-        partition: _terminated_at(info)
+        partition: _terminated_at(info, marked=move.strategy.redirects)
         for topic, document in zip(topics, documents, strict=True)
         for partition, info in _by_partition(topic, document, move)
     }
 
 
-def _terminated_at(info: JsonObject) -> Position | None:
+def _terminated_at(info: JsonObject, *, marked: bool) -> Position | None:
     position, properties = info.get("terminatedPosition"), info.get("properties") or {}
-    if not position or properties.get(MIGRATED_PROPERTY) != "true":
+    if not position or (marked and properties.get(MIGRATED_PROPERTY) != "true"):
         return None
     return Position(int(position["ledgerId"]), int(position["entryId"]))
 

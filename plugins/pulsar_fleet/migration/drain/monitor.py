@@ -60,6 +60,8 @@ class DrainStatus:
 
     def line(self) -> str:
         """For the log: the progress and the incidents."""
+        if not self.namespaces:
+            return "no application was redirected: nothing drains on blue"
         return " · ".join([summary(self.namespaces), *(incident.sentence for incident in self.incidents[:5])])
 
 

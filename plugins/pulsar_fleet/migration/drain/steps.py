@@ -59,7 +59,7 @@ async def monitor_drain(sides: Sides, run: Run, moves: Moves) -> DrainStatus:
             if remediated and recovers:
                 recovered.add(incident.namespace)
         if status.is_done:
-            _record_end(monitor, run)
+            _record_end(monitor, run, moves)
         return status
 
 
@@ -99,7 +99,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
             yield DrainMonitor(
                 blue=blue,
                 green=green,
-                moves=[with_clients(move, connected) for move in moves.moves],
+                moves=[with_clients(move, connected) for move in moves.moves if move.strategy.redirects],
                 connected=connected,
                 departed={str(move.namespace): departed_consumers(run, move, connected) for move in moves.moves},
                 redirect=redirect_of(sides, run),
@@ -141,10 +141,14 @@ async def _remediate(
     return result is not None
 
 
-def _record_end(monitor: DrainMonitor, run: Run) -> None:
+def _record_end(monitor: DrainMonitor, run: Run, moves: Moves) -> None:
     for name, namespace in monitor.state.namespaces.items():
         details = {"forecast_error": namespace.forecast_error, "incidents": len(namespace.incidents)}
         run.ledger.enter_phase(run.id, name, Phase.DRAINED, details)
+    for move in moves.moves:
+        if not move.strategy.redirects:
+            # Its applications had left blue before its topics were closed.
+            run.ledger.enter_phase(run.id, str(move.namespace), Phase.DRAINED)
 
 
 def _before(run: Run) -> OriginalSettings:

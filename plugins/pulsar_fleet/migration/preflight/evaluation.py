@@ -53,7 +53,8 @@ async def evaluate_gates(
 ) -> PassedGates:
     """Evaluate every gate and choose each namespace's strategy; see `steps.check_gates`."""
     view = await _view(sides, run, names, expected)
-    moves = tuple(plan_move(facts, strategy, view.green.name) for facts in view.survey.namespaces)
+    green, unflagged = view.green.name, view.blue.unflagged
+    moves = tuple(plan_move(facts, strategy, green, unflagged=unflagged) for facts in view.survey.namespaces)
     view = replace(view, strategies=_strategies(moves))
     # On a failback `check_failback` has matched each waiver with its blocker; for a later wave the first run has.
     whole = not (expected.is_failback or expected.continues)

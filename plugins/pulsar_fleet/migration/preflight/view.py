@@ -10,6 +10,7 @@ from pulsar_fleet.cluster.admin.read_problems import Note, Problem
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.cluster.versions import Redirect, release_of
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
@@ -43,6 +44,13 @@ class ClusterFacts:
     def name(self) -> str:
         """The cluster's own name."""
         return self.snapshot.cluster
+
+    @property
+    def unflagged(self) -> str:
+        """The version of its brokers that can redirect no single namespace; empty if they all can, or may be able."""
+        version = self.snapshot.oldest_version()
+        release = release_of(version)
+        return "" if release is None or Redirect.NAMESPACE in release.redirects else version
 
     @property
     def brokers(self) -> Mapping[str, JsonObject]:
@@ -256,9 +264,17 @@ class View:
         """The namespaces that exist on blue."""
         return tuple(facts for facts in self.survey.namespaces if facts.blue is not None)
 
+    @property
+    def redirected(self) -> tuple[NamespaceFacts, ...]:
+        """Those of `moving` whose clients blue would redirect to green."""
+        return tuple(facts for facts in self.moving if self._strategy(facts.namespace).redirects)
+
     def replicates(self, name: NamespaceName) -> bool:
         """Whether the namespace is replicated before the cut-over."""
-        return self.strategies.get(name) is Strategy.REPLICATE
+        return self._strategy(name).copies
+
+    def _strategy(self, name: NamespaceName) -> Strategy:
+        return self.strategies.get(name, Strategy.REDIRECT)
 
     def pair(self) -> Pair:
         """Both snapshots, as input of the checks that all procedures share."""

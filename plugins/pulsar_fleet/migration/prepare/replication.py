@@ -119,11 +119,15 @@ async def _set(
     return True
 
 
-async def reserve_subscriptions(blue: AdminClient, green: AdminClient, topic: TopicName) -> tuple[str, ...]:
+async def reserve_subscriptions(
+    blue: AdminClient, green: AdminClient, topic: TopicName, *, consumed: bool = False
+) -> tuple[str, ...]:
     """Create on green, at the earliest position, the idle subscriptions with a backlog that it lacks; their names.
 
-    They keep what is replicated until the cut-over sets their cursors. Call it before the first entry is replicated; a
-    second call creates nothing.
+    They keep what is replicated until their cursors are set. Call it before the first entry is replicated; a second
+    call creates nothing.
+
+    :param consumed: create all, also those with consumers: these will come without a redirect, at any time.
     """
     stats, internal, green_stats = await asyncio.gather(
         blue.stats(topic, precise=False), blue.internal_stats(topic), green.stats(topic, precise=False)
@@ -132,7 +136,7 @@ async def reserve_subscriptions(blue: AdminClient, green: AdminClient, topic: To
     present = TopicStats.of(topic, green_stats).subscriptions
     cursors = subscription_cursors(Ledgers.of(internal), TopicStats.of(topic, stats), internal)
     for name, cursor in cursors.items():
-        if cursor.consumers == 0 and cursor.unread and name not in present:
+        if (consumed or (cursor.consumers == 0 and cursor.unread)) and name not in present:
             await green.create_subscription(topic, name)
             created.append(name)
     return tuple(created)

@@ -12,7 +12,7 @@ from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import without_flagged
+from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import DagParsing, Expectations
 from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
@@ -75,7 +75,7 @@ class Procedure(ABC):
         Namespaces that an earlier attempt cut over are left out.
         """
         async with self.sides.open() as (old, _new):
-            moves = await without_flagged(old, moves)
+            moves = await without_moved(old, moves)
         if not moves.moves:
             return ()
         return await steps.recheck_gates(self.sides, self.run, moves, expected=self.expected, waivers=self.waivers)

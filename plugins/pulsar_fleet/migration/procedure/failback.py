@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, parse_namespaces
 from pulsar_fleet.cluster.text import listed
@@ -15,7 +15,7 @@ from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.artefacts import MOVES
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.failback import steps as failback_steps
-from pulsar_fleet.migration.model import Phase
+from pulsar_fleet.migration.model import Phase, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.lease import held
 from pulsar_fleet.migration.procedure.common import Findings, Procedure
@@ -42,6 +42,11 @@ class Failback(Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
+        if request.strategy == Strategy.REPOINT:
+            raise InvalidRequest(
+                f"A failback has no strategy {request.strategy!r}: green redirects the clients to blue. Set "
+                "'redirect', 'replicate_then_switch' or 'auto'."
+            )
         parse_waivers(request.waivers)
         parse_namespaces(request.namespaces)
 

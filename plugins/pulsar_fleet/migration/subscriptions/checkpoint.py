@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.model import Move, Moves, PartitionClients
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 
 
@@ -118,7 +118,7 @@ def store_gate_clients(run: Run, namespace: str, connected: ConnectedClients) ->
 def departed_consumers(run: Run, move: Move, connected: Mapping[str, ConnectedClients]) -> ConnectedClients:
     """Consumers that the gates saw, of subscriptions that had none at the cutover and were not transferred to green."""
     document, now = run.stored(_gate_clients_name(str(move.namespace))), connected.get(str(move.namespace))
-    if document is None or now is None or move.strategy is Strategy.REPLICATE:
+    if document is None or now is None or move.strategy.copies:
         return {}
     gates = _StoredClients.from_json(document).partitions
     left = {topic: _of_other_subscriptions(clients, now.get(topic, ())) for topic, clients in gates.items()}

@@ -7,8 +7,11 @@ import asyncio
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.messages.ranges import EARLIEST
 
 _CONCURRENT_RUNS = 64
+_LOOKED_BACK = 64
+_MOST_LOOKED_AT = 2000
 
 
 class PositionMap:
@@ -37,6 +40,36 @@ class PositionMap:
             return await self._count_through(number - 1)
         first = self._source.at(0)
         return await self._search(number, Position(first.ledger, first.entry - 1))
+
+    async def count_acknowledged(self, number: int, mark_delete: Position) -> int:
+        """How many of green's entries lie up to the last copy of blue's first `number` entries, for a cursor there.
+
+        Unlike `count_before` it leaves out what green's producers wrote between that copy and the next one.
+        """
+        return await self._count_through(number - 1) if number else await self._search(0, mark_delete)
+
+    async def first_written(self, begin: int, end: int) -> int:
+        """The first of green's entries in [begin, end) that a producer wrote to green: no cursor may skip it.
+
+        `end` where there is none. It looks at the first 2,000, one call for each, and answers for no more.
+        """
+        last = min(end, begin + _MOST_LOOKED_AT)
+        for start in range(begin, last, _CONCURRENT_RUNS):
+            chunk = range(start, min(start + _CONCURRENT_RUNS, last))
+            written = await asyncio.gather(*(self._copies.is_original(index) for index in chunk))
+            if True in written:
+                return start + written.index(True)
+        return last
+
+    async def last_original(self, number: int) -> Position:
+        """Blue's entry whose copy is the last one among green's first `number` entries; before all where none is.
+
+        Green's producers may have written some of the entries; it looks at the last 64.
+        """
+        for index in range(number - 1, max(number - 1 - _LOOKED_BACK, -1), -1):
+            if (origin := await self._copies.origin(index)) is not None:
+                return origin
+        return EARLIEST
 
     async def copies(self, entries: Intervals) -> Intervals:
         """Green's entries from the copy of each run's first entry to that of its last, with all entries in between."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.intervals import Intervals
@@ -72,6 +72,44 @@ class CursorTransfer:
             if not _is_consumed(name, cursor, clients) and _required_entries(cursor) <= partition.replicated
         }
         await set_cursors(self._green, topic, targets, partition.green)
+
+    async def follow(
+        self, topic: TopicName, names: Collection[str], earlier: Mapping[str, Position], *, written: bool
+    ) -> dict[str, Position]:
+        """Move green's cursors up to the mark-delete positions that subscriptions have on blue now.
+
+        For consumers that will connect to green by themselves: what they acknowledged on blue until then, green does
+        not deliver again. A cursor with consumers on green is left, and none is set back after the first time, nor
+        beyond a message that a producer wrote to green.
+
+        :param earlier: the result of an earlier call.
+        :param written: producers have been connected to green.
+        :returns: subscription → position on blue up to which green delivers nothing, for each that was moved.
+        """
+        partition = await self._read(topic)
+        position_map = self._position_map(topic, partition)
+        targets: dict[str, TargetCursor] = {}
+        followed: dict[str, Position] = {}
+        for name in names:
+            cursor, present = partition.cursors.get(name), partition.green.cursors.get(name)
+            if cursor is None or (present and present.consumers) or cursor.mark_delete_index > partition.replicated:
+                continue
+            number = await position_map.count_acknowledged(cursor.mark_delete_index, cursor.cursor.mark_delete)
+            begin, originals = 0, cursor.mark_delete_index
+            if present and name in earlier:
+                begin = present.mark_delete_index
+                originals -= partition.blue.index_after(earlier[name])
+            if written or number - begin != originals:
+                number = await position_map.first_written(begin, number)
+            if number > begin or name not in earlier:
+                targets[name] = TargetCursor(cursor, CursorPosition(number, Intervals()))
+                followed[name] = await position_map.last_original(number)
+        await set_cursors(self._green, topic, targets, partition.green)
+        return followed
+
+    async def wait_copied(self, topic: TopicName) -> None:
+        """Wait until green has every entry of this partition; `Conflict` after 15 s."""
+        await self._copied(topic)
 
     async def transfer(self, topic: TopicName, clients: PartitionClients) -> TransferredPartition:
         """Set every cursor of one partition. Producers must be throttled, and green must have no consumer.

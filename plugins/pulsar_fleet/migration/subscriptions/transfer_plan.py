@@ -18,7 +18,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.artefacts import CURSOR_TRANSFERS
-from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.migration.model import Moves
 
 MAX_CARRIED = 100_000
 """Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
@@ -122,7 +122,7 @@ async def plan_transfers(
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
 ) -> Reference:
     """Read the subscriptions that will be replicated and store the plan. Two calls for each partition."""
-    topics = [topic for move in moves.moves if move.strategy is Strategy.REPLICATE for topic in move.partitions]
+    topics = [topic for move in moves.moves if move.strategy.copies for topic in move.partitions]
     partitions = await asyncio.gather(*(_plan(blue, topic, individually_acknowledged) for topic in topics))
     plans = [plan for partition in partitions for plan in partition]
     settings = [await blue.runtime_configuration(broker) for broker in await blue.brokers()] if topics else []

@@ -31,7 +31,7 @@ def drain_seconds(partitions: Iterable[TopicStats], strategy: Strategy) -> float
 
 
 def _is_transferred(subscription: SubscriptionStats, strategy: Strategy) -> bool:
-    return strategy is Strategy.REPLICATE and not subscription.consumers
+    return strategy is Strategy.REPOINT or (strategy.copies and not subscription.consumers)
 
 
 def verification_sentence(

@@ -16,7 +16,17 @@ REVERSIBLE = (
     "After you approve: the publish pause is about 3 s per namespace. Until the first topic is terminated, *Abort* "
     "restores everything.\nAfter that, a failback is a second migration and needs application restarts."
 )
-_WORDS = {Strategy.REDIRECT: "Redirect", Strategy.REPLICATE: "Copy, then redirect"}
+REPOINTED = (
+    "After you approve: messages are copied, and *wait_repointed* waits until the owners of the applications have "
+    "connected them to {green}: consumers first, all of a subscription together, then producers. A subscription gets "
+    "again what it acknowledged on {blue} since the last poll, at most 5 s before it left. Then {blue} refuses "
+    "producers; until that, *Abort* restores everything that no application on {green} uses."
+)
+_WORDS = {
+    Strategy.REDIRECT: "Redirect",
+    Strategy.REPLICATE: "Copy, then redirect",
+    Strategy.REPOINT: "Copy, then let the owners of the applications change their service URL,",
+}
 _MOST = 50
 
 
@@ -89,12 +99,20 @@ def approval_markdown(
         f"{' and '.join(strategies)} from {clusters[0]} to {clusters[1]}.",
         *sentences,
         f"{passed}, {counted(warnings, 'warning')}.",
-        REVERSIBLE,
+        *_after_approval(wave, *clusters),
         *wave.notes,
     ]
     prediction = f"**If it were cut over now:**\n\n{transfers}" if transfers else ""
     parts = ("\n".join(lines), _members_table(wave), prediction, findings_markdown(shown))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _after_approval(wave: Wave, blue: str, green: str) -> Iterable[str]:
+    strategies = {member.strategy for member in wave.members}
+    if any(strategy.redirects for strategy in strategies):
+        yield REVERSIBLE
+    if Strategy.REPOINT in strategies:
+        yield REPOINTED.format(blue=blue, green=green)
 
 
 def _member(facts: NamespaceFacts, move: Move, warnings: int) -> Member:

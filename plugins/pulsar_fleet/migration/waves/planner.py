@@ -43,7 +43,7 @@ class Member:
     @property
     def risk(self) -> tuple[int, int, int, int]:
         """Sort key: warnings, whether it is replicated, clients, partitions."""
-        copied = int(self.strategy is Strategy.REPLICATE)
+        copied = int(self.strategy.copies)
         return self.warnings, copied, self.producers + self.consumers, self.partitions
 
 

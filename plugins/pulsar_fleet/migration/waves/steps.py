@@ -15,12 +15,14 @@ from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import MOVES, WAVE_MOVES, WAVE_TEXT, WAVES
-from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.migration.cutover.termination import unterminated_partitions
+from pulsar_fleet.migration.model import NOBODY, Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.waves.approval_facts import drain_sentence, verification_sentence
 from pulsar_fleet.migration.waves.approval_text import approval_markdown, plan_markdown
 from pulsar_fleet.migration.waves.planner import Wave, WavePlan
 from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.snapshot.resources import read_partition_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +157,17 @@ def _sentences(run: Run, wave: Wave) -> tuple[str, str]:
 async def already_moved(blue: AdminClient, names: Sequence[NamespaceName], ledger: Ledger) -> tuple[NamespaceName, ...]:
     """Namespaces that an earlier run has moved, so that the same selection goes on with the others.
 
-    A namespace counts as moved when the ledger says so and blue still has its flag.
+    A namespace counts as moved when the ledger says so, and blue still has its flag or accepts no producer for it.
     """
     finished = [name for name in names if ledger.last_phase(str(name)) in (Phase.CLEANED, Phase.FINISHED)]
-    policies = [await blue.namespace(name) for name in finished]
-    return tuple(name for name, document in zip(finished, policies, strict=True) if (document or {}).get("migrated"))
+    return tuple([name for name in finished if await _is_left(blue, name)])
+
+
+async def _is_left(blue: AdminClient, name: NamespaceName) -> bool:
+    document = await blue.namespace(name)
+    if document is None or document.get("migrated"):
+        return document is not None
+    topics = await read_partition_counts(blue, name)
+    partitions = {part: NOBODY for topic, count in topics.items() for part in topic.partitions(count)}
+    move = Move(name, Strategy.REPOINT, "", topics, partitions)
+    return bool(partitions) and not await unterminated_partitions(blue, move)

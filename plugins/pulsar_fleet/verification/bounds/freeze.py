@@ -111,7 +111,7 @@ class Freezer:
             self._problem(topic, f"{target} has no such topic", different=True)
             for topic in sorted(source_topics - target_topics)
         ]
-        if scope.replicates or self.mapping is EntryMapping.REPLICATED:
+        if scope.replicates or self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES):
             return [*missing]
         # Without replication to the target, a topic that only the target has did not come from the copy.
         extra = [

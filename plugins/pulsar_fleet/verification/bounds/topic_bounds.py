@@ -144,11 +144,14 @@ class Bounder:
     async def _mapped(self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds) -> Pair:
         topic = copies.topic
         begins = await _origin(copies, 0)
-        sure = scope.replicates or begins is not None or self.mapping is EntryMapping.REPLICATED
+        by_position = self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES)
+        sure = scope.replicates or begins is not None or by_position
         if self.mapping is EntryMapping.WHOLE or not sure:
             return Pair(str(topic), source, self._after_proof(scope, topic, target))
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
+        if self.mapping is EntryMapping.COPIES:
+            return replace(await self._begun(scope, copies, source, target, begins), copies_only=True)
         if begins is None:
             if len(target):
                 raise Unprovable(
@@ -181,12 +184,21 @@ class Bounder:
         self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position
     ) -> Pair:
         """End the target where the source ends, and begin both with the oldest entry that both have."""
-        assert source.first is not None
         assert source.last is not None
-        topic, newest = copies.topic, await _origin(copies, target.end - 1)
+        newest = await _origin(copies, target.end - 1)
         if newest is None or newest > source.last:
             target = replace(target, begin=0, end=await copies.count_up_to(source.last))
+        return await self._begun(scope, copies, source, target, begins)
+
+    async def _begun(
+        self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position | None
+    ) -> Pair:
+        """Begin both with the oldest entry that both have, where the target's first entry is a copy."""
+        assert source.first is not None
+        topic = copies.topic
         notes: tuple[str, ...] = ()
+        if begins is None:
+            return Pair(str(topic), source, target, publish_time=True)
         if begins < source.first:
             before = Position(source.first.ledger, source.first.entry - 1)
             target = replace(target, begin=await copies.count_up_to(before))

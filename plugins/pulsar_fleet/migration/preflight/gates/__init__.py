@@ -28,6 +28,7 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     brokers.migration_check_runs_on_every_broker,
     brokers.resources_are_not_created_by_the_broker,
     brokers.everything_could_be_read,
+    redirects.blue_redirects_single_namespaces,
     redirects.redirect_is_complete_and_green,
     redirects.no_other_redirect_is_stored,
     redirects.clients_are_accepted,

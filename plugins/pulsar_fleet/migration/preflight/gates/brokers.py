@@ -63,6 +63,8 @@ _INCOMPLETE = blocks(
 
 def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
     """A broker whose migration check is off never terminates its topics: clients write to both clusters."""
+    if not view.redirected:
+        return
     for broker, settings in view.blue.brokers.items():
         seconds = str(settings.get(CHECK_PERIOD))
         # A role without permission gets no settings; another gate reports that.
@@ -82,6 +84,8 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
 
 def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
     """The broker's own resource creation copies blue's cluster list, so that green deletes the topics."""
+    if not view.redirected:
+        return
     for broker, settings in view.blue.brokers.items():
         if settings and settings.get(AUTO_CREATION) != "false":
             yield _AUTO_CREATION.finding(

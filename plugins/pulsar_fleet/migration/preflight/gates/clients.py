@@ -61,7 +61,7 @@ _MOST = 3
 
 def clients_follow_a_redirect(view: View) -> Iterator[Finding]:
     """Each connected client version by namespace, with what it does and its clients."""
-    for facts in view.moving:
+    for facts in view.redirected:
         versions: dict[str, list[ConnectedClient]] = {}
         for _, client in facts.clients:
             versions.setdefault(client.version, []).append(client)
@@ -77,7 +77,8 @@ def readers_continue(view: View) -> Iterator[Finding]:
     """Readers have no cursor; readers of some client versions stop at the redirect."""
     for facts in view.moving:
         readers = [client for _, client in facts.clients if client.role is Role.READER]
-        stalling = [client for client in readers if behaviour(client.version).readers_stall]
+        redirected = facts in view.redirected
+        stalling = [client for client in readers if redirected and behaviour(client.version).readers_stall]
         others = [client for client in readers if client not in stalling]
         if stalling:
             yield _READER_STALLS.finding(

@@ -87,7 +87,7 @@ def no_other_namespace_is_flagged(view: View) -> Iterator[Finding]:
     The flag of a namespace that was moved must stay: without it a new producer through blue times out, and a new
     consumer reads nothing from a terminated topic (observed).
     """
-    if has_addresses(view.blue.redirect, view.survey.redirect_probe.document):
+    if not view.redirected or has_addresses(view.blue.redirect, view.survey.redirect_probe.document):
         return
     if view.survey.flagged is None:
         yield _FLAGS_UNKNOWN.finding(

@@ -12,6 +12,12 @@ from pulsar_fleet.migration.preflight.gates.flags import flagged_elsewhere, move
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
 from pulsar_fleet.preflight.findings import Finding
 
+_NOT_SUPPORTED = blocks(
+    "redirect-not-supported",
+    Owner.BLUE,
+    "Its brokers cannot redirect the clients of a single namespace to green.",
+    never_waived="the cut-over would fail: the brokers do not have the call that flags a namespace.",
+)
 _UNREACHABLE = blocks(
     "redirect-unreachable",
     Owner.RUN,
@@ -76,8 +82,20 @@ _TRUST = blocks(
 )
 
 
+def blue_redirects_single_namespaces(view: View) -> Iterator[Finding]:
+    """Pulsar 3.0 flags a whole cluster only: the call for one namespace does not exist there (observed: 405)."""
+    for facts in view.redirected if view.blue.unflagged else ():
+        yield _NOT_SUPPORTED.finding(
+            str(facts.namespace),
+            f"brokers of Pulsar {view.blue.unflagged} on {view.blue.name}",
+            "move the namespace with replicate_then_repoint.",
+        )
+
+
 def redirect_is_complete_and_green(view: View) -> Iterator[Finding]:
     """Every kind of client of blue must find green; checks which broker answered at each address."""
+    if not view.redirected:
+        return
     served = view.green.offers()
     for probe in view.survey.redirect_probe.probes:
         kind = ADDRESS_SCHEMES[probe.key]
@@ -128,7 +146,8 @@ def no_other_redirect_is_stored(view: View) -> Iterator[Finding]:
                 "its stored redirect could not be read",
                 f"read GET /admin/v2/clusters/{cluster.name}/migrate with a superuser's token.",
             )
-    yield from _stored_on_blue(view)
+    if view.redirected:
+        yield from _stored_on_blue(view)
     # A redirect to blue belongs to a failback, or to the migration that this run reverts: other namespaces need it.
     if addresses := view.green.broker_addresses - view.survey.home:
         yield _left_on_green(view, ", ".join(sorted(addresses)))
@@ -214,6 +233,8 @@ def _deletion(cluster: ClusterFacts) -> str:
 
 def clients_are_accepted(view: View) -> Iterator[Finding]:
     """A redirect has no credentials: clients connect to green with the credentials that they use for blue."""
+    if not view.redirected:
+        return
     redirect_probe = view.survey.redirect_probe
     if redirect_probe.credentials:
         yield _CREDENTIALS.finding(

@@ -1,0 +1,140 @@
+"""Close the topics of a namespace on blue that every application has left: from then on blue refuses producers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.messages.ranges import EARLIEST
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
+from pulsar_fleet.migration.cutover.quiesce import pending_text, wait_quiesced
+from pulsar_fleet.migration.cutover.redirect import read_clients, require_green
+from pulsar_fleet.migration.cutover.termination import terminate, unterminated_partitions
+from pulsar_fleet.migration.model import Move
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.prepare.overrides import Throttle
+from pulsar_fleet.migration.repoint.state import NamespaceWatch, PartitionWatch
+from pulsar_fleet.migration.stats.read import required_stats
+from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, TransferredCursor, TransferredPartition
+from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
+
+log = logging.getLogger(__name__)
+
+
+async def close_namespace(
+    blue: AdminClient,
+    green: AdminClient,
+    move: Move,
+    *,
+    before: OriginalSettings,
+    checkpoint: Checkpoint,
+    watch: NamespaceWatch,
+    unterminated: Sequence[TopicName],
+    quiesce_seconds: float,
+) -> CutOverResult:
+    """Set the cursors that nobody uses, and terminate every partition on blue; an interrupted call can be repeated.
+
+    A producer that returns meanwhile is throttled, and what it publishes is replicated before its topic is terminated.
+
+    :param watch: the last poll of `repoint.steps`.
+    :param unterminated: partitions that are not terminated yet.
+    :raises PreconditionFailed: a client is connected to blue, green lacks a topic, or a partition is still open.
+        `Conflict`: replication did not catch up. Nothing was terminated then, or the message says so.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    if unterminated:
+        await require_green(green, move)
+        await _require_left(blue, move, unterminated)
+        async with Throttle(blue, move.namespace, before) as throttle:
+            await throttle.apply()
+            await asyncio.sleep(quiesce_seconds)
+            await _require_quiesced(blue, move, unterminated)
+            await _require_left(blue, move, unterminated)
+            transfer = CursorTransfer(blue, green)
+            moved = await asyncio.gather(
+                *(_transfer(blue, green, transfer, topic, watch.partition(topic)) for topic in unterminated)
+            )
+            done = checkpoint.stored_transfers()
+            checkpoint.store_transfers({**done, **dict(zip(unterminated, moved, strict=True))})
+            throttle.require_held()
+            await asyncio.gather(*(terminate(blue, topic) for topic in unterminated))
+    if still_open := await unterminated_partitions(blue, move):
+        raise PreconditionFailed(
+            f"{len(still_open)} of {counted(len(move.partitions), 'partition')} of {move.namespace} still take "
+            f"producers on {blue.connection.name}, first {still_open[0]}. Run again.",
+            cluster=blue.connection.name,
+        )
+    cursors = tuple(cursor for partition in checkpoint.stored_transfers().values() for cursor in partition.cursors)
+    repeated = sum(cursor.redelivered for cursor in cursors)
+    log.info("%s: closed on blue, %s delivered twice", move.namespace, counted(repeated, "entry"))
+    return CutOverResult(
+        namespace=str(move.namespace),
+        cursors=cursors,
+        duplicates={},
+        throttled_seconds=round(loop.time() - began, 2),
+        repointed=True,
+    )
+
+
+async def _require_left(blue: AdminClient, move: Move, partitions: Collection[TopicName]) -> None:
+    connected = await read_clients(blue, move)
+    clients = [client for topic in partitions for client in connected[topic]]
+    if clients:
+        raise PreconditionFailed(
+            f"{counted(len(clients), 'client')} of {move.namespace} connected to {blue.connection.name} again, first "
+            f"{clients[0]} on {clients[0].topic}: nothing was terminated. Connect the application to green; then clear "
+            "the task wait_repointed.",
+            cluster=blue.connection.name,
+        )
+
+
+async def _require_quiesced(blue: AdminClient, move: Move, partitions: Sequence[TopicName]) -> None:
+    result = await wait_quiesced(blue, partitions)
+    if result.waiting:
+        raise PreconditionFailed(
+            f"Something is still published to {move.namespace} on {blue.connection.name}: "
+            f"{pending_text(result.waiting)}. Nothing was terminated. Find the producer, then run again.",
+            cluster=blue.connection.name,
+        )
+
+
+async def _transfer(
+    blue: AdminClient, green: AdminClient, transfer: CursorTransfer, topic: TopicName, watch: PartitionWatch
+) -> TransferredPartition:
+    """Set the cursors of subscriptions that nobody has used on green, and count what each gets twice."""
+    await transfer.wait_copied(topic)
+    watch.record_green((await required_stats(green, [topic], precise=False))[topic])
+    stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+    ledgers = Ledgers.of(internal)
+    cursors = subscription_cursors(ledgers, TopicStats.of(topic, stats), internal)
+    waiting = cursors.keys() - watch.arrived
+    watch.followed |= await transfer.follow(topic, waiting, watch.followed, written=watch.written)
+    end = ledgers.at(len(ledgers) - 1) if len(ledgers) else None
+    return TransferredPartition(
+        tuple(
+            TransferredCursor(
+                topic=str(topic),
+                subscription=name,
+                unread=len(cursor.unread),
+                carried=0,
+                redelivered=_acknowledged_after(watch.followed.get(name, EARLIEST), cursor, ledgers),
+            )
+            for name, cursor in sorted(cursors.items())
+        ),
+        end,
+    )
+
+
+def _acknowledged_after(position: Position, cursor: SubscriptionCursor, ledgers: Ledgers) -> int:
+    """Entries behind this position that the subscription has acknowledged on blue: green delivers them again."""
+    begin = ledgers.index_after(position)
+    return max(0, cursor.mark_delete_index - begin) + len(cursor.individually_acknowledged)

@@ -1,0 +1,133 @@
+"""Watch the applications of namespaces that their owners connect to green; the state is stored with the run.
+
+While a subscription has consumers on blue and none on green, green's cursor follows blue's: a consumer that leaves blue
+and arrives on green gets again what was acknowledged on blue since the last poll, and misses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import duration
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import REPOINT_STATE
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.redirect import read_clients
+from pulsar_fleet.migration.cutover.termination import without_moved
+from pulsar_fleet.migration.model import Move, Moves
+from pulsar_fleet.migration.prepare.lease import renew_while_waiting
+from pulsar_fleet.migration.repoint.state import (
+    NamespaceWatch,
+    PartitionWatch,
+    RepointProgress,
+    RepointState,
+    progress_line,
+)
+from pulsar_fleet.migration.stats.clients import ConnectedClients
+from pulsar_fleet.migration.stats.read import required_stats
+from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients
+from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
+
+log = logging.getLogger(__name__)
+
+NOTHING_TO_WATCH = "blue redirects the clients of every namespace: no owner has to connect them to green"
+_CONCURRENT_PARTITIONS = 16
+
+
+def read_state(run: Run) -> RepointState:
+    """What the last poll stored; empty before the first."""
+    document = run.stored(REPOINT_STATE)
+    return RepointState.from_json(document) if document else RepointState()
+
+
+async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, str]:
+    """Poll once: whether every application has left blue, and a line that says who has not.
+
+    It sets cursors on green that no consumer uses. Calls: two for each topic, four and more for each partition with a
+    subscription that has not arrived.
+    """
+    moves = replace(moves, moves=tuple(move for move in moves.moves if not move.strategy.redirects))
+    if not moves.moves:
+        return True, NOTHING_TO_WATCH
+    await renew_while_waiting(sides, run, moves)
+    state = read_state(run)
+    async with sides.open() as (blue, green):
+        moves = await without_moved(blue, moves)
+        connected = {move.namespace: await _clients_at_first(blue, run, move) for move in moves.moves}
+        try:
+            progress = [
+                await _watch(blue, green, move, state.namespace(str(move.namespace)), connected[move.namespace])
+                for move in moves.moves
+            ]
+        finally:
+            run.artefacts.write_json(run.id, REPOINT_STATE, state.to_json())
+    return all(namespace.is_done for namespace in progress), progress_line(progress)
+
+
+async def wait_repointed(
+    sides: Sides, run: Run, moves: Moves, *, seconds: float, poll_seconds: float, progress: Callable[[str], None]
+) -> str:
+    """Wait until every application has left blue; for callers without a scheduler. Returns the last line.
+
+    :param progress: receives a line after each poll.
+    :raises PreconditionFailed: some have not after `seconds`; the message names them.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            done, line = await repoint_progress(sides, run, moves)
+        except Unavailable as error:
+            # A broker may restart: keep polling until the end.
+            done, line = False, str(error)
+        if done:
+            return line
+        if time.monotonic() > end:
+            raise PreconditionFailed(f"After {duration(seconds)} applications are still on blue: {line}")
+        progress(line)
+        await asyncio.sleep(poll_seconds)
+
+
+async def _clients_at_first(blue: AdminClient, run: Run, move: Move) -> ConnectedClients:
+    """The clients that were connected to blue at the first poll, stored for all later ones."""
+    name = str(move.namespace)
+    stored = stored_clients(run, Moves("", "", (move,)))
+    if name not in stored:
+        Checkpoint(run, name).store_clients(await read_clients(blue, move))
+        stored = stored_clients(run, Moves("", "", (move,)))
+    return stored[name]
+
+
+async def _watch(
+    blue: AdminClient, green: AdminClient, move: Move, watch: NamespaceWatch, before: ConnectedClients
+) -> RepointProgress:
+    on_blue = await required_stats(blue, move.partitions, precise=False)
+    on_green = await required_stats(green, move.partitions, precise=False)
+    now = time.time()
+    watch.record_clients(on_blue, now)
+    for topic, stats in on_green.items():
+        watch.partition(topic).record_green(stats)
+    transfer, slots = CursorTransfer(blue, green), asyncio.Semaphore(_CONCURRENT_PARTITIONS)
+
+    async def follow(topic: TopicName) -> None:
+        async with slots:
+            await _follow(transfer, topic, watch.partition(topic), set(on_blue[topic].subscriptions))
+
+    await asyncio.gather(*(follow(topic) for topic in move.partitions))
+    left = now - watch.left_since if watch.left_since is not None else 0.0
+    return RepointProgress.of(str(move.namespace), before, on_blue, on_green, left)
+
+
+async def _follow(transfer: CursorTransfer, topic: TopicName, watch: PartitionWatch, names: set[str]) -> None:
+    if waiting := names - watch.arrived:
+        try:
+            watch.followed |= await transfer.follow(topic, waiting, watch.followed, written=watch.written)
+        except Conflict as error:
+            # A consumer arrived on green in this moment: the next poll sees it.
+            log.info("%s", error)

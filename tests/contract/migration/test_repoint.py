@@ -1,0 +1,241 @@
+"""`replicate_then_repoint`: the owners of applications connect them to green; nothing is lost, nothing is out of order.
+
+Blue needs no flag for it: also a cluster of Pulsar 3.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.applications import Numbered, Publisher, Subscriber
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.versions import Redirect, release_of
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
+from pulsar_fleet.migration.cutover.termination import unterminated_partitions
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
+from pulsar_fleet.migration.model import Moves, Phase, Strategy
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.repoint.steps import repoint_progress
+from pulsar_fleet.report.migration import store_migration_report
+
+POLL_SECONDS = 0.5
+ARCHIVE = "archive"
+PER_SECOND = 80.0
+
+
+@dataclass
+class Estate:
+    """A namespace with live applications on blue, and the run that moves it."""
+
+    sides: Sides
+    run: Run
+    namespace: NamespaceName
+    moves: Moves = field(init=False)
+    publishers: list[Publisher] = field(default_factory=list)
+    subscribers: list[Subscriber] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        events, audit = self.topic("events"), self.topic("audit")
+        self.publishers = [
+            Publisher(events, ["a", "b", "c"], per_second=PER_SECOND),
+            Publisher(events, ["d", "e", "f"], per_second=PER_SECOND),
+            Publisher(audit, ["g"], per_second=PER_SECOND / 4),
+        ]
+        self.subscribers = [
+            Subscriber(events, "billing"),
+            Subscriber(events, "fraud", pulsar.ConsumerType.KeyShared),
+            Subscriber(audit, "ledger", pulsar.ConsumerType.Failover),
+        ]
+
+    def topic(self, name: str) -> TopicName:
+        return TopicName(self.namespace, name)
+
+    @property
+    def original(self) -> OriginalSettings:
+        original = find_original_settings(self.run)
+        assert original is not None
+        return original
+
+    async def copy(self) -> None:
+        """Everything before the applications move."""
+        expected = Expectations()
+        async with self.sides.open() as (blue, _green):
+            release = release_of(await blue.version())
+        # A cluster that redirects no single namespace has no other strategy.
+        strategy = Strategy.REPOINT if release and Redirect.NAMESPACE in release.redirects else None
+        reference, _ = await steps.check_gates(self.sides, self.run, [self.namespace], strategy, expected=expected)
+        self.moves = Moves.from_json(self.run.artefacts.read_json(reference))
+        await steps.prepare_green(self.sides, self.run, self.moves)
+        await steps.recheck_gates(self.sides, self.run, self.moves, expected=expected)
+        await steps.freeze_blue(self.sides, self.run, self.moves)
+        await steps.start_replication(self.sides, self.run, self.moves)
+        await steps.wait_replicated(
+            self.sides, self.run, self.moves, seconds=60, poll_seconds=POLL_SECONDS, progress=str
+        )
+        await steps.verify_copy(self.sides, self.run, self.moves)
+
+    async def poll(self) -> tuple[bool, str]:
+        return await repoint_progress(self.sides, self.run, self.moves)
+
+    async def left(self) -> str:
+        """Poll until every application has left blue."""
+        async with asyncio.timeout(30):
+            while not (polled := await self.poll())[0]:
+                await asyncio.sleep(POLL_SECONDS)
+        return polled[1]
+
+    async def settle(self) -> None:
+        """Stop publishing, and wait until every subscription has everything, in the order of each key."""
+        await asyncio.sleep(1)
+        for publisher in self.publishers:
+            await asyncio.to_thread(publisher.stop)
+        for subscriber in self.subscribers:
+            sent = self.sent(subscriber.topic)
+            async with asyncio.timeout(15):
+                while subscriber.received.lost(sent):
+                    await asyncio.sleep(0.2)
+            assert subscriber.received.out_of_order() == []
+        assert [error for one in (*self.publishers, *self.subscribers) for error in one.errors] == []
+
+    async def close_blue(self) -> CutOverResult:
+        reference = await steps.cut_over(self.sides, self.run, self.moves, self.original, proof_max_age_minutes=60)
+        return CutOverResult.from_json(self.run.artefacts.read_json(reference)[str(self.namespace)])
+
+    async def finish(self) -> None:
+        await steps.verify_subscriptions(self.sides, self.run, self.moves)
+        await monitor_until_drained(self.sides, self.run, self.moves, seconds=30, poll_seconds=1)
+        await steps.verify_messages(self.sides, self.run, self.moves)
+        await steps.clean_up_blue(self.sides, self.run, self.moves, self.original)
+        await steps.restore_blue(self.sides, self.run, self.original, delete_topics=False)
+
+    def sent(self, topic: TopicName) -> list[Numbered]:
+        return [message for publisher in self.publishers if publisher.topic == topic for message in publisher.sent]
+
+    def twice(self, result: CutOverResult) -> dict[str, int]:
+        """What the run states, by subscription."""
+        stated: dict[str, int] = {}
+        for cursor in result.cursors:
+            stated[cursor.subscription] = stated.get(cursor.subscription, 0) + cursor.redelivered
+        return stated
+
+
+@pytest.fixture
+async def estate(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Estate]:
+    run = Run("repointed", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files")))
+    estate = Estate(Sides(blue, green, 5.0), run, new_namespace())
+    await on_blue.put(f"/tenants/{estate.namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await on_blue.put_namespace(estate.namespace, {"replication_clusters": ["blue"]})
+    await on_blue.post(
+        f"/namespaces/{estate.namespace.path}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    )
+    await on_blue.create_partitioned_topic(estate.topic("events"), 3)
+    await on_blue.create_topic(estate.topic("audit"))
+    for topic in ("events", "audit"):
+        await on_blue.create_subscription(estate.topic(topic), ARCHIVE)
+    for application in (*estate.subscribers, *estate.publishers):
+        application.start(blue)
+    yield estate
+    for application in (*estate.publishers, *estate.subscribers):
+        application.stop()
+
+
+@pytest.mark.timeout(240)
+async def test_applications_are_connected_to_green_one_after_the_other_and_blue_is_closed(
+    estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    await asyncio.sleep(2)
+    await estate.copy()
+    assert [move.strategy for move in estate.moves.moves] == [Strategy.REPOINT]
+    done, line = await estate.poll()
+    assert not done
+    assert line.startswith(f"0 of 1 namespace left blue · {estate.namespace}: 14 of 14 clients on blue")
+
+    await asyncio.sleep(1)  # what is acknowledged on blue meanwhile is delivered twice
+    for subscriber in estate.subscribers:
+        await asyncio.to_thread(subscriber.restart, green)
+        await asyncio.sleep(POLL_SECONDS)
+        assert not (await estate.poll())[0]
+    with pytest.raises(PreconditionFailed, match=r"7 clients of .* connected to .* again"):
+        await estate.close_blue()
+    for publisher in estate.publishers:
+        await asyncio.to_thread(publisher.restart, green)
+    assert await estate.left() == "1 of 1 namespace left blue"
+
+    result = await estate.close_blue()
+    await estate.finish()
+    await estate.settle()
+    stated = estate.twice(result)
+    assert stated["billing"] > 0
+    assert {one.subscription: one.received.twice() for one in estate.subscribers} == {
+        one.subscription: stated[one.subscription] for one in estate.subscribers
+    }
+    # Nobody read it: it continues on green with everything.
+    archive = (await on_green.stats(estate.topic("audit"), precise=True))["subscriptions"][ARCHIVE]
+    assert archive["msgBacklog"] == len(estate.sent(estate.topic("audit")))
+    assert ARCHIVE not in (await on_blue.stats(estate.topic("audit")))["subscriptions"]
+
+    assert await unterminated_partitions(on_blue, estate.moves.moves[0]) == ()
+    late = open_client(blue, 5)
+    with pytest.raises(pulsar.TopicTerminated):
+        late.create_producer(str(estate.topic("audit")))
+    late.close()
+    phases = [entry.phase for entry in estate.run.ledger.phases(estate.run.id)]
+    assert phases[-3:] == [Phase.DRAINED, Phase.VERIFIED, Phase.FINISHED]
+    report = store_migration_report(estate.run, {}, None)
+    assert "every application left blue, which refuses producers" in report
+    assert "refuses producers of these topics, and redirects no client" in report
+
+
+@pytest.mark.timeout(240)
+async def test_producers_may_be_connected_to_green_first_and_no_message_of_theirs_is_skipped(
+    estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_green: AdminClient
+) -> None:
+    reading = Subscriber(estate.topic("events"), ARCHIVE)
+    reading.start(blue)
+    await asyncio.sleep(2)
+    reading.stop()
+    await estate.copy()
+    for publisher in (*estate.publishers, *estate.subscribers):
+        await estate.poll()
+        await asyncio.to_thread(publisher.restart, green)
+        await asyncio.sleep(1)
+    assert await estate.left() == "1 of 1 namespace left blue"
+    result = await estate.close_blue()
+    await estate.finish()
+    await estate.settle()
+    stated = estate.twice(result)
+    assert {one.subscription: one.received.twice() for one in estate.subscribers} == {
+        one.subscription: stated[one.subscription] for one in estate.subscribers
+    }
+    # It stopped before the copy, and its application starts again on green.
+    reading.start(green)
+    async with asyncio.timeout(15):
+        while reading.received.lost(estate.sent(estate.topic("events"))):
+            await asyncio.sleep(0.2)
+    reading.stop()
+    assert reading.received.out_of_order() == []
+    assert reading.received.twice() == stated[ARCHIVE]
