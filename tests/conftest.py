@@ -63,6 +63,8 @@ LONGEST = (
     "contract/policy_sync/test_reconciliation_rounds",
     "contract/verification/test_subscriptions",
     "contract/onboarding/test_canary",
+    "contract/migration/test_repoint",
+    "dags/test_repoint",
 )
 """Files of more than a minute, the longest first."""
 

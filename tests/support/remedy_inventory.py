@@ -309,7 +309,7 @@ INVENTORY: tuple[Group, ...] = (
     Group(
         Kind.CALL,
         "contract/migration/test_repoint.py::"
-        "test_applications_are_connected_to_green_one_after_the_other_and_blue_is_closed",
+        "test_applications_are_connected_to_green_one_after_the_other_and_blue_refuses_producers",
         _NOT_IN_VIEWS,
         {"redirect-not-supported": ("replicate_then_repoint",)},
     ),

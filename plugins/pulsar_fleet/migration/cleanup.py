@@ -58,13 +58,18 @@ class Leftovers:
             "is_unused": self.is_unused,
         }
 
-    def text(self, cluster: str) -> str:
-        """A sentence for the report."""
+    def text(self, cluster: str, *, redirects: bool = True) -> str:
+        """A sentence for the report.
+
+        :param redirects: clients that connect to the cluster are redirected.
+        """
         if not self.is_unused:
             subscriptions = counted(len(self.subscriptions), "subscription")
             left = f"{subscriptions} and {counted(len(self.clients), 'client')}"
             return f"{cluster} is still in use: {left} are left there, first {(*self.subscriptions, *self.clients)[0]}."
         topics = counted(len(self.topics), "terminated topic")
+        if not redirects:
+            return f"No subscription and no client is left on {cluster}; {topics} left there refuse producers."
         terminated = f"; {topics} left there to redirect clients" if self.topics else ""
         return (
             f"No subscription and no client is left on {cluster}{terminated}. Applications connect through {cluster} "
@@ -137,7 +142,10 @@ async def clean_up_blue(
             name = str(move.namespace)
             clusters = original.replication[name]
             result = await clean_up_namespace(blue, move, run, moves, clusters, remove_topics=remove_topics)
-            results[name] = {**result.to_json(), "text": result.leftovers.text(moves.blue)}
+            results[name] = {
+                **result.to_json(),
+                "text": result.leftovers.text(moves.blue, redirects=move.strategy.redirects),
+            }
             log.info("%s", results[name]["text"])
             phase = Phase.FINISHED if result.leftovers.is_unused else Phase.CLEANED
             run.ledger.enter_phase(run.id, name, phase, results[name])

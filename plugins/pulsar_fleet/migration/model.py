@@ -43,7 +43,7 @@ class Strategy(StrEnum):
     """Stored messages are geo-replicated first; subscriptions continue on green at the same position."""
 
     REPOINT = "replicate_then_repoint"
-    """Messages are geo-replicated until every application was connected to green by its owner; then blue is closed."""
+    """Messages are geo-replicated; owners connect every application to green; then blue refuses producers."""
 
     @property
     def copies(self) -> bool:

@@ -48,8 +48,8 @@ from pulsar_fleet.migration.prepare.replication import (
 from pulsar_fleet.migration.prepare.replication_lag import read_replication_progress
 from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.proof_baseline import require_fresh
-from pulsar_fleet.migration.repoint.close import close_namespace
 from pulsar_fleet.migration.repoint.steps import read_state
+from pulsar_fleet.migration.repoint.terminate import terminate_namespace
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.stats.read import required_stats
@@ -208,7 +208,7 @@ async def cut_over(
     :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
     """
     redirect = redirect_of(sides, run)
-    if redirect.placeholders:
+    if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
         log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
     reference = run.artefacts.find(run.id, CUT_OVER)
     done: dict[str, JsonObject] = run.artefacts.read_json(reference) if reference else {}
@@ -224,25 +224,14 @@ async def cut_over(
             unterminated = await _open_partitions(blue, run, move)
             if name in done and not unterminated:
                 continue
-            closes = not move.strategy.redirects
+            redirects = move.strategy.redirects
             # Applications have written to a copy that their owners connected them to.
-            if proof_max_age_minutes and not closes and len(unterminated) == len(move.partitions):
+            if proof_max_age_minutes and redirects and len(unterminated) == len(move.partitions):
                 await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             await renew(sides, run, [name])
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
             move = with_clients(move, stored_clients(run, replace(moves, moves=(move,))))
-            if closes:
-                result = await close_namespace(
-                    blue,
-                    green,
-                    move,
-                    before=original,
-                    checkpoint=Checkpoint(run, name),
-                    watch=watched.namespace(name),
-                    unterminated=unterminated,
-                    quiesce_seconds=quiesce_seconds,
-                )
-            else:
+            if redirects:
                 result = await cut_over_namespace(
                     blue,
                     green,
@@ -253,6 +242,17 @@ async def cut_over(
                     unterminated=unterminated,
                     quiesce_seconds=quiesce_seconds,
                     individually_acknowledged=individually_acknowledged,
+                )
+            else:
+                result = await terminate_namespace(
+                    blue,
+                    green,
+                    move,
+                    before=original,
+                    checkpoint=Checkpoint(run, name),
+                    watch=watched.namespace(name),
+                    unterminated=unterminated,
+                    quiesce_seconds=quiesce_seconds,
                 )
             done[name] = result.to_json()
             _store(run, moves, done, result)

@@ -6,7 +6,7 @@ Blue needs no flag for it: also a cluster of Pulsar 3.0.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
+from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
@@ -34,9 +35,11 @@ from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.repoint.steps import repoint_progress
 from pulsar_fleet.report.migration import store_migration_report
+from pulsar_sandbox import Sandbox
 
 POLL_SECONDS = 0.5
 ARCHIVE = "archive"
+FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 PER_SECOND = 80.0
 
 
@@ -114,7 +117,7 @@ class Estate:
             assert subscriber.received.out_of_order() == []
         assert [error for one in (*self.publishers, *self.subscribers) for error in one.errors] == []
 
-    async def close_blue(self) -> CutOverResult:
+    async def terminate(self) -> CutOverResult:
         reference = await steps.cut_over(self.sides, self.run, self.moves, self.original, proof_max_age_minutes=60)
         return CutOverResult.from_json(self.run.artefacts.read_json(reference)[str(self.namespace)])
 
@@ -136,35 +139,45 @@ class Estate:
         return stated
 
 
+MakeEstate = Callable[[ClusterConnection], Awaitable[Estate]]
+
+
 @pytest.fixture
-async def estate(
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    on_blue: AdminClient,
-    new_namespace: Callable[[], NamespaceName],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Estate]:
-    run = Run("repointed", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files")))
-    estate = Estate(Sides(blue, green, 5.0), run, new_namespace())
-    await on_blue.put(f"/tenants/{estate.namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
-    await on_blue.put_namespace(estate.namespace, {"replication_clusters": ["blue"]})
-    await on_blue.post(
-        f"/namespaces/{estate.namespace.path}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-    )
-    await on_blue.create_partitioned_topic(estate.topic("events"), 3)
-    await on_blue.create_topic(estate.topic("audit"))
-    for topic in ("events", "audit"):
-        await on_blue.create_subscription(estate.topic(topic), ARCHIVE)
-    for application in (*estate.subscribers, *estate.publishers):
-        application.start(blue)
-    yield estate
-    for application in (*estate.publishers, *estate.subscribers):
-        application.stop()
+async def make_estate(
+    blue: ClusterConnection, on_blue: AdminClient, new_namespace: Callable[[], NamespaceName], tmp_path: Path
+) -> AsyncIterator[MakeEstate]:
+    """Makes an estate that moves to a cluster."""
+    ledger, files = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files"))
+    estates: list[Estate] = []
+
+    async def make(green: ClusterConnection) -> Estate:
+        run = Run(f"to {green.name}", ledger, files)
+        estate = Estate(Sides(blue, green, 5.0), run, new_namespace())
+        estates.append(estate)
+        await on_blue.put(f"/tenants/{estate.namespace.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+        await on_blue.put_namespace(estate.namespace, {"replication_clusters": ["blue"]})
+        await on_blue.post(f"/namespaces/{estate.namespace.path}/retention", FOREVER)
+        await on_blue.create_partitioned_topic(estate.topic("events"), 3)
+        await on_blue.create_topic(estate.topic("audit"))
+        for topic in ("events", "audit"):
+            await on_blue.create_subscription(estate.topic(topic), ARCHIVE)
+        for application in (*estate.subscribers, *estate.publishers):
+            application.start(blue)
+        return estate
+
+    yield make
+    for estate in estates:
+        for application in (*estate.publishers, *estate.subscribers):
+            await asyncio.to_thread(application.stop)
+
+
+@pytest.fixture
+async def estate(make_estate: MakeEstate, green: ClusterConnection) -> Estate:
+    return await make_estate(green)
 
 
 @pytest.mark.timeout(240)
-async def test_applications_are_connected_to_green_one_after_the_other_and_blue_is_closed(
+async def test_applications_are_connected_to_green_one_after_the_other_and_blue_refuses_producers(
     estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     await asyncio.sleep(2)
@@ -180,12 +193,12 @@ async def test_applications_are_connected_to_green_one_after_the_other_and_blue_
         await asyncio.sleep(POLL_SECONDS)
         assert not (await estate.poll())[0]
     with pytest.raises(PreconditionFailed, match=r"7 clients of .* connected to .* again"):
-        await estate.close_blue()
+        await estate.terminate()
     for publisher in estate.publishers:
         await asyncio.to_thread(publisher.restart, green)
     assert await estate.left() == "1 of 1 namespace left blue"
 
-    result = await estate.close_blue()
+    result = await estate.terminate()
     await estate.finish()
     await estate.settle()
     stated = estate.twice(result)
@@ -210,6 +223,8 @@ async def test_applications_are_connected_to_green_one_after_the_other_and_blue_
     assert "refuses producers of these topics, and redirects no client" in report
 
 
+@pytest.mark.long
+@pytest.mark.versions
 @pytest.mark.timeout(240)
 async def test_producers_may_be_connected_to_green_first_and_no_message_of_theirs_is_skipped(
     estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_green: AdminClient
@@ -224,7 +239,7 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
         await asyncio.to_thread(publisher.restart, green)
         await asyncio.sleep(1)
     assert await estate.left() == "1 of 1 namespace left blue"
-    result = await estate.close_blue()
+    result = await estate.terminate()
     await estate.finish()
     await estate.settle()
     stated = estate.twice(result)
@@ -239,3 +254,39 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
     reading.stop()
     assert reading.received.out_of_order() == []
     assert reading.received.twice() == stated[ARCHIVE]
+
+
+@pytest.mark.long
+@pytest.mark.versions
+@pytest.mark.timeout(300)
+async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
+    make_estate: MakeEstate,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A cluster stores one redirect: neither run needs it."""
+    with Sandbox.start(tmp_path_factory.mktemp("third"), clusters=("third",)) as sandbox:
+        third = ClusterConnection(
+            name="third", admin_url=sandbox["third"].admin_url, service_url=sandbox["third"].service_url
+        )
+        before = await stored_redirect(on_blue, "blue")
+        estates = [await make_estate(cluster) for cluster in (green, third)]
+        await asyncio.sleep(1)
+        await asyncio.gather(*(estate.copy() for estate in estates))
+        for estate in estates:
+            await estate.poll()
+            for application in (*estate.subscribers, *estate.publishers):
+                await asyncio.to_thread(application.restart, estate.sides.green)
+        await asyncio.gather(*(estate.left() for estate in estates))
+        results = await asyncio.gather(*(estate.terminate() for estate in estates))
+        for estate, result in zip(estates, results, strict=True):
+            await estate.finish()
+            await estate.settle()
+            stated = estate.twice(result)
+            received = {one.subscription: one.received.twice() for one in estate.subscribers}
+            assert received == {name: stated[name] for name in received}
+        assert await stored_redirect(on_blue, "blue") == before
+        for estate in estates:
+            for application in (*estate.publishers, *estate.subscribers):
+                await asyncio.to_thread(application.stop)

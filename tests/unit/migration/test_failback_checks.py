@@ -236,6 +236,7 @@ def test_a_subscription_that_is_consumed_already_is_named_and_not_judged() -> No
 
 
 def test_blue_is_finished_only_without_leftovers() -> None:
+    assert "1 terminated topic left there refuse producers" in Leftovers(topics=("t",)).text("blue", redirects=False)
     assert "and no client is left on blue; 1 terminated topic left there to redirect clients" in Leftovers(
         topics=(str(EVENTS),)
     ).text("blue")

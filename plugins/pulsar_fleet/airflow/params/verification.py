@@ -11,9 +11,10 @@ PARAMS = {
     "mapping": setting(
         "auto",
         type="string",
-        enum=["auto", "replicated", "whole"],
+        enum=["auto", "replicated", "copies", "whole"],
         title="Mapping",
-        description="replicated compares the replicated messages by source position; whole compares all messages.",
+        description="replicated compares the replicated messages by source position; copies does so while producers "
+        "write to the target too, whose messages are left out; whole compares all messages.",
     ),
     "mode": setting(
         "full",

@@ -75,7 +75,8 @@ def verify(
         bool, typer.Option("--subscriptions/--no-subscriptions", help="Compare the backlogs of subscriptions too.")
     ] = True,
     mapping: Annotated[
-        EntryMapping, typer.Option(help="replicated: replicated messages; whole: all messages.")
+        EntryMapping,
+        typer.Option(help="replicated: what was replicated; copies: so, while both are written to; whole: all."),
     ] = EntryMapping.AUTO,
     order: Annotated[
         Order, typer.Option(help="The order a copy keeps: of each producer and each key, or of all messages.")

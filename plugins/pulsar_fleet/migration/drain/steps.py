@@ -147,7 +147,7 @@ def _record_end(monitor: DrainMonitor, run: Run, moves: Moves) -> None:
         run.ledger.enter_phase(run.id, name, Phase.DRAINED, details)
     for move in moves.moves:
         if not move.strategy.redirects:
-            # Its applications had left blue before its topics were closed.
+            # Its applications had left blue before its topics were terminated.
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.DRAINED)
 
 

@@ -1,1 +1,1 @@
-"""Move applications that their owners connect to green: watch who left blue and who arrived, then close blue."""
+"""Move applications that their owners connect to green: watch who left and who arrived, then terminate topics."""

@@ -80,6 +80,7 @@ class RepointProgress:
     :param missing: clients that were on blue and are on neither cluster.
     :param on_both: `subscription of topic` with consumers on both clusters: both deliver every message.
     :param left_seconds: how long blue has had no client.
+    :param unsent: entries on blue that are not on green yet.
     """
 
     namespace: str
@@ -88,6 +89,7 @@ class RepointProgress:
     missing: tuple[ConnectedClient, ...]
     on_both: tuple[str, ...]
     left_seconds: float
+    unsent: int = 0
 
     @classmethod
     def of(
@@ -96,9 +98,14 @@ class RepointProgress:
         before: ConnectedClients,
         blue: Mapping[TopicName, TopicStats],
         green: Mapping[TopicName, TopicStats],
+        *,
+        cluster: str,
         left_seconds: float,
     ) -> RepointProgress:
-        """Compare the clients of both clusters with those that were on blue at first."""
+        """Compare the clients of both clusters with those that were on blue at first.
+
+        :param cluster: green's own name.
+        """
         missing = (absent_clients(before.get(topic, ()), blue[topic].clients, green[topic].clients) for topic in blue)
         return cls(
             namespace=namespace,
@@ -107,18 +114,20 @@ class RepointProgress:
             missing=tuple(client for partition in missing for client in partition),
             on_both=tuple(text for topic, stats in blue.items() for text in _on_both(stats, green[topic])),
             left_seconds=left_seconds,
+            unsent=sum(stats.replication_backlog.get(cluster, 0) for stats in blue.values()),
         )
 
     @property
     def is_done(self) -> bool:
-        """Whether blue can be closed: no client is on it, and all are on green, or blue has been left for a while."""
+        """Whether blue's topics can be terminated: all clients are on green, or blue has had none for a while."""
         return not self.on_blue and (not self.missing or self.left_seconds >= SETTLED_SECONDS)
 
     def line(self) -> str:
         """`acme/orders: 3 of 12 clients are still on blue: …; 1 is on neither cluster: …`."""
-        parts = [f"{len(self.on_blue)} of {counted(self.clients, 'client')} on blue{_first(self.on_blue)}"]
+        sent = f"{counted(self.unsent, 'entry')} of blue not on green yet" if self.unsent else "green has every entry"
+        parts = [f"{len(self.on_blue)} of {counted(self.clients, 'client')} on blue{_first(self.on_blue)}", sent]
         if self.missing:
-            wait = "" if self.on_blue else f", blue is closed in {duration(SETTLED_SECONDS - self.left_seconds)}"
+            wait = "" if self.on_blue else f", waiting {duration(SETTLED_SECONDS - self.left_seconds)} for it"
             parts.append(f"{len(self.missing)} on neither cluster{_first(self.missing)}{wait}")
         if self.on_both:
             parts.append(f"both clusters deliver every message to {', '.join(self.on_both[:_MOST])}")

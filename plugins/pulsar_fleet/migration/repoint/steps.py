@@ -120,8 +120,14 @@ async def _watch(
             await _follow(transfer, topic, watch.partition(topic), set(on_blue[topic].subscriptions))
 
     await asyncio.gather(*(follow(topic) for topic in move.partitions))
-    left = now - watch.left_since if watch.left_since is not None else 0.0
-    return RepointProgress.of(str(move.namespace), before, on_blue, on_green, left)
+    return RepointProgress.of(
+        str(move.namespace),
+        before,
+        on_blue,
+        on_green,
+        cluster=await green.cluster_name(),
+        left_seconds=now - watch.left_since if watch.left_since is not None else 0.0,
+    )
 
 
 async def _follow(transfer: CursorTransfer, topic: TopicName, watch: PartitionWatch, names: set[str]) -> None:

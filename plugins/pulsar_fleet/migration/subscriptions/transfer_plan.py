@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -22,6 +23,8 @@ from pulsar_fleet.migration.model import Moves
 
 MAX_CARRIED = 100_000
 """Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
+POLL_SECONDS = 5.0
+"""The time between two polls of `wait_repointed`, in which green's cursors do not follow."""
 _MAX_LISTED = 100
 _BY_BATCH_INDEX = "acknowledgmentAtBatchIndexLevelEnabled"
 
@@ -48,6 +51,8 @@ class PlannedTransfer:
     :param consumers: with any, it reads its backlog on blue and continues behind that on green.
     :param individually_acknowledged: acknowledged beyond the mark-delete position.
     :param carried: these are acknowledged on green too; otherwise they are redelivered.
+    :param repeated: where its owner connects it to green, what it acknowledges on blue between two polls, at its
+        present rate; None where it is redirected.
     """
 
     topic: str
@@ -56,15 +61,22 @@ class PlannedTransfer:
     unread: int
     individually_acknowledged: int
     carried: bool
+    repeated: int | None = None
 
     @property
     def redelivered(self) -> int:
         """Entries that green delivers again."""
+        if self.repeated is not None:
+            return self.repeated + self.individually_acknowledged
         return 0 if self.carried or self.consumers else self.individually_acknowledged
 
     def text(self) -> str:
         """One line for the plan."""
-        if self.consumers:
+        if self.repeated is not None:
+            rate = f"about {counted(self.repeated, 'entry')} acknowledged in the {POLL_SECONDS:.0f} s before it leaves"
+            alone = counted(self.individually_acknowledged, "individually acknowledged entry")
+            action = f"gets again {rate}, and {alone}" if self.redelivered else "gets nothing again at its present rate"
+        elif self.consumers:
             unread = counted(self.unread, "unread entry")
             action = f"{counted(self.consumers, 'consumer')} first on blue, with {unread}, then on green"
         elif self.individually_acknowledged:
@@ -79,9 +91,15 @@ class PlannedTransfer:
 
 
 def plan_cursors(
-    topic: TopicName, cursors: Mapping[str, SubscriptionCursor], policy: IndividuallyAcknowledged
+    topic: TopicName,
+    cursors: Mapping[str, SubscriptionCursor],
+    policy: IndividuallyAcknowledged,
+    rates: Mapping[str, float] | None = None,
 ) -> tuple[PlannedTransfer, ...]:
-    """The subscriptions of one partition, by name."""
+    """The subscriptions of one partition, by name.
+
+    :param rates: entries that each reads in a second, where their owners connect them to green; None for a redirect.
+    """
     return tuple(
         PlannedTransfer(
             topic=str(topic),
@@ -89,7 +107,8 @@ def plan_cursors(
             consumers=cursor.consumers,
             unread=len(cursor.unread),
             individually_acknowledged=len(cursor.individually_acknowledged),
-            carried=carries(policy, cursor),
+            carried=rates is None and carries(policy, cursor),
+            repeated=None if rates is None else math.ceil(rates[name] * POLL_SECONDS),
         )
         for name, cursor in sorted(cursors.items())
     )
@@ -122,8 +141,11 @@ async def plan_transfers(
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
 ) -> Reference:
     """Read the subscriptions that will be replicated and store the plan. Two calls for each partition."""
-    topics = [topic for move in moves.moves if move.strategy.copies for topic in move.partitions]
-    partitions = await asyncio.gather(*(_plan(blue, topic, individually_acknowledged) for topic in topics))
+    copied = [move for move in moves.moves if move.strategy.copies]
+    topics = [(topic, move.strategy.redirects) for move in copied for topic in move.partitions]
+    partitions = await asyncio.gather(
+        *(_plan(blue, topic, individually_acknowledged, redirects=redirects) for topic, redirects in topics)
+    )
     plans = [plan for partition in partitions for plan in partition]
     settings = [await blue.runtime_configuration(broker) for broker in await blue.brokers()] if topics else []
     batch_index = any(broker.get(_BY_BATCH_INDEX) == "true" for broker in settings)
@@ -136,11 +158,14 @@ async def plan_transfers(
     return run.artefacts.write_json(run.id, CURSOR_TRANSFERS, document)
 
 
-async def _plan(blue: AdminClient, topic: TopicName, policy: IndividuallyAcknowledged) -> tuple[PlannedTransfer, ...]:
+async def _plan(
+    blue: AdminClient, topic: TopicName, policy: IndividuallyAcknowledged, *, redirects: bool
+) -> tuple[PlannedTransfer, ...]:
     try:
-        stats, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
+        document, internal = await asyncio.gather(blue.stats(topic, precise=False), blue.internal_stats(topic))
     except NotFound:
         # An inactive partition that the broker has deleted has no subscription.
         return ()
-    cursors = subscription_cursors(Ledgers.of(internal), TopicStats.of(topic, stats), internal)
-    return plan_cursors(topic, cursors, policy)
+    stats = TopicStats.of(topic, document)
+    rates = None if redirects else {name: subscription.read_rate for name, subscription in stats.subscriptions.items()}
+    return plan_cursors(topic, subscription_cursors(Ledgers.of(internal), stats, internal), policy, rates)

@@ -1,4 +1,4 @@
-"""Close the topics of a namespace on blue that every application has left: from then on blue refuses producers."""
+"""Terminate the topics of a namespace that every application has left on blue: from then on it refuses producers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 log = logging.getLogger(__name__)
 
 
-async def close_namespace(
+async def terminate_namespace(
     blue: AdminClient,
     green: AdminClient,
     move: Move,
@@ -75,7 +75,7 @@ async def close_namespace(
         )
     cursors = tuple(cursor for partition in checkpoint.stored_transfers().values() for cursor in partition.cursors)
     repeated = sum(cursor.redelivered for cursor in cursors)
-    log.info("%s: closed on blue, %s delivered twice", move.namespace, counted(repeated, "entry"))
+    log.info("%s: terminated on blue, %s delivered twice", move.namespace, counted(repeated, "entry"))
     return CutOverResult(
         namespace=str(move.namespace),
         cursors=cursors,
