@@ -198,7 +198,9 @@ def connected_clients(topic: TopicName, document: JsonObject) -> Iterator[Connec
         if not is_replicator(name):
             yield _client(topic, Role.PRODUCER, "", name, producer)
     for subscription, part in _subscriptions(document):
-        role = Role.CONSUMER if part.get("isDurable", part.get("durable", True)) else Role.READER
+        # A non-persistent topic has no durable cursor: its subscriptions have consumers, which read what comes.
+        durable = not topic.persistent or part.get("isDurable", part.get("durable", True))
+        role = Role.CONSUMER if durable else Role.READER
         for consumer in part.get("consumers") or ():
             yield _client(topic, role, subscription, str(consumer.get("consumerName") or ""), consumer)
 

@@ -135,6 +135,11 @@ class Move(Document):
     partitions: Mapping[TopicName, PartitionClients]
 
     @property
+    def stored_topics(self) -> list[TopicName]:
+        """The topics whose messages are stored; a broker says of no other whether it is terminated (it answers 500)."""
+        return [topic for topic in self.topics if topic.persistent]
+
+    @property
     def producers(self) -> int:
         """Producers over all partitions."""
         return sum(clients.producers for clients in self.partitions.values())

@@ -50,8 +50,7 @@ async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> Pr
 def store_baseline(run: Run, move: Move, baseline: ProofBaseline, verdict: str) -> None:
     """Store the baseline of a proof with the planned topics; it replaces an older baseline of the namespace."""
     document = run.stored(BASELINE) or {}
-    # Non-persistent topics appear and disappear with their clients.
-    topics = {str(topic): count for topic, count in move.topics.items() if topic.persistent}
+    topics = {str(topic): move.topics[topic] for topic in move.stored_topics}
     stored = replace(baseline, verdict=verdict, topics=topics)
     run.artefacts.write_json(run.id, BASELINE, {**document, baseline.namespace: stored.to_json()})
 
@@ -75,7 +74,8 @@ async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Pr
         verdict="",
         blue=settings[0],
         green=settings[1],
-        topics={str(topic): count for topic, count in topics.items()},
+        # Non-persistent topics appear and disappear with their clients.
+        topics={str(topic): count for topic, count in topics.items() if topic.persistent},
         ends={},
     )
 

@@ -142,7 +142,7 @@ async def require_green(green: AdminClient, move: Move) -> None:
     policies = await green.namespace(move.namespace)
     partitioned, topics = await asyncio.gather(green.partitioned_topics(move.namespace), green.topics(move.namespace))
     existing = {*partitioned, *topics}
-    missing = [topic for topic in move.topics if topic not in existing]
+    missing = [topic for topic in move.stored_topics if topic not in existing]
     if policies is None or missing:
         lacking = "the namespace" if policies is None else f"{len(missing)} topics, for example {missing[0]},"
         raise PreconditionFailed(

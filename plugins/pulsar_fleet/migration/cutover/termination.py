@@ -71,7 +71,7 @@ async def unterminated_partitions(blue: AdminClient, move: Move) -> tuple[TopicN
     A partition that does not exist, since the broker deletes inactive ones, is not terminated.
     """
     existing = await blue.topics(move.namespace)
-    return Terminations(await _read(blue, list(move.topics), move, existing)).waiting
+    return Terminations(await _read(blue, move.stored_topics, move, existing)).waiting
 
 
 async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Terminations:
@@ -83,7 +83,7 @@ async def wait_terminated(blue: AdminClient, move: Move, seconds: float) -> Term
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     ends: dict[TopicName, Position | None] = {}
-    waiting, count = list(move.topics), _FIRST_TOPICS
+    waiting, count = move.stored_topics, _FIRST_TOPICS
     while waiting and loop.time() < end:
         polled, rest = waiting[:count], waiting[count:]
         ends |= await _read(blue, polled, move)

@@ -168,6 +168,7 @@ async def _is_left(blue: AdminClient, name: NamespaceName) -> bool:
     if document is None or document.get("migrated"):
         return document is not None
     topics = await read_partition_counts(blue, name)
-    partitions = {part: NOBODY for topic, count in topics.items() for part in topic.partitions(count)}
+    stored = {topic: count for topic, count in topics.items() if topic.persistent}
+    partitions = {part: NOBODY for topic, count in stored.items() for part in topic.partitions(count)}
     move = Move(name, Strategy.REPOINT, "", topics, partitions)
     return bool(partitions) and not await unterminated_partitions(blue, move)
