@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from tests.dags.test_runs import SIDES
-from tests.support.applications import Publisher, Subscriber
+from tests.support.applications import Publisher, Subscriber, wait_copied
 from tests.support.dag_runs import announced, report, states
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.text import counted
@@ -41,7 +42,7 @@ def test_a_run_waits_until_the_applications_were_connected_to_green(
     applications = (Subscriber(live, "billing"), Publisher(live, ["a", "b"], per_second=40))
     for application in applications:
         application.start(blue)
-    owner = threading.Thread(target=connect_to, args=(green, name, applications), daemon=True)
+    owner = threading.Thread(target=connect_to, args=(blue, green, name, applications), daemon=True)
     owner.start()
     moved = play("migrate_namespaces", namespaces=[str(name)], strategy="replicate_then_repoint", auto_approve=True)
     owner.join(60)
@@ -69,8 +70,13 @@ def test_a_run_waits_until_the_applications_were_connected_to_green(
     assert len(carried) == len(set(carried)) == 60
 
 
-def connect_to(green: ClusterConnection, name: NamespaceName, applications: tuple[Subscriber, Publisher]) -> None:
-    """What an owner does when the copy was verified: consumers first, then producers."""
+def connect_to(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    name: NamespaceName,
+    applications: tuple[Subscriber, Publisher],
+) -> None:
+    """What an owner does when the run waits: consumers first, then producers, when green has everything of them."""
     ledger, files = Ledger.open(), Artefacts.open()
     while ledger.last_phase(str(name)) != Phase.REPLICATED:
         time.sleep(0.5)
@@ -79,5 +85,12 @@ def connect_to(green: ClusterConnection, name: NamespaceName, applications: tupl
     while files.find(run, REPOINT_STATE) is None:
         time.sleep(0.5)
     for application in applications:
-        application.restart(green)
+        application.stop()
+        asyncio.run(_wait_copied(blue, application.topic))
+        application.start(green)
         time.sleep(2)
+
+
+async def _wait_copied(blue: ClusterConnection, topic: TopicName) -> None:
+    async with AdminClient(blue) as admin:
+        await wait_copied(admin, [topic], "green")

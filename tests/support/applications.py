@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pulsar
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import TopicName
@@ -65,6 +67,14 @@ class Application:
 
     def _run(self, client: pulsar.Client) -> None:
         raise NotImplementedError
+
+
+async def wait_copied(blue: AdminClient, partitions: Iterable[TopicName], cluster: str) -> None:
+    """Wait until a cluster has every entry, as an owner does who keeps the order of keys."""
+    async with asyncio.timeout(30):
+        for partition in partitions:
+            while (await blue.stats(partition, precise=False))["replication"][cluster]["replicationBacklog"]:
+                await asyncio.sleep(0.1)
 
 
 class Publisher(Application):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
@@ -23,6 +24,7 @@ from pulsar_fleet.migration.prepare.lease import held, release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.replication import end_replication, read_reserved_subscriptions
 from pulsar_fleet.migration.prepare.restore import restore_blue
+from pulsar_fleet.migration.repoint.steps import read_state
 from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
@@ -64,13 +66,17 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         flags = [str(move.namespace) for move in moves.moves if await _clear(blue, move)]
         replication = await _end_replication(blue, moves, original) if original else []
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
-        await _delete_reserved_subscriptions(green, run)
+        in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)
     await release(sides, run)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.ABORTED)
     result = AbortResult(
-        flags=tuple(flags), replication=tuple(replication), overrides=overrides, removed=removed, kept=kept
+        flags=tuple(flags),
+        replication=tuple(replication),
+        overrides=overrides,
+        removed=removed,
+        kept=(*kept, *in_use),
     )
     run.artefacts.write_json(run.id, ABORTED, result.to_json())
     return result
@@ -124,13 +130,24 @@ async def _end_replication(blue: AdminClient, moves: Moves, original: OriginalSe
     ]
 
 
-async def _delete_reserved_subscriptions(green: AdminClient, run: Run) -> None:
+async def _delete_reserved_subscriptions(green: AdminClient, run: Run) -> list[str]:
+    """Delete what no application has used on green; returns the others, which hold what theirs have not read."""
+    state, in_use = read_state(run), []
     for topic, names in read_reserved_subscriptions(run).items():
+        arrived = state.namespace(str(topic.namespace)).partition(topic).arrived
         for name in names:
+            if name in arrived:
+                in_use.append(f"subscription {name!r} of {topic} (in use)")
+                continue
             try:
                 await green.delete_subscription(topic, name)
             except NotFound:
                 log.info("subscription %r of %s does not exist any more", name, topic)
+            except FleetError as error:
+                if error.status != HTTPStatus.PRECONDITION_FAILED:
+                    raise
+                in_use.append(f"subscription {name!r} of {topic} (in use)")
+    return in_use
 
 
 async def _undo_changes(
@@ -144,13 +161,19 @@ async def _undo_changes(
     planned = replace(planned, changes=tuple(change for change in planned.changes if change.namespace not in gone))
     deletions = [change for change in planned.changes if _deletes(change) and change.resource is Resource.TOPIC]
     created = {TopicName.parse(change.name) for change in deletions}
-    used = await _used(green, [name for name in namespaces if name not in gone], created)
+    used = await _used(green, [name for name in namespaces if name not in gone], created) | _arrived(run)
     plan, kept = without_used_topics(planned, used)
     allowed = {change.id for change in plan.changes}
     applied = await apply_plan(plan, green, run.ledger, f"{run.id}/stop", redactor=open_redactor(), allow=allowed)
     removed = [result.change.label for result in applied.results if result.outcome is Outcome.APPLIED]
     remaining = [f"{result.change.label}: {result.detail}" for result in applied.not_in_place()]
     return tuple(removed), (*kept, *remaining)
+
+
+def _arrived(run: Run) -> set[TopicName]:
+    """Topics on green to which owners have connected applications, which may be restarting now."""
+    watched = (item for namespace in read_state(run).namespaces.values() for item in namespace.partitions.items())
+    return {topic.parent for topic, watch in watched if watch.arrived or watch.written}
 
 
 async def _used(green: AdminClient, namespaces: list[NamespaceName], created: Collection[TopicName]) -> set[TopicName]:

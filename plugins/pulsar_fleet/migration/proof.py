@@ -50,7 +50,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         await freeze_blue(sides, run, moves)
         baselines = {move.namespace: await read_baseline(blue, green, move) for move in moves.moves}
         if _replicated(moves):
-            verification = await _compare(blue, green, moves, EntryMapping.REPLICATED)
+            verification = await _compare(blue, green, moves)
             messages = verification.messages
             _record_copy(run, verification)
             if verification.verdict is not Verdict.EQUAL:
@@ -79,7 +79,7 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     if not transferred:
         return {"subscriptions": 0}
     async with sides.open() as (blue, green):
-        request = await freeze_bounds(blue, green, _replicated(moves), mapping=EntryMapping.REPLICATED)
+        request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves))
         verification = await compare_subscriptions(blue, green, request)
         consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
     record_subscriptions(run, verification)
@@ -111,8 +111,7 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     copied = bool(_replicated(moves))
     if copied:
         async with sides.open() as (blue, green):
-            mixed = any(not move.strategy.redirects for move in moves.moves)
-            verification = await _compare(blue, green, moves, EntryMapping.COPIES if mixed else EntryMapping.REPLICATED)
+            verification = await _compare(blue, green, moves)
         record(run, verification)
         messages = verification.messages
         if verification.verdict is not Verdict.EQUAL:
@@ -128,8 +127,14 @@ def _not_cleaned(run: Run, moves: Moves) -> Moves:
     return replace(moves, moves=tuple(move for move in moves.moves if str(move.namespace) not in cleaned))
 
 
-async def _compare(blue: AdminClient, green: AdminClient, moves: Moves, mapping: EntryMapping) -> Verification:
-    request = await freeze_bounds(blue, green, _replicated(moves), mapping=mapping)
+def _mapping(moves: Moves) -> EntryMapping:
+    """Where owners connect the applications, producers may write to green while blue is still replicated to it."""
+    redirected = all(move.strategy.redirects for move in moves.moves)
+    return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
+
+
+async def _compare(blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
+    request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves))
     return await verify_in_process(blue, green, request)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from tests.support.applications import Numbered, Publisher, Subscriber
+from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -24,6 +24,7 @@ from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
 from pulsar_fleet.migration.cutover.redirect import stored_redirect
@@ -96,6 +97,15 @@ class Estate:
 
     async def poll(self) -> tuple[bool, str]:
         return await repoint_progress(self.sides, self.run, self.moves)
+
+    async def connect(self, application: Application) -> None:
+        """Connect an application to green, as its owner does; a producer, when green has everything of it."""
+        await asyncio.to_thread(application.stop)
+        partitions = [topic for topic in self.moves.moves[0].partitions if topic.parent == application.topic]
+        if isinstance(application, Publisher):
+            async with self.sides.open() as (blue, _green):
+                await wait_copied(blue, partitions, self.moves.green)
+        application.start(self.sides.green)
 
     async def left(self) -> str:
         """Poll until every application has left blue."""
@@ -195,7 +205,7 @@ async def test_applications_are_connected_to_green_one_after_the_other_and_blue_
     with pytest.raises(PreconditionFailed, match=r"7 clients of .* connected to .* again"):
         await estate.terminate()
     for publisher in estate.publishers:
-        await asyncio.to_thread(publisher.restart, green)
+        await estate.connect(publisher)
     assert await estate.left() == "1 of 1 namespace left blue"
 
     result = await estate.terminate()
@@ -234,9 +244,9 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
     await asyncio.sleep(2)
     reading.stop()
     await estate.copy()
-    for publisher in (*estate.publishers, *estate.subscribers):
+    for application in (*estate.publishers, *estate.subscribers):
         await estate.poll()
-        await asyncio.to_thread(publisher.restart, green)
+        await estate.connect(application)
         await asyncio.sleep(1)
     assert await estate.left() == "1 of 1 namespace left blue"
     result = await estate.terminate()
@@ -277,7 +287,7 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
         for estate in estates:
             await estate.poll()
             for application in (*estate.subscribers, *estate.publishers):
-                await asyncio.to_thread(application.restart, estate.sides.green)
+                await estate.connect(application)
         await asyncio.gather(*(estate.left() for estate in estates))
         results = await asyncio.gather(*(estate.terminate() for estate in estates))
         for estate, result in zip(estates, results, strict=True):
@@ -290,3 +300,30 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
         for estate in estates:
             for application in (*estate.publishers, *estate.subscribers):
                 await asyncio.to_thread(application.stop)
+
+
+@pytest.mark.long
+@pytest.mark.versions
+@pytest.mark.timeout(240)
+async def test_an_abort_keeps_what_applications_use_on_green_and_blue_is_as_before(
+    estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    path = f"/namespaces/{estate.namespace.path}/replication"
+    await asyncio.sleep(1)
+    await estate.copy()
+    await estate.poll()
+    billing, *others = estate.subscribers
+    await asyncio.to_thread(billing.restart, green)
+    await estate.poll()
+    await asyncio.to_thread(billing.stop)  # its subscription holds what it has not read on green
+    aborted = await abort_migration(estate.sides, estate.run, estate.moves)
+    partitions = estate.topic("events").partitions(3)
+    assert {f"subscription 'billing' of {partition} (in use)" for partition in partitions} <= set(aborted.kept)
+    for partition in partitions:
+        kept = (await on_green.stats(partition, precise=False))["subscriptions"]
+        assert {"billing", "fraud", ARCHIVE} & kept.keys() == {"billing"}
+    assert await on_blue.get(path) == ["blue"]
+    for subscriber in others:
+        assert not subscriber.received.lost(estate.sent(subscriber.topic)[:-20])
+    assert [error for one in (*estate.publishers, *others) for error in one.errors] == []
+    assert estate.run.ledger.last_phase(str(estate.namespace)) == Phase.ABORTED

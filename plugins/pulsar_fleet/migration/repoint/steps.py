@@ -22,6 +22,7 @@ from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Move, Moves
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.repoint.state import (
     NamespaceWatch,
@@ -60,6 +61,9 @@ async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, 
     state = read_state(run)
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
+        for move in moves.moves:
+            # A broker deletes an inactive topic that has no subscription.
+            await recreate_missing(green, move.namespace, move.topics, blue)
         connected = {move.namespace: await _clients_at_first(blue, run, move) for move in moves.moves}
         try:
             progress = [

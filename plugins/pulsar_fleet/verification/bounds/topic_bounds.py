@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.copies import Copies
-from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before
+from pulsar_fleet.messages.positions import TIME_MARGIN_MS, Ledgers, count_before
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
@@ -22,6 +22,10 @@ from pulsar_fleet.verification.request import EntryMapping, Pair
 
 class Unprovable(Exception):
     """The topic cannot be compared; the message says why."""
+
+
+_MOST_LOOKED_AT = 20_000
+_LOOKED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ class Bounder:
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
         if self.mapping is EntryMapping.COPIES:
+            target = await self._without_later(copies, source, target)
             return replace(await self._begun(scope, copies, source, target, begins), copies_only=True)
         if begins is None:
             if len(target):
@@ -189,6 +194,26 @@ class Bounder:
         if newest is None or newest > source.last:
             target = replace(target, begin=0, end=await copies.count_up_to(source.last))
         return await self._begun(scope, copies, source, target, begins)
+
+    async def _without_later(self, copies: Copies, source: TopicBounds, target: TopicBounds) -> TopicBounds:
+        """End the target where no copy of a later entry of the source follows; what producers wrote to it may remain.
+
+        A source without a later entry has no such copy. Otherwise the newest copy lies near the target's end.
+        """
+        assert source.last is not None
+        now = Ledgers.of(await self.source.internal_stats(copies.topic))
+        if now.index_after(source.last) == len(now):
+            return target
+        for end in range(target.end, max(target.end - _MOST_LOOKED_AT, 0), -_LOOKED_AT_ONCE):
+            numbers = range(end - 1, max(end - _LOOKED_AT_ONCE, 0) - 1, -1)
+            origins = await asyncio.gather(*(_origin(copies, number) for number in numbers))
+            for number, origin in zip(numbers, origins, strict=True):
+                if origin is not None and origin <= source.last:
+                    return replace(target, begin=0, end=number + 1)
+        raise Unprovable(
+            f"its last {_MOST_LOOKED_AT:,} entries on {self.names[1]} have no copy of what {self.names[0]} held when "
+            "the verification began; verify again when fewer producers write"
+        )
 
     async def _begun(
         self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position | None
