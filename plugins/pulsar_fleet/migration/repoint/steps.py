@@ -20,8 +20,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
-from pulsar_fleet.migration.cutover.termination import without_moved
-from pulsar_fleet.migration.model import Move, Moves
+from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.repoint.state import (
@@ -31,6 +30,7 @@ from pulsar_fleet.migration.repoint.state import (
     RepointState,
     progress_line,
 )
+from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients
@@ -38,7 +38,7 @@ from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 
 log = logging.getLogger(__name__)
 
-NOTHING_TO_WATCH = "blue redirects the clients of every namespace: no owner has to connect them to green"
+NOTHING_TO_WATCH = "no owner has to connect an application to green: blue redirects them, or they have left it"
 _CONCURRENT_PARTITIONS = 16
 
 
@@ -51,16 +51,16 @@ def read_state(run: Run) -> RepointState:
 async def repoint_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bool, str]:
     """Poll once: whether every application has left blue, and a line that says who has not.
 
-    It sets cursors on green that no consumer uses. Calls: two for each topic, four and more for each partition with a
-    subscription that has not arrived.
+    It sets cursors on green that no consumer uses. Calls: two for each topic, two for each namespace, four and more for
+    each partition with a subscription that has not arrived.
     """
     moves = replace(moves, moves=tuple(move for move in moves.moves if not move.strategy.redirects))
+    moves = Reached.of(run).before(moves, Phase.CUT_OVER)
     if not moves.moves:
         return True, NOTHING_TO_WATCH
     await renew_while_waiting(sides, run, moves)
     state = read_state(run)
     async with sides.open() as (blue, green):
-        moves = await without_moved(blue, moves)
         for move in moves.moves:
             # A broker deletes an inactive topic that has no subscription.
             await recreate_missing(green, move.namespace, move.topics, blue)
