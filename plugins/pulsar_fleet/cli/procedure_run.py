@@ -19,6 +19,7 @@ from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.polling import POLL_SECONDS
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Procedure
@@ -26,7 +27,6 @@ from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.waves.steps import find_moves
 
 Result = TypeVar("Result")
-POLL_SECONDS = 5.0
 
 
 class ProcedureRun(ABC):

@@ -135,19 +135,25 @@ async def _delete_reserved_subscriptions(green: AdminClient, run: Run) -> list[s
     state, in_use = read_state(run), []
     for topic, names in read_reserved_subscriptions(run).items():
         arrived = state.namespace(str(topic.namespace)).partition(topic).arrived
-        for name in names:
-            if name in arrived:
-                in_use.append(f"subscription {name!r} of {topic} (in use)")
-                continue
-            try:
-                await green.delete_subscription(topic, name)
-            except NotFound:
-                log.info("subscription %r of %s does not exist any more", name, topic)
-            except FleetError as error:
-                if error.status != HTTPStatus.PRECONDITION_FAILED:
-                    raise
-                in_use.append(f"subscription {name!r} of {topic} (in use)")
+        in_use += [
+            f"subscription {name!r} of {topic} (in use)"
+            for name in names
+            if name in arrived or not await _deleted(green, topic, name)
+        ]
     return in_use
+
+
+async def _deleted(green: AdminClient, topic: TopicName, name: str) -> bool:
+    """Delete a subscription without consumers; whether it is gone."""
+    try:
+        await green.delete_subscription(topic, name)
+    except NotFound:
+        log.info("subscription %r of %s does not exist any more", name, topic)
+    except FleetError as error:
+        if error.status != HTTPStatus.PRECONDITION_FAILED:
+            raise
+        return False
+    return True
 
 
 async def _undo_changes(

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.text import counted, duration
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import cleanup, proof
@@ -29,6 +28,7 @@ from pulsar_fleet.migration.cutover.termination import is_moved, unterminated_pa
 from pulsar_fleet.migration.drain.poll import list_loaded
 from pulsar_fleet.migration.drain.remediate import record_moved_bundles
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.polling import wait_until
 from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_gates
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
 from pulsar_fleet.migration.preflight.view import Expectations
@@ -171,19 +171,13 @@ async def wait_replicated(
     :param progress: receives a line after each poll.
     :raises PreconditionFailed: it is not near after `seconds`; the message says what is missing.
     """
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            near, line = await replication_progress(sides, run, moves)
-        except Unavailable as error:
-            # A broker may restart: keep polling until the end.
-            near, line = False, str(error)
-        if near:
-            return line
-        if time.monotonic() > end:
-            raise PreconditionFailed(f"After {duration(seconds)} the namespaces are not replicated: {line}")
-        progress(line)
-        await asyncio.sleep(poll_seconds)
+    return await wait_until(
+        lambda: replication_progress(sides, run, moves),
+        seconds=seconds,
+        poll_seconds=poll_seconds,
+        progress=progress,
+        missed="the namespaces are not replicated",
+    )
 
 
 @holding
@@ -230,12 +224,11 @@ async def cut_over(
                 await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
             await renew(sides, run, [name])
             run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-            move = with_clients(move, stored_clients(run, replace(moves, moves=(move,))))
             if redirects:
                 result = await cut_over_namespace(
                     blue,
                     green,
-                    move,
+                    with_clients(move, stored_clients(run, replace(moves, moves=(move,)))),
                     redirect=redirect,
                     before=original,
                     checkpoint=Checkpoint(run, name),

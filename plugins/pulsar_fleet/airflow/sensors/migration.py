@@ -17,9 +17,7 @@ from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone,
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import duration
-
-POLL_SECONDS = 5.0
-"""The shortest time between two polls: Airflow can mark a task that resumes sooner as failed."""
+from pulsar_fleet.migration.polling import POLL_SECONDS
 
 
 class MigrationSensor(BaseSensorOperator):

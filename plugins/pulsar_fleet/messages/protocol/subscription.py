@@ -117,7 +117,7 @@ class Subscription(Generic[Entry]):
             entry = self._read(frame)
             if entry is None:
                 continue
-            if self._at <= self._last and not entry.marker and (entry.copied or not self._range.copies_only):
+            if self._at <= self._last and not entry.marker and (not self._range.copies_only or entry.copied):
                 entries.append(entry)
                 size += entry.size
             if self._at >= self._last:

@@ -89,7 +89,7 @@ class RepointProgress:
     missing: tuple[ConnectedClient, ...]
     on_both: tuple[str, ...]
     left_seconds: float
-    unsent: int = 0
+    unsent: int
 
     @classmethod
     def of(
@@ -123,7 +123,7 @@ class RepointProgress:
         return not self.on_blue and (not self.missing or self.left_seconds >= SETTLED_SECONDS)
 
     def line(self) -> str:
-        """`acme/orders: 3 of 12 clients are still on blue: …; 1 is on neither cluster: …`."""
+        """`acme/orders: 3 of 12 clients on blue: …; green has every entry; 1 on neither cluster: …`."""
         sent = f"{counted(self.unsent, 'entry')} of blue not on green yet" if self.unsent else "green has every entry"
         parts = [f"{len(self.on_blue)} of {counted(self.clients, 'client')} on blue{_first(self.on_blue)}", sent]
         if self.missing:

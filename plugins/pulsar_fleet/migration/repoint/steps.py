@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.text import duration
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.polling import wait_until
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.repoint.state import (
@@ -83,29 +83,23 @@ async def wait_repointed(
     :param progress: receives a line after each poll.
     :raises PreconditionFailed: some have not after `seconds`; the message names them.
     """
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            done, line = await repoint_progress(sides, run, moves)
-        except Unavailable as error:
-            # A broker may restart: keep polling until the end.
-            done, line = False, str(error)
-        if done:
-            return line
-        if time.monotonic() > end:
-            raise PreconditionFailed(f"After {duration(seconds)} applications are still on blue: {line}")
-        progress(line)
-        await asyncio.sleep(poll_seconds)
+    return await wait_until(
+        lambda: repoint_progress(sides, run, moves),
+        seconds=seconds,
+        poll_seconds=poll_seconds,
+        progress=progress,
+        missed="applications are still on blue",
+    )
 
 
 async def _clients_at_first(blue: AdminClient, run: Run, move: Move) -> ConnectedClients:
     """The clients that were connected to blue at the first poll, stored for all later ones."""
     name = str(move.namespace)
-    stored = stored_clients(run, Moves("", "", (move,)))
-    if name not in stored:
-        Checkpoint(run, name).store_clients(await read_clients(blue, move))
-        stored = stored_clients(run, Moves("", "", (move,)))
-    return stored[name]
+    if stored := stored_clients(run, Moves("", "", (move,))):
+        return stored[name]
+    connected = await read_clients(blue, move)
+    Checkpoint(run, name).store_clients(connected)
+    return connected
 
 
 async def _watch(

@@ -20,11 +20,10 @@ from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.artefacts import CURSOR_TRANSFERS
 from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.polling import POLL_SECONDS
 
 MAX_CARRIED = 100_000
 """Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
-POLL_SECONDS = 5.0
-"""The time between two polls of `wait_repointed`, in which green's cursors do not follow."""
 _MAX_LISTED = 100
 _BY_BATCH_INDEX = "acknowledgmentAtBatchIndexLevelEnabled"
 
