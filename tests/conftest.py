@@ -40,6 +40,8 @@ SELDOM = {
 }
 LONGEST = (
     "e2e/test_demo_estate",
+    "contract/fleets/test_procedures",
+    "contract/fleets/test_rolling_upgrade",
     "e2e/test_dead_airflow_runs",
     "e2e/test_scheduler",
     "dags/test_runs",
@@ -63,6 +65,7 @@ LONGEST = (
     "contract/policy_sync/test_reconciliation_rounds",
     "contract/verification/test_subscriptions",
     "contract/onboarding/test_canary",
+    "contract/migration/test_incoming_replication",
     "contract/migration/test_repoint",
     "dags/test_repoint",
 )

@@ -66,7 +66,7 @@ def test_a_run_waits_until_the_applications_were_connected_to_green(
     verified = play("verify_clusters", **SIDES, namespaces=[str(name)], mapping="copies", subscriptions=False)
     assert str(verified.state) == "success"
     assert announced(verified) == [f"pulsar-verified/blue/green/{name}"]
-    carried = drain_subscription(green.require_service_url(), f"persistent://{name}/events", "archive", at_least=60)
+    carried = drain_subscription(green, f"persistent://{name}/events", "archive", at_least=60)
     assert len(carried) == len(set(carried)) == 60
 
 

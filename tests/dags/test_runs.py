@@ -63,7 +63,7 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     assert set(states(verified).values()) == {"success"}
     assert announced(verified) == [f"pulsar-verified/blue/green/{moving}"]
 
-    carried = drain_subscription(green.require_service_url(), f"persistent://{moving}/events", "archive", at_least=60)
+    carried = drain_subscription(green, f"persistent://{moving}/events", "archive", at_least=60)
     assert len(carried) == len(set(carried)) == 60
 
 

@@ -51,7 +51,7 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     live, quiet = new_namespace(), new_namespace()
     asyncio.run(build_estate(blue, EstateSpec(live=str(quiet), tenants=1, namespaces_per_tenant=1, history=1)))
     asyncio.run(build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=100)))
-    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "traffic") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "traffic") as traffic:
         time.sleep(2)
         run_id = airflow.trigger("migrate_namespaces", {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1})
         asked = answer_wave(airflow, run_id, "Approve")

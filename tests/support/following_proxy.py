@@ -11,26 +11,31 @@ from typing import Self
 import httpx
 from aiohttp import web
 
+_PASSED = ("Authorization", "Content-Type")
+_OF_THE_CONNECTION = ("connection", "content-encoding", "content-length", "transfer-encoding")
+
 
 class FollowingProxy:
-    """Forwards each request to the next of `upstreams`. Use it with `async with`.
+    """Forwards each request to the next of `upstreams`; below `/broker-0`, to the first. Use it with `async with`.
 
-    :param tls: serves https with this certificate.
+    :param tls: serves https with this certificate; http without it.
     """
 
-    def __init__(self, upstreams: Sequence[str], tls: ssl.SSLContext) -> None:
+    def __init__(self, upstreams: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+        self._upstreams = upstreams
         self._next = cycle(upstreams)
         self._tls = tls
 
     async def __aenter__(self) -> Self:
         app = web.Application()
+        app.router.add_route("*", "/broker-{number}/{path:.*}", self._forward)
         app.router.add_route("*", "/{path:.*}", self._forward)
         self._http = httpx.AsyncClient()
         self._runner = web.AppRunner(app)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
-        self.url = f"https://localhost:{self._runner.addresses[0][1]}"
+        self.url = f"{'https' if self._tls else 'http'}://localhost:{self._runner.addresses[0][1]}"
         return self
 
     async def __aexit__(
@@ -40,11 +45,15 @@ class FollowingProxy:
         await self._http.aclose()
 
     async def _forward(self, request: web.Request) -> web.Response:
-        url, body = f"{next(self._next)}{request.raw_path}", await request.read()
-        headers = {"Authorization": request.headers["Authorization"], "Content-Type": request.content_type}
+        number, body = request.match_info.get("number"), await request.read()
+        upstream = self._upstreams[int(number)] if number else next(self._next)
+        url = f"{upstream}{request.raw_path.removeprefix(f'/broker-{number}')}"
+        headers = {name: request.headers[name] for name in _PASSED if name in request.headers}
         for _ in range(5):
             answer = await self._http.request(request.method, url, headers=headers, content=body)
             if answer.status_code != 307:
                 break
             url = answer.headers["Location"]
-        return web.Response(status=answer.status_code, body=answer.content, content_type="application/json")
+        # Facts about a message are headers of its own.
+        headers = {name: value for name, value in answer.headers.multi_items() if name not in _OF_THE_CONNECTION}
+        return web.Response(status=answer.status_code, body=answer.content, headers=headers)

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs
 
-CLIENT, SECRET = "fleet", "s3cret"
+CLIENT, SECRET = "fleet", "s3cret-of-the-fleet-91ac"
 
 
 class Issuer:

@@ -8,10 +8,13 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from tests.support.leaks import leaking
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 
@@ -32,17 +35,26 @@ class Said:
 
 
 class Shell:
-    """Runs commands between blue, by its URL, and green, by an Airflow connection."""
+    """Runs commands between two clusters.
 
-    def __init__(self, folder: Path, blue: ClusterConnection, green: ClusterConnection) -> None:
+    :param sides: the clusters as commands take them.
+    :param secrets: what no command may say.
+    """
+
+    def __init__(
+        self, folder: Path, sides: tuple[str, str], environment: Mapping[str, str], secrets: Sequence[str] = (CANARY,)
+    ) -> None:
         self.folder = folder
-        self.sides = (blue.admin_url, "pulsar_green")
+        self.sides = sides
+        self.environment = {**os.environ, **environment}
+        self._secrets = secrets
+
+    @classmethod
+    def between(cls, folder: Path, blue: ClusterConnection, green: ClusterConnection) -> Self:
+        """Blue by its URL, green by an Airflow connection; open clusters accept any token."""
         named = {"conn_type": "pulsar", "host": green.admin_url, "extra": {"token": CANARY}}
-        self.environment = {
-            **os.environ,
-            "PULSAR_FLEET_SOURCE_TOKEN_SECRET": CANARY,
-            "AIRFLOW_CONN_PULSAR_GREEN": json.dumps(named),
-        }
+        environment = {"PULSAR_FLEET_SOURCE_TOKEN_SECRET": CANARY, "AIRFLOW_CONN_PULSAR_GREEN": json.dumps(named)}
+        return cls(folder, (blue.admin_url, "pulsar_green"), environment)
 
     def command(self, *words: object) -> list[str]:
         return [sys.executable, "-m", "pulsar_fleet.cli", *map(str, words)]
@@ -57,7 +69,7 @@ class Shell:
             text=True,
         )
         assert "Traceback" not in done.stderr
-        assert CANARY not in done.stdout + done.stderr
+        assert leaking(iter([("the output", done.stdout + done.stderr)]), self._secrets) == []
         return Said(done.returncode, done.stdout, done.stderr)
 
     def at_once(self, *commands: tuple[object, ...]) -> list[Said]:

@@ -23,6 +23,7 @@ from pulsar_fleet.migration.drain.forecast import Forecast, Sample
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.state import DrainState, NamespaceState, SideState
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
+from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.proof_freshness import ProofBaseline
@@ -323,6 +324,7 @@ SUBSCRIPTIONS = SubscriptionVerification(
         ),
     ),
 )
+BROKERS = BrokerVersions(("4.0.7", "4.0.7"), ("4.0.7", "4.2.4"))
 
 WRITTEN = {
     "reference": REFERENCE.to_json(),
@@ -363,6 +365,7 @@ WRITTEN = {
         probes=(AddressProbe(key="serviceUrlTls", url="https://g:8443", placeholder=True),),
         advertised=frozenset({"g:2", "g:1"}),
     ).to_json(),
+    "brokers": BROKERS.to_json(),
     "cut-over": CutOverResult(
         namespace="acme/orders", cursors=TRANSFERRED.cursors, duplicates={str(TOPIC): 1}, throttled_seconds=0.5
     ).to_json(),
@@ -390,6 +393,7 @@ READ: dict[str, Any] = {
     "baseline": BASELINE,
     "waves": WAVES,
     "transferred": TRANSFERRED,
+    "brokers": BROKERS,
     "versions": VERSIONS,
     "finding": FINDING,
     "comparison": COMPARISON,

@@ -76,18 +76,24 @@ def open_client(
 
     :raises FleetError: the token or a file of TLS cannot be read, see `ClusterConnection.read_token`, `tls_context`.
     """
-    service_url = connection.require_service_url()
-    if service_url.startswith("pulsar+ssl:"):
-        tls_context(connection)  # The client would say of a missing file that the connection failed.
     return new_client(
-        service_url,
-        authentication=_authentication(connection),
+        connection.require_service_url(),
         operation_timeout_seconds=operation_timeout_seconds,
-        tls_trust_certs_file_path=connection.tls_trust_file,
-        tls_certificate_file_path=connection.tls_certificate_file,
-        tls_private_key_file_path=connection.tls_key_file,
-        tls_validate_hostname=True,
+        **security_options(connection),
     )
+
+
+def security_options(connection: ClusterConnection) -> dict[str, Any]:
+    """The options of `pulsar.Client` for credentials and TLS of a connection; the errors are those of `open_client`."""
+    if connection.require_service_url().startswith("pulsar+ssl:"):
+        tls_context(connection)  # The client would say of a missing file that the connection failed.
+    return {
+        "authentication": _authentication(connection),
+        "tls_trust_certs_file_path": connection.tls_trust_file,
+        "tls_certificate_file_path": connection.tls_certificate_file,
+        "tls_private_key_file_path": connection.tls_key_file,
+        "tls_validate_hostname": True,
+    }
 
 
 def _authentication(connection: ClusterConnection) -> pulsar.Authentication | None:

@@ -8,11 +8,12 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
@@ -20,6 +21,8 @@ from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_fleet.migration.subscriptions.verify import CursorComparison, CursorKey, wrong_cursors
+from pulsar_fleet.verification.bounds.freeze import EarlierProofs
+from pulsar_fleet.verification.messages.incremental import proofs_in
 from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
 from pulsar_fleet.verification.request import EntryMapping
@@ -52,6 +55,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
         if _replicated(moves):
             verification = await _compare(blue, green, moves)
             messages = verification.messages
+            run.artefacts.write(run.id, COPY_VERDICT, verification.to_bytes())
             _record_copy(run, verification)
             if verification.verdict is not Verdict.EQUAL:
                 raise PreconditionFailed(
@@ -97,7 +101,9 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
 async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     """At the end: compare what was replicated, message by message; a redirected namespace must have drained.
 
-    Namespaces that an earlier attempt verified and cleaned up are left out.
+    Namespaces that an earlier attempt verified and cleaned up are left out. Entries do not change once they are stored,
+    so what `verify_copy` proved is not read again. Returns the verdict, the messages that both proofs cover, and how
+    many of them were read now.
 
     :raises PreconditionFailed: the verdict is different or inconclusive, the message names the first differences; or a
         redirected namespace has not drained.
@@ -107,18 +113,18 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     for move in moves.moves:
         if move.strategy is Strategy.REDIRECT:
             _record_drained(run, move, drained)
-    messages = 0
+    messages = read = 0
     copied = bool(_replicated(moves))
     if copied:
         async with sides.open() as (blue, green):
-            verification = await _compare(blue, green, moves)
+            verification = await _compare_rest(run, blue, green, moves)
         record(run, verification)
-        messages = verification.messages
+        messages, read = verification.proven, verification.messages
         if verification.verdict is not Verdict.EQUAL:
             raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
-    return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages}
+    return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages, "read": read}
 
 
 def _not_cleaned(run: Run, moves: Moves) -> Moves:
@@ -133,8 +139,34 @@ def _mapping(moves: Moves) -> EntryMapping:
     return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
 
 
-async def _compare(blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
-    request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves))
+async def _compare_rest(run: Run, blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
+    """Continue the proof of `verify_copy`; compare everything where that does not prove equality.
+
+    Where producers write to the target too, the copies behind a proof cannot be told by their number: all are compared.
+    """
+    copy = _proof_of_copy(run)
+    if copy and _mapping(moves) is EntryMapping.REPLICATED:
+        rest = await _compare(blue, green, moves, lambda _, source, target: proofs_in(copy, run.id, source, target))
+        if rest.verdict is Verdict.EQUAL:
+            return rest
+        log.warning("everything is compared again, since the proof of verify_copy cannot be continued: %s", rest.topics)
+    return await _compare(blue, green, moves)
+
+
+def _proof_of_copy(run: Run) -> Verification | None:
+    """What `verify_copy` proved in this run; None if it proved nothing that this release can continue."""
+    reference = run.artefacts.find(run.id, COPY_VERDICT)
+    try:
+        return Verification.from_bytes(run.artefacts.read(reference)) if reference else None
+    except FleetError as error:
+        log.info("the proof of verify_copy is not continued: %s", error)
+        return None
+
+
+async def _compare(
+    blue: AdminClient, green: AdminClient, moves: Moves, continues: EarlierProofs | None = None
+) -> Verification:
+    request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves), continues=continues)
     return await verify_in_process(blue, green, request)
 
 

@@ -12,9 +12,8 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-from pulsar_fleet.cluster.policies.documents import without_nulls
+from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.policies.topic_policies import Scope
-from pulsar_fleet.cluster.runs.overrides import PROPERTY as OVERRIDES
 from pulsar_fleet.cluster.runs.overrides import overrides_in, without_overrides
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.copies import Copies
@@ -27,9 +26,6 @@ from pulsar_fleet.migration.proof_freshness import Growth, ProofBaseline, stale,
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.resources import read_partition_counts
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
-
-_IGNORED_POLICIES = frozenset({"migrated", "bundles"})
-"""The cut-over sets the flag itself; bundles change nothing that clients see."""
 
 
 async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> ProofBaseline:
@@ -83,10 +79,7 @@ async def _without_ends(blue: AdminClient, green: AdminClient, move: Move) -> Pr
 async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, str]:
     document = await admin.namespace(namespace) or {}
     record = overrides_in(document)
-    policies = {**without_overrides(document), "properties": {**(document.get("properties") or {}), OVERRIDES: None}}
-    kept = {key: without_nulls(value) for key, value in policies.items() if key not in _IGNORED_POLICIES}
-    # A policy that is not set is absent, null or empty.
-    fingerprints = {key: _fingerprint(value) for key, value in kept.items() if value not in (None, {})}
+    fingerprints = policy_fingerprints(document, await admin.cluster_name())
     async with TopicPolicyReader(admin, None) as reader:
         for state in await reader.read(namespace):
             own = state.policies
@@ -94,6 +87,17 @@ async def _settings(admin: AdminClient, namespace: NamespaceName) -> dict[str, s
                 own = record.original_topic_policies(state.topic, own)
             fingerprints[f"{state.scope} policies of {state.topic}"] = _fingerprint(own)
     return fingerprints
+
+
+def policy_fingerprints(document: JsonObject, own: str) -> dict[str, str]:
+    """Field → fingerprint of each policy that is set, without what a run overrides: brokers order sets as they like.
+
+    Bundles are left out: they change nothing that clients see.
+
+    :param own: the cluster's name.
+    """
+    policies = comparable(without_overrides(document), own)
+    return {field: _fingerprint(value) for field, value in policies.items() if field != "bundles"}
 
 
 def _takes_clients(run: Run, move: Move) -> bool:

@@ -31,6 +31,7 @@ from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.polling import wait_until
 from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_gates
 from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
+from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare import freeze, restore, target
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
@@ -210,6 +211,8 @@ async def cut_over(
     async with sides.open() as (blue, green):
         if not Reached.of(run).all(moves, Phase.DRAINED):
             await freeze.freeze(blue, run, original)
+        if (waiting := await without_moved(blue, moves)).moves:
+            await require_settled_brokers(blue, green, run, waiting)
         for move in moves.moves:
             name = str(move.namespace)
             if name not in done and not await is_moved(blue, move):

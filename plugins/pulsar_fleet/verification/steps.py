@@ -36,6 +36,7 @@ async def freeze_bounds(
     mapping: EntryMapping = EntryMapping.AUTO,
     coverage: Coverage | None = None,
     run: Run | None = None,
+    continues: EarlierProofs | None = None,
     examples: int = 20,
     engine: EngineChoice = EngineChoice.AUTO,
     keyed: bool = False,
@@ -48,6 +49,7 @@ async def freeze_bounds(
     Waits for replicators to pass that end. **Loads every topic of the namespaces**; 2 to 25 calls for each topic.
 
     :param run: its ledger has the proofs that mode `incremental` continues; without it that mode is `InvalidRequest`.
+    :param continues: the proofs to continue, instead of those in the ledger and in any mode but a restricted one.
     :param engine: the engine that reads, if the mode allows a choice.
     :param keyed: hash messages with BLAKE2b and the key in the environment; `InvalidRequest` if the key is not set.
     :param read_from: where the source's messages are read.
@@ -55,8 +57,10 @@ async def freeze_bounds(
     """
     if keyed:
         digest_key()
-    earlier: EarlierProofs | None = None
-    if coverage and coverage.mode is Mode.INCREMENTAL:
+    earlier = continues
+    if continues:
+        coverage = Coverage(mode=Mode.INCREMENTAL)
+    elif coverage and coverage.mode is Mode.INCREMENTAL:
         if run is None:
             raise InvalidRequest("Mode 'incremental' needs a ledger with the earlier proofs; use mode 'full'.")
         earlier = None if keyed else partial(earlier_proofs, run.ledger, run.artefacts)
@@ -126,7 +130,7 @@ def record(run: Run, verification: Verification, folder: str = FOLDER) -> Refere
             run.id,
             namespace.namespace,
             verdict=namespace.verdict,
-            messages=namespace.messages,
+            messages=namespace.proven,
             summary=namespace_summary(namespace, verification.restriction),
             artefact=document.to_json(),
         )

@@ -126,9 +126,9 @@ class Demo:
 
     def play(self, sandbox: Sandbox, stack: AirflowStack) -> Outcome:
         """Onboard green, move the live namespace to it while its clients work, and prove that nothing was lost."""
-        blue, green = sandbox["blue"], sandbox["green"]
+        blue, green = (_connection(sandbox, name) for name in SIDES)
         self.say("starting live traffic on blue: 3 applications that write, 8 subscriptions that read")
-        traffic = Traffic.start(service_url=blue.service_url, namespace=LIVE, folder=self.folder / "traffic", rate=RATE)
+        traffic = Traffic.start(blue, namespace=LIVE, folder=self.folder / "traffic", rate=RATE)
         with traffic:
             sides = {"source": "pulsar_blue", "target": "pulsar_green"}
             if not self._run(stack, "onboard_cluster", {**sides, "auto_approve": True}):
@@ -145,14 +145,12 @@ class Demo:
         self.say("reading the backlog of the idle subscription 'archive' on green")
         for name in ("events", "audit"):
             topic = TopicName.parse(f"persistent://{LIVE}/{name}")
-            got = drain_subscription(green.service_url, topic, "archive", acknowledge=False, at_least=SPEC.history)
+            got = drain_subscription(green, topic, "archive", acknowledge=False, at_least=SPEC.history)
             self.outcome.archive[str(topic)] = (len(got), len(set(got)))
         return self.outcome
 
     def _build(self, sandbox: Sandbox) -> Estate:
-        blue = sandbox["blue"]
-        connection = ClusterConnection(name="blue", admin_url=blue.admin_url, service_url=blue.service_url)
-        estate = asyncio.run(build_estate(connection, SPEC))
+        estate = asyncio.run(build_estate(_connection(sandbox, "blue"), SPEC))
         holds = estate.holds
         self.say(
             f"blue has {holds.tenants} tenants, {holds.namespaces} namespaces, {holds.topics} topics, "
@@ -192,6 +190,11 @@ class Demo:
                 self.say(f"  {dag_id}: {task['task_id']} {task['state']}{seconds}")
                 if task["state"] == "failed":
                     self.say(_reason(stack.log(dag_id, run_id, task["task_id"], task["try_number"], task["map_index"])))
+
+
+def _connection(sandbox: Sandbox, name: str) -> ClusterConnection:
+    cluster = sandbox[name]
+    return ClusterConnection(name=name, admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
 def _windows(stack: AirflowStack, outcome: Outcome) -> dict[str, Window]:

@@ -126,7 +126,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _table(sandbox: Sandbox) -> Table:
-    versions = ", ".join(sorted({cluster.version for cluster in sandbox}))
+    versions = ", ".join(sorted(sandbox.layout.versions))
     table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title_style="")
     table.title = f"Pulsar {versions} in {sandbox.folder}"
     for heading in ("cluster", "admin URL", "service URL", "pid"):
@@ -165,7 +165,10 @@ def _document(sandbox: Sandbox) -> dict[str, Json]:
             "admin_url_tls": cluster.admin_url_tls if sandbox.layout.secure else None,
             "service_url_tls": cluster.service_url_tls if sandbox.layout.secure else None,
             "memory_bytes": cluster.memory,
-            "brokers": [{"pid": pid, "state": _state(cluster, number)} for number, pid in enumerate(cluster.pids)],
+            "brokers": [
+                {"pid": pid, "version": cluster.layout.versions[number], "state": _state(cluster, number)}
+                for number, pid in enumerate(cluster.pids)
+            ],
         }
         for cluster in sandbox
     ]

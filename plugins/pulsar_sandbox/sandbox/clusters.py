@@ -58,7 +58,7 @@ class Cluster:
 
     @property
     def version(self) -> str:
-        """Pulsar version of every broker."""
+        """Pulsar version of every broker; during a rolling upgrade, of those that are not upgraded yet."""
         return self.layout.version
 
     @property
@@ -138,6 +138,20 @@ class Cluster:
         process.start_again()
         self._wait_for_broker(number, Event())
 
+    def upgrade(self, broker: int, runtime: Runtime, *, detached: bool) -> None:
+        """Start a broker again with another command, which needs another guard; `Sandbox.upgrade` records the version.
+
+        :param detached: whether it outlives this process.
+        """
+        number = self._number(broker)
+        process = self._brokers[number]
+        process.end()
+        process.stop()
+        process.start(self._command(process, runtime))
+        if detached:
+            process.release()
+        self._wait_for_broker(number, Event())
+
     def stop(self) -> None:
         """End all its processes in good order; the data and the ports stay, and `start` brings it back."""
         for process in reversed(self.processes):
@@ -152,9 +166,10 @@ class Cluster:
         """Whether it was ready once; what a start left that was cut before that is of no use."""
         return self._mark.exists()
 
-    def launch(self, runtime: Runtime, abandoned: Event) -> None:
+    def launch(self, runtimes: Mapping[str, Runtime], abandoned: Event) -> None:
         """Configure and start everything under guards of this process, and wait until every broker is healthy.
 
+        :param runtimes: by Pulsar version.
         :param abandoned: set by another thread to end the wait early.
         """
         if not self.has_data:
@@ -163,7 +178,12 @@ class Cluster:
             self._configure(self._store, self.layout.brokers[0], {})
         for process, broker in zip(self._brokers, self.layout.brokers, strict=True):
             self._configure(process, broker, {})
-        self._start_all(lambda process: process.start(self._command(process, runtime)), abandoned)
+        versions = dict(zip(self._brokers, self.layout.versions, strict=True))
+
+        def start(process: GuardedProcess) -> None:
+            process.start(self._command(process, runtimes[versions.get(process, self.version)]))
+
+        self._start_all(start, abandoned)
         self._mark.touch()
 
     def _command(self, process: GuardedProcess, runtime: Runtime) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pulsar_fleet.cluster.errors import InvalidRequest
@@ -14,13 +14,17 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayout:
-    """Where one broker listens. The TLS ports are None in a sandbox without security."""
+    """Where one broker listens. The TLS ports are None in a sandbox without security.
+
+    :param version: Pulsar's, None for the cluster's; brokers differ during a rolling upgrade.
+    """
 
     host: str
     service_port: int
     web_port: int
     service_port_tls: int | None = None
     web_port_tls: int | None = None
+    version: str | None = None
 
     def ports(self) -> list[int]:
         """Every port of this broker."""
@@ -32,6 +36,8 @@ class BrokerLayout:
 class ClusterLayout:
     """One cluster. With a ZooKeeper port, brokers are separate from the process of ZooKeeper and bookie; without one,
     a single process is the whole cluster.
+
+    :param version: Pulsar's, of the process with the metadata and of each broker without one of its own.
     """
 
     name: str
@@ -46,6 +52,22 @@ class ClusterLayout:
         own = [self.bookie_port] + ([] if self.zookeeper_port is None else [self.zookeeper_port])
         return own + [port for broker in self.brokers for port in broker.ports()]
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Pulsar version of every broker, in the order of their numbers."""
+        return tuple(broker.version or self.version for broker in self.brokers)
+
+    def with_version(self, broker: int, version: str) -> ClusterLayout:
+        """Give one broker another version. When all have it, it is the cluster's: the next start uses it for all."""
+        versions = [*self.versions]
+        versions[broker] = version
+        common = version if set(versions) == {version} else self.version
+        brokers = (
+            replace(layout, version=None if own == common else own)
+            for layout, own in zip(self.brokers, versions, strict=True)
+        )
+        return replace(self, version=common, brokers=tuple(brokers))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLayout:
@@ -54,6 +76,11 @@ class SandboxLayout:
     clusters: tuple[ClusterLayout, ...]
     secure: bool
     owner: int | None
+
+    @property
+    def versions(self) -> frozenset[str]:
+        """Every Pulsar version that it runs."""
+        return frozenset(version for cluster in self.clusters for version in (cluster.version, *cluster.versions))
 
     def to_json(self) -> str:
         """Render the text of `sandbox.json`."""

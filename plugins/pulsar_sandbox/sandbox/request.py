@@ -101,7 +101,7 @@ class Request:
             fresh = lay_out_cluster(
                 name, version=version, brokers=self.brokers, secure=self.secure, settings=own, ports=ports
             )
-            clusters.append(_keep_bookie(fresh, before[name]) if name in before else fresh)
+            clusters.append(_keep_data(fresh, before[name]) if name in before else fresh)
         return SandboxLayout(clusters=tuple(clusters), secure=self.secure, owner=os.getpid())
 
 
@@ -124,14 +124,16 @@ def _check_host(host: str) -> None:
             ) from error
 
 
-def _keep_bookie(fresh: ClusterLayout, before: ClusterLayout) -> ClusterLayout:
-    """Keep the bookie's port: a bookie refuses its own data under another one."""
+def _keep_data(fresh: ClusterLayout, before: ClusterLayout) -> ClusterLayout:
+    """Keep the bookie's port, under which alone it accepts its data, and the versions that wrote the data."""
     if not is_free(before.bookie_port):
         raise PreconditionFailed(
             f"Port {before.bookie_port} is taken, and the data of cluster {before.name!r} is bound to it; stop what "
             f"listens there, or choose another folder."
         )
-    return replace(fresh, bookie_port=before.bookie_port)
+    versions = (broker.version for broker in before.brokers)
+    brokers = (replace(broker, version=version) for broker, version in zip(fresh.brokers, versions, strict=True))
+    return replace(fresh, bookie_port=before.bookie_port, brokers=tuple(brokers))
 
 
 def _describe(clusters: Mapping[str, tuple[str, int]]) -> str:

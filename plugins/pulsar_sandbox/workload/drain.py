@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_sandbox.workload.live import Identity
@@ -13,7 +14,7 @@ _LONGEST_SECONDS = 60.0
 
 
 def drain_subscription(
-    service_url: str,
+    connection: ClusterConnection,
     topic: TopicName | str,
     subscription: str,
     *,
@@ -31,7 +32,9 @@ def drain_subscription(
     """
     import pulsar
 
-    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    from pulsar_sandbox.workload.messages import open_client
+
+    client = open_client(connection)
     received: list[Identity] = []
     try:
         consumer = client.subscribe(

@@ -12,6 +12,7 @@ import pulsar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.message_client import security_options
 from pulsar_sandbox.workload.layout import SubscriptionPlan, TopicPlan
 from pulsar_sandbox.workload.live import NumberedMessage
 from pulsar_sandbox.workload.schemas import SchemaKind, decode, definition, encode
@@ -25,13 +26,11 @@ _RECEIVE_TIMEOUT_MS = 5_000
 
 def open_client(connection: ClusterConnection) -> pulsar.Client:
     """A client for a cluster with the credentials of its connection; warnings go to standard output."""
-    token = connection.read_token()
     return pulsar.Client(
         connection.require_service_url(),
-        authentication=pulsar.AuthenticationToken(token) if token else None,
-        tls_trust_certs_file_path=connection.tls_trust_file,
         operation_timeout_seconds=30,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        **security_options(connection),
     )
 
 

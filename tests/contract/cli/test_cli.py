@@ -22,7 +22,7 @@ DONE, ERROR, USAGE, DIFFERENT, REFUSED, PARTLY = range(6)
 @pytest.fixture
 def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
     """A shell in a folder of its own, with a ledger of its own."""
-    return Shell(records, blue, green)
+    return Shell.between(records, blue, green)
 
 
 async def test_a_tenant_is_carried_over_and_taken_back(

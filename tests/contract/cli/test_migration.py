@@ -23,7 +23,7 @@ FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 @pytest.fixture
 def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
     """A shell in a folder of its own, with a ledger of its own."""
-    return Shell(records, blue, green)
+    return Shell.between(records, blue, green)
 
 
 @pytest.fixture

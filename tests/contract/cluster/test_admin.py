@@ -604,6 +604,11 @@ async def test_an_answer_that_passes_is_tried_again(proxy: Proxy, behind: AdminC
     assert "blue" in await behind.clusters()
 
 
+async def test_a_topic_whose_broker_left_is_asked_for_again(proxy: Proxy, behind: AdminClient) -> None:
+    proxy.faults.append(answer(412, '{"reason": "Can\'t find owner for topic persistent://a/b/c"}'))
+    assert "blue" in await behind.clusters()
+
+
 async def test_a_cut_connection_is_tried_again(proxy: Proxy, behind: AdminClient) -> None:
     proxy.faults.extend([CUT, CUT, CUT])
     assert "blue" in await behind.clusters()

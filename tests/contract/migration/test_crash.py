@@ -56,8 +56,8 @@ async def final_state(moving: Migration, on_blue: AdminClient, on_green: AdminCl
                 "subscriptions": {name: count for name, count in backlog.items() if count or side == "green"},
                 "properties": (await admin.internal_info(topic)).get("properties"),
             }
-    url = moving.sides.blue.require_service_url()
-    state["unread"] = await asyncio.to_thread(drain_subscription, url, moving.topic(LATE), LATE, at_least=UNREAD)
+    blue = moving.sides.blue
+    state["unread"] = await asyncio.to_thread(drain_subscription, blue, moving.topic(LATE), LATE, at_least=UNREAD)
     return state
 
 

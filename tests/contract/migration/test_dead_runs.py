@@ -267,7 +267,7 @@ async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
     before = await overridden(on_blue, moving.namespace)
     await moving.freeze_blue()
     await moving.switch()
-    await asyncio.to_thread(drain_subscription, blue.require_service_url(), moving.topic(LATE), LATE, at_least=UNREAD)
+    await asyncio.to_thread(drain_subscription, blue, moving.topic(LATE), LATE, at_least=UNREAD)
     await moving.monitor_until_drained()
     kept = await restore_blue(moving.sides, moving.run, moving.before(), delete_topics=False)
     assert "loadBalancerSheddingEnabled" in kept

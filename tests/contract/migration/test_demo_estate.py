@@ -22,7 +22,7 @@ from pulsar_sandbox.workload.layout import NamespacePlan
 @pytest.fixture
 def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
     """A shell in a folder of its own, with a ledger of its own."""
-    return Shell(records, blue, green)
+    return Shell.between(records, blue, green)
 
 
 @pytest.fixture

@@ -48,8 +48,7 @@ async def test_its_backlog_is_named_with_its_last_owner_and_read_as_advised(
     assert f"{UNREAD} unread entries left on blue" in incident.sentence
     assert 'The last one was consumer "late-1" (127.0.0.1:' in incident.sentence
 
-    url = blue.require_service_url()
-    assert len(await asyncio.to_thread(drain_subscription, url, topic, LATE, at_least=UNREAD)) == UNREAD
+    assert len(await asyncio.to_thread(drain_subscription, blue, topic, LATE, at_least=UNREAD)) == UNREAD
     assert (await moving.monitor_until_drained()).is_done
     assert [record["outcome"] for record in moving.monitored()["incidents"].values()] == ["over"]
     await moving.restore_blue()

@@ -154,7 +154,7 @@ async def test_a_migrated_namespace_comes_back_with_nothing_lost(
         await release(migrated.sides, migrated.run)
         with pytest.raises(PreconditionFailed, match="still-draining"):
             await check_failback(migrated.sides, early, names, None, allow_removal=True)
-        await asyncio.to_thread(drain_subscription, blue.require_service_url(), TopicName(name, LATE), LATE)
+        await asyncio.to_thread(drain_subscription, blue, TopicName(name, LATE), LATE)
         await migrated.arrive()
         entries = await leave_an_archive(green, archive)
         before = await overridden(on_green, name)
@@ -236,7 +236,7 @@ async def test_a_stop_before_the_switch_takes_everything_back(
 
 def applications(blue: ClusterConnection, name: NamespaceName, folder: Path) -> Traffic:
     """They enter through blue."""
-    return Traffic.start(service_url=blue.require_service_url(), namespace=name, folder=folder, restart_seconds=8)
+    return Traffic.start(blue, namespace=name, folder=folder, restart_seconds=8)
 
 
 def incidents(way: Way) -> set[str]:

@@ -53,12 +53,7 @@ async def moving(
 @pytest.fixture
 def traffic(moving: Migration, blue: ClusterConnection, tmp_path: Path) -> Iterator[Traffic]:
     """Batched traffic on it, with consumers of every type of subscription."""
-    with Traffic.start(
-        service_url=blue.require_service_url(),
-        namespace=moving.namespace,
-        folder=tmp_path / "traffic",
-        restart_seconds=10,
-    ) as running:
+    with Traffic.start(blue, namespace=moving.namespace, folder=tmp_path / "traffic", restart_seconds=10) as running:
         yield running
 
 
@@ -73,7 +68,7 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
         lifted = await overridden(on_blue, moving.namespace)
         assert (lifted["namespace publishRate"], lifted[f"{EVENTS} publishRate"]) == (RATE, TOPIC_RATE)
         assert lifted[f"{AUDIT} inactiveTopicPolicies"]["deleteWhileInactive"] is False
-        assert len(drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE, at_least=UNREAD)) == UNREAD
+        assert len(drain_subscription(blue, moving.topic(LATE), LATE, at_least=UNREAD)) == UNREAD
         await through.monitor_until_drained()
         await through.restore_blue()
         targets = [record.target for record in (*to_blue.seen, *to_green.seen)]
@@ -145,7 +140,7 @@ async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_n
     restarted = await until_remediable(moving)
     assert {incident.kind.value for incident in restarted.remediable} == {"broker-restarted"}
 
-    read = drain_subscription(blue.require_service_url(), moving.topic(LATE), LATE, at_least=UNREAD)
+    read = drain_subscription(blue, moving.topic(LATE), LATE, at_least=UNREAD)
     assert len(set(read)) == UNREAD
     await moving.monitor_until_drained()
     applied = [change for change in moving.run.ledger.changes(moving.run.id) if change.outcome == "applied"]

@@ -308,3 +308,41 @@ def test_one_of_two_brokers_gets_a_setting_of_its_own(two_brokers: Cluster) -> N
     two_brokers.restart(broker=1, settings={key: "0"})
     values = [answer(two_brokers, "brokers/configuration/runtime", broker)[key] for broker in (0, 1)]
     assert values == ["1", "0"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_broker_is_upgraded_with_its_data_and_keeps_its_version(tmp_path: Path) -> None:
+    with Sandbox.start(tmp_path, clusters=("wide",), version="4.0.7", brokers=2) as sandbox:
+        wide = sandbox["wide"]
+        publish(wide, "before the upgrade")
+        with pytest.raises(PreconditionFailed, match=f"Process {os.getpid()} owns the sandbox"):
+            upgraded_elsewhere(tmp_path)
+        sandbox.upgrade("wide", 0, "4.2.4")
+        assert versions(wide) == ["4.2.4", "4.0.7"]
+        assert stored(wide) == ["before the upgrade"]
+        wide.restart(0)
+        assert versions(wide) == ["4.2.4", "4.0.7"]
+    up = [*COMMAND, "up", "--folder", tmp_path, "--clusters", "wide", "--brokers", "2", "--version", "4.0.7"]
+    subprocess.run([*up, "--detach"], check=True, stdout=subprocess.DEVNULL)
+    wide = Sandbox.attach(tmp_path)["wide"]
+    assert versions(wide) == ["4.2.4", "4.0.7"]
+    upgraded_elsewhere(tmp_path)
+    assert (wide.pids[1] is None, versions(wide), stored(wide)) == (False, ["4.2.4", "4.2.4"], ["before the upgrade"])
+    assert Sandbox.attach(tmp_path)["wide"].version == "4.2.4"
+    Sandbox.down(tmp_path)
+    assert jvms_in(tmp_path) == []
+
+
+def versions(cluster: Cluster) -> list[str]:
+    return [
+        httpx.get(f"{url}/admin/v2/brokers/version", timeout=30).raise_for_status().text for url in cluster.admin_urls
+    ]
+
+
+def upgraded_elsewhere(folder: Path) -> None:
+    """Upgrade broker 1 in a process that ends; its refusal is raised here."""
+    upgrade = "import sys; from pulsar_sandbox import Sandbox\nSandbox.attach(sys.argv[1]).upgrade('wide', 1, '4.2.4')"
+    ended = subprocess.run([sys.executable, "-c", upgrade, folder], capture_output=True, text=True)
+    if ended.returncode:
+        raise PreconditionFailed(ended.stderr.splitlines()[-1])

@@ -27,8 +27,10 @@ NewNamespace = Callable[[], NamespaceName]
 HISTORY = 60
 OWNER = """
 import sys, time
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.workload import Traffic
-traffic = Traffic.start(service_url=sys.argv[1], namespace=sys.argv[2], folder=sys.argv[3])
+blue = ClusterConnection(name="blue", admin_url=sys.argv[1], service_url=sys.argv[2])
+traffic = Traffic.start(blue, namespace=sys.argv[3], folder=sys.argv[4])
 print(traffic.pid, flush=True)
 time.sleep(600)
 """
@@ -125,8 +127,8 @@ async def test_an_estate_holds_the_backlog_that_it_states(
         for subscription in topic.subscriptions:
             place = (str(topic.name), subscription.name)
             stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
-            url, count = blue.require_service_url(), len(stated[place])
-            left = drain_subscription(url, topic.name, subscription.name, idle_seconds=0.2, at_least=count)
+            count = len(stated[place])
+            left = drain_subscription(blue, topic.name, subscription.name, idle_seconds=0.2, at_least=count)
             found[place] = {number for _, _, number in left}
     assert found == stated
 
@@ -145,7 +147,7 @@ async def test_undisturbed_traffic_loses_repeats_and_reorders_nothing(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 400, "400 messages")
         result = traffic.stop()
     assert (result.finished, result.failed, result.lost, result.duplicates, result.order_breaks) == (True, 0, 0, 0, 0)
@@ -158,15 +160,14 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    url = blue.require_service_url()
     history = [
-        drain_subscription(url, topic, "archive", acknowledge=False, at_least=HISTORY) for topic in live_topics(live)
+        drain_subscription(blue, topic, "archive", acknowledge=False, at_least=HISTORY) for topic in live_topics(live)
     ]
-    with Traffic.start(service_url=url, namespace=live, folder=tmp_path / "run") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 50, "50 messages")
         result = traffic.stop()
-    left = [drain_subscription(url, topic, "archive", at_least=HISTORY) for topic in live_topics(live)]
-    after = [drain_subscription(url, topic, "archive", idle_seconds=0.5) for topic in live_topics(live)]
+    left = [drain_subscription(blue, topic, "archive", at_least=HISTORY) for topic in live_topics(live)]
+    after = [drain_subscription(blue, topic, "archive", idle_seconds=0.5) for topic in live_topics(live)]
     assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
     assert sum(map(len, left)) == 2 * HISTORY + result.published
     assert after == [[], []]
@@ -178,7 +179,7 @@ async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 100, "100 messages")
         clusters["blue"].kill(0)
         down = time.monotonic()
@@ -198,9 +199,7 @@ async def test_hung_applications_are_restarted_and_nothing_is_lost(
 ) -> None:
     live, names = new_namespace(), ("billing-events-1", "mail-audit-1", "checkout-1")
     await only_live(blue, live)
-    with Traffic.start(
-        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", restart_seconds=5
-    ) as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run", restart_seconds=5) as traffic:
         until(lambda: published(traffic) >= 200, "200 messages")
         before = [await addresses(on_blue, live, name) for name in names]
         processes = [process_of(traffic, name) for name in names]
@@ -224,9 +223,7 @@ async def test_what_killed_consumers_had_not_acknowledged_comes_again_for_that_r
 ) -> None:
     live, names = new_namespace(), ("mail-audit-1", "search-events-1", "ledger-events-2")
     await only_live(blue, live)
-    with Traffic.start(
-        service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run", rate=300
-    ) as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run", rate=300) as traffic:
         until(lambda: published(traffic) >= 400, "400 messages")
         for name in names:
             process_of(traffic, name).kill()
@@ -243,7 +240,7 @@ async def test_traffic_that_is_killed_leaves_what_it_knew_a_moment_before(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 100, "100 messages")
         known = published(traffic)
         traffic.kill()
@@ -256,13 +253,13 @@ async def test_traffic_that_cannot_connect_says_why(
     blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
     with pytest.raises(PreconditionFailed, match=r"did not connect: .*(TopicNotFound|AuthorizationError)"):
-        Traffic.start(service_url=blue.require_service_url(), namespace=new_namespace(), folder=tmp_path / "run")
+        Traffic.start(blue, namespace=new_namespace(), folder=tmp_path / "run")
 
 
 async def test_a_folder_of_an_earlier_run_is_refused(blue: ClusterConnection, tmp_path: Path) -> None:
     (tmp_path / "old.journal").touch()
     with pytest.raises(InvalidRequest, match="is not empty"):
-        Traffic.start(service_url=blue.require_service_url(), namespace="acme/orders", folder=tmp_path)
+        Traffic.start(blue, namespace="acme/orders", folder=tmp_path)
 
 
 async def test_traffic_dies_with_an_owner_that_is_killed(
@@ -270,7 +267,15 @@ async def test_traffic_dies_with_an_owner_that_is_killed(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    arguments = [sys.executable, "-c", OWNER, blue.require_service_url(), str(live), str(tmp_path / "run")]
+    arguments = [
+        sys.executable,
+        "-c",
+        OWNER,
+        blue.admin_url,
+        blue.require_service_url(),
+        str(live),
+        str(tmp_path / "run"),
+    ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         traffic = psutil.Process(int(owner.stdout.readline()))
@@ -284,7 +289,7 @@ async def test_applications_end_when_what_started_them_is_killed(
 ) -> None:
     live = new_namespace()
     await only_live(blue, live)
-    with Traffic.start(service_url=blue.require_service_url(), namespace=live, folder=tmp_path / "run") as traffic:
+    with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         operator = psutil.Process(traffic.pid)
         processes = operator.children()
         operator.kill()

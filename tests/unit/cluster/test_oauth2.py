@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.support.issuer import Issuer, issuing
+from tests.support.issuer import SECRET, Issuer, issuing
 
 from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavailable
@@ -52,10 +52,10 @@ def test_a_secret_that_the_issuer_does_not_know_is_said_without_showing_it(issue
 
 def test_a_secret_may_be_in_the_connection_itself(issuer: Issuer) -> None:
     extra = {"oauth2_client_id": "fleet", "oauth2_issuer_url": issuer.url}
-    fields = ConnectionFields(conn_id="blue", host="https://blue:8443", password="s3cret", extra=extra)
+    fields = ConnectionFields(conn_id="blue", host="https://blue:8443", password=SECRET, extra=extra)
     cluster = fields.cluster()
     assert (cluster.token, cluster.read_token()) == (None, "token-1")
-    assert "s3cret" not in repr(cluster)
+    assert SECRET not in repr(cluster)
 
 
 def test_a_token_that_a_broker_refused_is_not_sent_again(issuer: Issuer, tmp_path: Path) -> None:

@@ -376,6 +376,13 @@ def test_every_fault_has_a_nearest_state() -> None:
     assert {name for expected, _ in FAULTS for name in expected.split()} == set(NEAREST)
 
 
+def test_a_copy_is_not_the_way_for_what_a_third_cluster_replicates_into_blue() -> None:
+    base = stats(**INBOUND)(view())
+    redirected, copied = (by_id(found, "replicates-into-blue").remedy for found in (base, replicating(base)))
+    assert redirected.startswith("stop the namespace's producers on west")
+    assert copied.startswith("move the namespace with redirect")
+
+
 def shapes(topic: str, blue: int, green: int) -> View:
     pair = full_pair()
     return view(

@@ -9,6 +9,7 @@ from tests.support.remedies import require_harmless
 
 from pulsar_fleet.cluster.names import Position
 from pulsar_fleet.messages.positions import Ledgers
+from pulsar_fleet.migration.proof_baseline import policy_fingerprints
 from pulsar_fleet.migration.proof_freshness import Growth, ProofBaseline, stale, uncopied
 
 PROVEN = ProofBaseline(
@@ -86,3 +87,18 @@ def test_without_a_proof_nothing_is_switched() -> None:
 
 def test_a_basis_survives_the_way_through_json() -> None:
     assert ProofBaseline.from_json(PROVEN.to_json()) == PROVEN
+
+
+def test_the_same_permissions_in_another_order_are_no_change() -> None:
+    """Each broker lists a set in an order of its own."""
+
+    def granted(*actions: str) -> dict[str, str]:
+        grants = {"namespace_auth": {"checkout": list(actions)}, "destination_auth": {}, "subscription_auth_roles": {}}
+        return policy_fingerprints(
+            {"auth_policies": grants, "retention_policies": None, "migrated": False, "bundles": {"numBundles": 4}},
+            "blue",
+        )
+
+    assert granted("produce", "consume") == granted("consume", "produce")
+    assert granted("produce").keys() == {"auth_policies"}
+    assert granted("produce") != granted("consume")

@@ -151,3 +151,24 @@ def test_a_full_disk_is_refused_before_anything_is_started(monkeypatch: pytest.M
 def test_versions_are_given_for_all_clusters_or_by_name() -> None:
     assert parse_versions("4.0.7") == "4.0.7"
     assert parse_versions("blue=3.0.7, green=4.2.4") == {"blue": "3.0.7", "green": "4.2.4"}
+
+
+def test_a_rolling_upgrade_gives_each_broker_its_version_and_at_its_end_the_cluster() -> None:
+    wide = Request(clusters=("blue",), version="4.0.7", brokers=2)
+    earlier = wide.lay_out(None)
+    (blue,) = earlier.clusters
+    mixed = blue.with_version(0, "4.2.4")
+    assert (mixed.version, mixed.versions) == ("4.0.7", ("4.2.4", "4.0.7"))
+    recorded = SandboxLayout.from_json(replace(earlier, clusters=(mixed,)).to_json())
+    assert (recorded.versions, wide.lay_out(recorded).clusters) == ({"4.0.7", "4.2.4"}, (mixed,))
+    whole = mixed.with_version(1, "4.2.4")
+    assert (whole, whole.versions) == (replace(blue, version="4.2.4"), ("4.2.4", "4.2.4"))
+
+
+def test_a_later_start_on_other_ports_keeps_the_versions_of_the_brokers(listener: socket.socket) -> None:
+    wide = Request(clusters=("blue",), version="4.0.7", brokers=2)
+    earlier = wide.lay_out(None)
+    mixed = earlier.clusters[0].with_version(1, "4.2.4")
+    taken = replace(mixed, zookeeper_port=listener.getsockname()[1])
+    (later,) = wide.lay_out(replace(earlier, clusters=(taken,))).clusters
+    assert (later.zookeeper_port == taken.zookeeper_port, later.versions) == (False, ("4.0.7", "4.2.4"))

@@ -19,6 +19,7 @@ from pulsar_fleet.cluster.admin.call import require_exact_path
 from pulsar_fleet.cluster.admin.error_map import denial, read_reason
 from pulsar_fleet.cluster.admin.protocol_probe import wrong_protocol
 from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
+from pulsar_fleet.cluster.admin.tls_failures import refused, untrusted
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
@@ -47,9 +48,11 @@ _BY_STATUS: Mapping[int, type[FleetError]] = {
 }
 _BY_REASON: Mapping[str, type[FleetError]] = {
     ALREADY_MIGRATED: Conflict,
+    # With 412: the topic's broker left, and no other has it yet.
+    "Can't find owner for topic": Unavailable,
     **dict.fromkeys(SCHEMA_REFUSALS, InvalidRequest),
 }
-"""Part of the reason of a 500 → its error."""
+"""Part of the reason of a 412 or 500 → its error."""
 
 
 class BrokerHttp:
@@ -204,14 +207,13 @@ class BrokerHttp:
         except httpx.RemoteProtocolError as error:
             raise self.no_broker(method, url, "was not answered with HTTP", await wrong_protocol(url)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise PermissionDenied(
-                    f"{self.connection.name}: the certificate of {_origin(url)} is not trusted: {error}. "
-                    'Name its authority in the connection ("tls_trust_file").',
-                    cluster=self.connection.name,
-                ) from error
-            if self._may_be_wrong_protocol(error) and (cause := await wrong_protocol(url)):
-                raise self.no_broker(method, url, "got no answer", cause) from error
+            if failure := untrusted(self.connection, _origin(url), error):
+                raise failure from error
+            if self._may_be_wrong_protocol(error):
+                if url.startswith("https:") and (refusal := await refused(self.connection, _origin(url))):
+                    raise refusal from error
+                if cause := await wrong_protocol(url):
+                    raise self.no_broker(method, url, "got no answer", cause) from error
             raise Unavailable(
                 f"{self.connection.name}: {method} {urlsplit(url).path} at {_origin(url)} got no answer: "
                 f"{str(error) or type(error).__name__}.",
@@ -263,7 +265,7 @@ class BrokerHttp:
         if denied := denial(self.connection.name, status, text, reason, authenticated=authenticated):
             raise denied
         kind = Unavailable if status in RETRY_STATUSES else _BY_STATUS.get(status, InvalidRequest)
-        if status == 500:
+        if status in (412, 500):
             kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
         raise kind(text, cluster=self.connection.name, status=status)
 

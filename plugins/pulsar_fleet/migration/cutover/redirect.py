@@ -15,6 +15,7 @@ from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFa
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.migration.model import Move
+from pulsar_fleet.migration.polling import is_kept
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.read import required_stats
 
@@ -108,7 +109,7 @@ async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) ->
     if await is_stored(blue, cluster, redirect):
         return False
     await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
-    if not await is_stored(blue, cluster, redirect):
+    if not await is_kept(lambda: is_stored(blue, cluster, redirect)):
         raise PreconditionFailed(
             f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
             f"Check GET /admin/v2/clusters/{cluster}/migrate.",
@@ -129,8 +130,12 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
     if bool(policies.get("migrated")) is migrated:
         return
     await blue.post(f"/namespaces/{namespace.path}/migration", migrated)
-    after = await blue.namespace(namespace)
-    if after is None or bool(after.get("migrated")) is not migrated:
+
+    async def flagged() -> bool:
+        after = await blue.namespace(namespace)
+        return after is not None and bool(after.get("migrated")) is migrated
+
+    if not await is_kept(flagged):
         raise PreconditionFailed(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
 
 

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import (
+    BROKERS,
     FINDINGS,
     FINDINGS_BEFORE_CUT_OVER,
     REDIRECT,
@@ -20,6 +21,7 @@ from pulsar_fleet.migration.artefacts import (
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy, plan_move
 from pulsar_fleet.migration.preflight import gates
+from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.gates.catalogue import never_waived
 from pulsar_fleet.migration.preflight.survey import survey
 from pulsar_fleet.migration.preflight.view import Expectations, Survey, View
@@ -94,6 +96,8 @@ async def _view(sides: Sides, run: Run, names: Sequence[NamespaceName], expected
     async with sides.open() as (blue, green):
         surveyed = await survey(blue, green, names, run, redactor=open_redactor())
     log.info("%s", surveyed.headline())
+    brokers = BrokerVersions.of(surveyed.blue.snapshot.brokers, surveyed.green.snapshot.brokers)
+    run.artefacts.write_json(run.id, BROKERS, brokers.to_json())
     for facts in surveyed.namespaces:
         connected = {partition.topic: tuple(partition.clients) for partition in facts.partitions}
         store_gate_clients(run, str(facts.namespace), connected)

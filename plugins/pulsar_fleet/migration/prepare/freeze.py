@@ -24,6 +24,7 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Phase
+from pulsar_fleet.migration.polling import is_kept
 from pulsar_fleet.migration.prepare.brokers import freeze_brokers
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
@@ -129,7 +130,11 @@ async def _record(blue: AdminClient, run: Run, name: NamespaceName, original: Or
     record = original.record(name, run=run.id, since=since, cluster=await blue.cluster_name())
     text = json.dumps(record.to_json(), separators=(",", ":"))
     await blue.put(f"/namespaces/{name.path}/properties", {PROPERTY: text})
-    if overrides_in(await _policies(blue, name)) != record:
+
+    async def recorded() -> bool:
+        return overrides_in(await _policies(blue, name)) == record
+
+    if not await is_kept(recorded):
         raise PreconditionFailed(
             f"{blue.connection.name} did not keep the property {PROPERTY} of {name}, which records what this run "
             "overrides. Nothing was overridden in it. Run this step again.",

@@ -11,9 +11,10 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDe
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
-from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope, Unprovable
+from pulsar_fleet.verification.bounds.topic_bounds import Bounder, Scope
 from pulsar_fleet.verification.coverage import Coverage
 from pulsar_fleet.verification.request import Address, EntryMapping, Pair, Problem, VerifyRequest
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.messages.ranges import TopicBounds
-from pulsar_fleet.verification.bounds.topic_bounds import Unprovable
+from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.request import Pair
 
 

@@ -15,14 +15,10 @@ from pulsar_fleet.messages.positions import TIME_MARGIN_MS, Ledgers, count_befor
 from pulsar_fleet.messages.ranges import TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
+from pulsar_fleet.verification.bounds.continuation import Unprovable, require_beginning, source_after, target_after
 from pulsar_fleet.verification.bounds.sample import sample_pair
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import EntryMapping, Pair
-
-
-class Unprovable(Exception):
-    """The topic cannot be compared; the message says why."""
-
 
 _MOST_LOOKED_AT = 20_000
 _LOOKED_AT_ONCE = 32
@@ -106,15 +102,7 @@ class Bounder:
         earlier = scope.earlier.get(str(topic))
         if earlier is None:
             return whole, (f"compared completely: {scope.unproven}",)
-        end = Position.parse(earlier["ends"]["source"])
-        if end.ledger not in dict(whole.ledgers.runs):
-            raise Unprovable(
-                f"the proof of run {earlier['run']} ends at {end} of {self.names[0]}, whose ledger was removed since: "
-                "later messages may be deleted that were never compared; verify it with mode 'full'"
-            )
-        proven = earlier["proof"]["source"]["messages"]
-        note = f"continues run {earlier['run']}, which proved {proven:,} messages up to {end}"
-        return replace(whole, begin=whole.ledgers.index_after(end)), (note,)
+        return source_after(earlier, whole, self.names[0])
 
     async def _caught_up(
         self, topic: TopicName, stats: JsonObject, source: TopicBounds, target_stats: JsonObject
@@ -152,6 +140,9 @@ class Bounder:
         sure = scope.replicates or begins is not None or by_position
         if self.mapping is EntryMapping.WHOLE or not sure:
             return Pair(str(topic), source, self._after_proof(scope, topic, target))
+        earlier = scope.earlier.get(str(topic))
+        if earlier and scope.keeps_all:
+            require_beginning(earlier, target, self.names[1])
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
         if self.mapping is EntryMapping.COPIES:
@@ -168,15 +159,7 @@ class Bounder:
 
     def _after_proof(self, scope: Scope, topic: TopicName, target: TopicBounds) -> TopicBounds:
         earlier = scope.earlier.get(str(topic))
-        if earlier is None:
-            return target
-        end = Position.parse(earlier["ends"]["target"])
-        if end.ledger not in dict(target.ledgers.runs):
-            raise Unprovable(
-                f"the proof of run {earlier['run']} ends at {end} of {self.names[1]}, whose ledger was removed since; "
-                "verify it with mode 'full'"
-            )
-        return replace(target, begin=target.ledgers.index_after(end))
+        return target_after(earlier, target, self.names[1]) if earlier else target
 
     def _empty_source(
         self, topic: TopicName, source: TopicBounds, target: TopicBounds, begins: Position | None

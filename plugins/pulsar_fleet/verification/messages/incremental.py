@@ -62,8 +62,8 @@ def earlier_proofs(
         except FleetError as error:
             log.info("the verdict of run %s is skipped: %s", row.run_id, error)
             continue
-        for topic, verdict in continuable(verification, source, target).items():
-            proofs.setdefault(topic, _as_earlier(row.run_id, verdict))
+        for topic, proof in proofs_in(verification, row.run_id, source, target).items():
+            proofs.setdefault(topic, proof)
         compared = (topic for namespace in verification.namespaces for topic in namespace.topics)
         older = older or any(_is_of_another_release(topic) for topic in compared if topic.verdict is Verdict.EQUAL)
     if not proofs:
@@ -73,6 +73,12 @@ def earlier_proofs(
             f"{target!r} that this release can continue; run mode 'full' first.{reason}"
         )
     return proofs
+
+
+def proofs_in(verification: Verification, run_id: str, source: str, target: str) -> dict[str, JsonObject]:
+    """The proofs of a verification that a new one can continue, by topic, in the form of `Pair.earlier`."""
+    topics = continuable(verification, source, target).items()
+    return {topic: _as_earlier(run_id, verdict) for topic, verdict in topics}
 
 
 def _as_earlier(run_id: str, verdict: TopicVerdict) -> JsonObject:

@@ -33,8 +33,9 @@ def namespace_summary(namespace: NamespaceVerdict, restriction: str = "") -> str
     """One line for the ledger, a log or a table; with the restriction of a verdict `equal`."""
     topics = counted(len(namespace.topics), "topic")
     if namespace.verdict is Verdict.EQUAL:
-        messages = counted(namespace.messages, "message")
-        return f"equal{f' {restriction}' if restriction else ''}: {messages} in {topics}"
+        messages, before = counted(namespace.proven, "message"), namespace.proven - namespace.messages
+        continued = f", {before:,} of them by an earlier proof" if before else ""
+        return f"equal{f' {restriction}' if restriction else ''}: {messages} in {topics}{continued}"
     wrong = [topic for topic in namespace.topics if topic.verdict is namespace.verdict]
     if not wrong:
         return "inconclusive: nothing was compared"

@@ -73,6 +73,11 @@ class TopicVerdict(Document):
     proof: Mapping[str, Json] = field(default_factory=dict)
     engine: str = ""
 
+    @property
+    def proven(self) -> int:
+        """Messages of the source that the proof covers, with those of an earlier proof that it continues."""
+        return int((self.proof.get(Side.SOURCE) or {}).get("messages", self.source_messages))
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceVerdict(Document):
@@ -92,6 +97,11 @@ class NamespaceVerdict(Document):
     def messages(self) -> int:
         """Messages compared, counted in the source."""
         return sum(topic.source_messages for topic in self.topics)
+
+    @property
+    def proven(self) -> int:
+        """Messages of the source that the proofs cover, with those of earlier proofs that they continue."""
+        return sum(topic.proven for topic in self.topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,11 @@ class Verification(Document):
     def messages(self) -> int:
         """Messages compared, counted in the source."""
         return sum(namespace.messages for namespace in self.namespaces)
+
+    @property
+    def proven(self) -> int:
+        """As for a namespace."""
+        return sum(namespace.proven for namespace in self.namespaces)
 
     def revised(self, topics: Mapping[str, TopicVerdict]) -> Verification:
         """The same result with the verdicts in `topics` (by name) replaced."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pulsar
 
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.message_client import security_options
 from pulsar_sandbox.workload.schemas import SchemaKind
 from pulsar_sandbox.workload.traffic.connections import client_log
 from pulsar_sandbox.workload.traffic.journal import JournalReader, JournalWriter, Line, journal_file, now
@@ -44,12 +46,14 @@ class Application(ABC):
     :param folder: where journal and log of the client library are written, or continued after a restart.
     """
 
-    def __init__(self, service_url: str, topic: Topic, name: str, *, folder: Path, header: Mapping[str, str]) -> None:
+    def __init__(
+        self, connection: ClusterConnection, topic: Topic, name: str, *, folder: Path, header: Mapping[str, str]
+    ) -> None:
         self.topic = topic
         self.name = name
         self.journal = JournalWriter(folder, name, {"topic": topic.name, **header})
         self._folder = folder
-        self._service_url = service_url
+        self._connection = connection
         self._client: pulsar.Client | None = None
         self._opened = 0
         self._stopping = threading.Event()
@@ -100,11 +104,12 @@ class Application(ABC):
 
     def _open(self) -> None:
         self._client = pulsar.Client(
-            self._service_url,
+            self._connection.require_service_url(),
             operation_timeout_seconds=30,
             io_threads=1,
             message_listener_threads=1,
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Info, str(client_log(self._folder, self.name))),
+            **security_options(self._connection),
         )
         self._attach(self._client)
         self._opened += 1

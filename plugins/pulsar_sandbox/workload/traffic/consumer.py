@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pulsar
 
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.workload.live import SubscriptionType
 from pulsar_sandbox.workload.schemas import decode
 from pulsar_sandbox.workload.traffic.application import RETRY_SECONDS, Application, Topic, position
@@ -22,7 +23,7 @@ class ConsumerApplication(Application):
 
     def __init__(
         self,
-        service_url: str,
+        connection: ClusterConnection,
         topic: Topic,
         name: str,
         *,
@@ -31,7 +32,7 @@ class ConsumerApplication(Application):
         type: SubscriptionType,
     ) -> None:
         super().__init__(
-            service_url, topic, name, folder=folder, header={"subscription": subscription, "type": type.value}
+            connection, topic, name, folder=folder, header={"subscription": subscription, "type": type.value}
         )
         self.subscription = subscription
         self._type = type

@@ -7,9 +7,12 @@ last answers, consumers go on until they have everything or nothing more comes, 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import logging
 import multiprocessing
+import os
+import pickle
 import signal
 import sys
 import threading
@@ -20,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_sandbox.workload.live import CONSUMED, EVENTS, RESTART_SECONDS, SubscriptionType, live_topics
@@ -31,6 +35,7 @@ from pulsar_sandbox.workload.traffic.journal import Counters, now, read_tally
 from pulsar_sandbox.workload.traffic.producer import ProducerApplication
 from pulsar_sandbox.workload.traffic.received import Received
 from pulsar_sandbox.workload.traffic.supervisor import Supervisor
+from pulsar_sandbox.workload.traffic.traffic import CONNECTION_VARIABLE
 
 TALLY = "tally.json"
 KEYS = tuple(f"c-{index}" for index in range(10))
@@ -54,7 +59,13 @@ class TrafficRun:
     """
 
     def __init__(
-        self, *, service_url: str, namespace: NamespaceName, folder: Path, rate: float, restart_seconds: float
+        self,
+        *,
+        connection: ClusterConnection,
+        namespace: NamespaceName,
+        folder: Path,
+        rate: float,
+        restart_seconds: float,
     ) -> None:
         self._folder = folder
         self._running = True
@@ -69,7 +80,7 @@ class TrafficRun:
             WritingProcess(
                 partial(
                     ProducerApplication,
-                    service_url,
+                    connection,
                     topic,
                     f"{name}-{run}",
                     folder=folder,
@@ -86,7 +97,7 @@ class TrafficRun:
         ]
         producers = [producer.name for producer in self._producers]
         self._readers = {
-            (str(topic), subscription): _readers(service_url, topic, subscription, producers, folder)
+            (str(topic), subscription): _readers(connection, topic, subscription, producers, folder)
             for topic in (events, audit)
             for subscription in CONSUMED
         }
@@ -165,7 +176,7 @@ class TrafficRun:
 
 
 def _readers(
-    service_url: str, topic: TopicName, subscription: str, producers: Sequence[str], folder: Path
+    connection: ClusterConnection, topic: TopicName, subscription: str, producers: Sequence[str], folder: Path
 ) -> tuple[Received, list[ReadingProcess]]:
     """The consumers of one subscription, and what they have received."""
     received, kind = Received(producers), CONSUMED[subscription]
@@ -174,7 +185,7 @@ def _readers(
     names = [f"{subscription}-{topic.local}-{index + 1}" for index in range(count)]
     return received, [
         ReadingProcess(
-            partial(ConsumerApplication, service_url, place, name, folder=folder, subscription=subscription, type=kind),
+            partial(ConsumerApplication, connection, place, name, folder=folder, subscription=subscription, type=kind),
             place,
             name,
             folder=folder,
@@ -202,7 +213,6 @@ def _finish(applications: Sequence[ApplicationProcess]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(description="Numbered traffic on the live namespace of an estate.")
-    parser.add_argument("--service-url", required=True, help="where the applications connect first")
     parser.add_argument("--namespace", required=True, help="tenant/namespace")
     parser.add_argument("--journal", required=True, type=Path, help="an empty or new folder for the journals")
     parser.add_argument("--rate", type=float, default=50.0, help="messages per second and topic")
@@ -216,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(ending, lambda *_: stop.set())
     options.journal.mkdir(parents=True, exist_ok=True)
     run = TrafficRun(
-        service_url=options.service_url,
+        connection=pickle.loads(base64.b64decode(os.environ[CONNECTION_VARIABLE])),  # noqa: S301 - by our own parent
         namespace=NamespaceName.parse(options.namespace),
         folder=options.journal,
         rate=options.rate,

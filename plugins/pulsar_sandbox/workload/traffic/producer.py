@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pulsar
 
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_sandbox.workload.live import Identity, NumberedMessage
 from pulsar_sandbox.workload.messages import schema_of
 from pulsar_sandbox.workload.traffic.application import RETRY_SECONDS, Application, Topic, position
@@ -26,9 +27,9 @@ class ProducerApplication(Application):
     """Publishes numbered messages at a steady rate, and sends a failed one again, with its number, before others."""
 
     def __init__(
-        self, service_url: str, topic: Topic, name: str, *, folder: Path, keys: Sequence[str], rate: float
+        self, connection: ClusterConnection, topic: Topic, name: str, *, folder: Path, keys: Sequence[str], rate: float
     ) -> None:
-        super().__init__(service_url, topic, name, folder=folder, header={})
+        super().__init__(connection, topic, name, folder=folder, header={})
         self._keys = keys
         self._rate = rate
         self._numbers: Counter[str] = Counter()

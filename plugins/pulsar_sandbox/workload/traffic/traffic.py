@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.sandbox.guarded import guard_command
@@ -23,6 +26,8 @@ from pulsar_sandbox.workload.traffic.tally import Tally
 log = logging.getLogger(__name__)
 
 _MODULE = "pulsar_sandbox.workload.traffic.operator"
+CONNECTION_VARIABLE = "PULSAR_SANDBOX_CONNECTION_SECRET"
+"""The pickled connection of the applications, in Base64: in a variable, since it may have a token."""
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
 _STOP_SECONDS = 120.0
@@ -39,8 +44,8 @@ class Traffic:
     @classmethod
     def start(
         cls,
+        connection: ClusterConnection,
         *,
-        service_url: str,
         namespace: NamespaceName | str,
         folder: Path | str,
         rate: float = 50.0,
@@ -48,7 +53,7 @@ class Traffic:
     ) -> Traffic:
         """Start the applications and return when all are connected. They end with this process.
 
-        :param service_url: of the first cluster; the clients follow its redirects.
+        :param connection: of the first cluster; the clients follow its redirects, and use its credentials there too.
         :param namespace: the live namespace of an estate.
         :param folder: for journals, counters and log; must be new or empty.
         :param rate: messages per second on each of the two topics.
@@ -62,13 +67,20 @@ class Traffic:
                 f"The traffic's folder {str(place)!r} is not empty: give each run a folder of its own."
             )
         place.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", _MODULE, "--service-url", service_url, "--namespace", str(namespace)]
+        command = [
+            sys.executable,
+            "-m",
+            _MODULE,
+            "--namespace",
+            str(namespace),
+        ]
         command += ["--journal", str(place), "--rate", str(rate), "--restart-seconds", str(restart_seconds)]
         pid_file = place / "traffic.pid"
         with (place / "traffic.log").open("wb") as output:
             guard = subprocess.Popen(
                 guard_command(pid_file, command, once=True),
                 stdin=subprocess.PIPE,
+                env={**os.environ, CONNECTION_VARIABLE: base64.b64encode(pickle.dumps(connection)).decode()},
                 stdout=output,
                 stderr=output,
                 # Ctrl-C must reach the owner only, which then stops the traffic in good order.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem, remedy_for
 from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
-from pulsar_fleet.migration.preflight.view import View
+from pulsar_fleet.migration.preflight.view import ClusterFacts, View
 from pulsar_fleet.preflight.context import NO_RESTART, in_broker_conf
 from pulsar_fleet.preflight.findings import Finding
 
@@ -61,22 +61,32 @@ _INCOMPLETE = blocks(
 )
 
 
+_REACH_BROKER = (
+    "repair that broker; or, where it is reached from here at another address only, write that address in "
+    '"broker_urls" of the connection; then run again'
+)
+
+
 def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
     """A broker whose migration check is off never terminates its topics: clients write to both clusters."""
-    if not view.redirected:
-        return
-    for broker, settings in view.blue.brokers.items():
+    if view.redirected:
+        yield from checks_are_on(view.blue)
+
+
+def checks_are_on(blue: ClusterFacts) -> Iterator[Finding]:
+    """The migration check of each broker."""
+    for broker, settings in blue.brokers.items():
         seconds = str(settings.get(CHECK_PERIOD))
         # A role without permission gets no settings; another gate reports that.
         if settings and (not seconds.isdigit() or int(seconds) == 0):
             yield _CHECK_OFF.finding(
-                f"broker {broker} of {view.blue.name}",
+                f"broker {broker} of {blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
                 in_broker_conf(f"{CHECK_PERIOD}=1", "each broker without it"),
             )
         elif settings and int(seconds) > _SELDOM_SECONDS:
             yield _CHECK_SELDOM.finding(
-                f"broker {broker} of {view.blue.name}",
+                f"broker {broker} of {blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
                 f"accept the longer pause, or {in_broker_conf(f'{CHECK_PERIOD}=1', 'each broker with a longer one')}",
             )
@@ -84,12 +94,16 @@ def migration_check_runs_on_every_broker(view: View) -> Iterator[Finding]:
 
 def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
     """The broker's own resource creation copies blue's cluster list, so that green deletes the topics."""
-    if not view.redirected:
-        return
-    for broker, settings in view.blue.brokers.items():
+    if view.redirected:
+        yield from creation_is_off(view.blue)
+
+
+def creation_is_off(blue: ClusterFacts) -> Iterator[Finding]:
+    """The resource creation of each broker."""
+    for broker, settings in blue.brokers.items():
         if settings and settings.get(AUTO_CREATION) != "false":
             yield _AUTO_CREATION.finding(
-                f"broker {broker} of {view.blue.name}",
+                f"broker {broker} of {blue.name}",
                 f"{AUTO_CREATION} = {settings.get(AUTO_CREATION)}",
                 in_broker_conf(f"{AUTO_CREATION}=false", "each broker without it"),
             )
@@ -123,7 +137,7 @@ def _kind_of(note: Note) -> Gate:
 
 def _remedy(note: Note) -> str:
     if note.resource.startswith("broker "):
-        return f"{remedy_for(note, 'repair that broker, then run again')}. {NO_RESTART}"
+        return f"{remedy_for(note, _REACH_BROKER)}. {NO_RESTART}"
     if note.resource.startswith(_FUNCTIONS):
         worker = "make the functions worker answer through the brokers, or waive this if no worker exists"
         return f"{remedy_for(note, worker)}."

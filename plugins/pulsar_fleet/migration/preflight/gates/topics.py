@@ -53,7 +53,8 @@ _COPIED = blocks(
 _INBOUND = blocks(
     "replicates-into-blue",
     Owner.BLUE,
-    "That cluster keeps replicating to a terminated topic of blue; what happens to its messages was not measured.",
+    "Its replicator follows the redirect; half a minute later green can refuse it without end, and its messages stay "
+    "on that cluster.",
 )
 _PROPERTY = blocks(
     "migrated-property",
@@ -162,7 +163,12 @@ def _waiting(facts: NamespaceFacts) -> Iterator[Finding]:
 
 
 def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
-    """Replication from another cluster into a topic that moves."""
+    """Replication from another cluster into a topic that moves.
+
+    Observed on 4.2.4: the replicator follows the redirect as a client does. When its first request to blue times out,
+    after 30 s, it connects to green again, often by another connection of its pool, and green refuses the name of a
+    producer that is still connected. The topic's messages stay in the other cluster's backlog.
+    """
     for facts in view.moving:
         inbound: dict[str, TopicStats] = {}
         for partition in facts.partitions:
@@ -172,11 +178,30 @@ def no_cluster_replicates_into_blue(view: View) -> Iterator[Finding]:
             yield _INBOUND.finding(
                 str(facts.namespace),
                 f"{cluster} replicates into {view.blue.name}, first into {first.topic}",
-                (f"let {cluster} replicate to {view.green.name} instead. " if cluster != view.green.name else "")
-                + f"Before the cut-over, when {cluster}'s replication backlog to {view.blue.name} is 0, take "
-                f"{view.blue.name} out of the namespace's list on {cluster}, and leave all other clusters in it. "
-                "Brokers may report the connection for another minute.",
+                _inbound_remedy(view, facts, cluster),
             )
+
+
+def _inbound_remedy(view: View, facts: NamespaceFacts, cluster: str) -> str:
+    blue, green = view.blue.name, view.green.name
+    sent = f"when {cluster}'s replication backlog to {blue} is 0"
+    lingers = "Brokers may report the connection for another minute."
+    if cluster == green:
+        return (
+            f"Before the cut-over, {sent}, take {blue} out of the namespace's list on {cluster}, and leave all other "
+            f"clusters in it. {lingers}"
+        )
+    copied = (
+        f"move the namespace with redirect: a copy lacks what {blue} got from {cluster}, and is not cut over. Then "
+        if view.replicates(facts.namespace)
+        else ""
+    )
+    return (
+        f"{copied}stop the namespace's producers on {cluster}; {sent}, put {green} in the place of {blue} in the "
+        f"namespace's list on {cluster}, and leave all other clusters in it. Start the producers after the cut-over. "
+        f"{lingers} If the producers cannot stop, waive this, and right after the cut-over do on {cluster} "
+        "what the runbook's page says about incoming replication."
+    )
 
 
 def replicated_namespaces_are_not_redirected(view: View) -> Iterator[Finding]:

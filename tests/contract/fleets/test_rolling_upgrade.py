@@ -1,0 +1,114 @@
+"""The brokers of the new cluster are upgraded one after the other while a namespace moves to it, with live traffic."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.support.outcomes import DONE, check, done, ended, windows
+from tests.support.shell import Said, Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
+
+OLD, NEW = "4.0.7", "4.2.4"
+NAMES = ("blue", "green")
+RATE = 20.0
+
+
+@dataclass
+class Upgrade:
+    """Upgrades green's brokers, in a thread, from the line on in which a run says that a step begins."""
+
+    sandbox: Sandbox
+    after: str
+    progress: list[str] = field(default_factory=list)
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _brokers: list[Future[None]] = field(default_factory=list)
+
+    def saw(self, line: str) -> None:
+        self.progress.append(line)
+        if line.startswith(self.after) and not self._brokers:
+            self._brokers = [self._pool.submit(self.sandbox.upgrade, "green", broker, NEW) for broker in (0, 1)]
+
+    def finish(self) -> None:
+        assert len(self._brokers) == 2, f"the run did not say {self.after}: {self.progress}"
+        for broker in self._brokers:
+            broker.result()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Sandbox]:
+    """Two clusters of the older version, two brokers each."""
+    with Sandbox.start(tmp_path / "sandbox", clusters=NAMES, version=OLD, brokers=2) as sandbox:
+        yield sandbox
+
+
+def connection(cluster: Cluster) -> ClusterConnection:
+    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
+
+
+def watched(shell: Shell, upgrade: Upgrade, *words: object) -> Said:
+    """A command whose lines on stderr the upgrade follows."""
+    output = shell.folder / "stdout"
+    with (
+        output.open("w") as out,
+        subprocess.Popen(
+            shell.command(*words),
+            env=shell.environment,
+            cwd=shell.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            upgrade.saw(line)
+    return Said(process.returncode, output.read_text(), "".join(lines))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("after", ["check_gates", "start_replication", "verify_copy"])
+async def test_a_migration_survives_a_rolling_upgrade_of_green(
+    fleet: Sandbox, records: Path, new_namespace: Callable[[], NamespaceName], after: str
+) -> None:
+    live = new_namespace()
+    blue, green = (connection(fleet[name]) for name in NAMES)
+    shell, upgrade = Shell.between(records, blue, green), Upgrade(fleet, after)
+    await build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=60))
+    with Traffic.start(blue, namespace=live, folder=records / "traffic", rate=RATE) as traffic:
+        words = ("migrate", *shell.sides, "--namespaces", live, "--yes", "--json")
+        said = await asyncio.to_thread(watched, shell, upgrade, *words)
+        await asyncio.to_thread(upgrade.finish)
+        if said.state != DONE:
+            assert not await is_flagged(blue, live), said.err
+            said = await asyncio.to_thread(resumed, shell, said)
+        run = ended(said)
+        tally = await asyncio.to_thread(traffic.stop)
+    check(tally, windows(run, live))
+    verified = done(await asyncio.to_thread(shell.run, "verify", *shell.sides, "--namespace", live, "--json"))
+    assert verified["verdict"] == "equal", verified
+
+
+async def is_flagged(cluster: ClusterConnection, name: NamespaceName) -> bool:
+    async with AdminClient(cluster) as admin:
+        return bool((await admin.namespace(name) or {}).get("migrated"))
+
+
+def resumed(shell: Shell, stopped: Said) -> Said:
+    (run,) = stopped.document["runs"]
+    return shell.run("migrate", "--resume", run["run"], "--yes", "--json")

@@ -1,0 +1,235 @@
+"""A third cluster replicates into the namespace that moves: refused, and moved with nothing lost after the remedy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.applications import Publisher, Subscriber
+from tests.support.replication import know_each_other, wait_linked
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.cursors import cursors_in_stats
+from pulsar_fleet.cluster.errors import PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.system_cursors import replicator_cursor
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration import steps
+from pulsar_fleet.migration.artefacts import FINDINGS
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.drain.steps import monitor_until_drained
+from pulsar_fleet.migration.model import Moves, Strategy
+from pulsar_fleet.migration.preflight.view import Expectations
+from pulsar_fleet.migration.prepare.freeze import find_original_settings
+from pulsar_fleet.preflight.findings import Finding, Severity
+from pulsar_fleet.preflight.waivers import Waiver
+from pulsar_sandbox import Sandbox
+
+INBOUND = "replicates-into-blue"
+WAIVER = Waiver(id=INBOUND, who="Ada", why="to see what the run does")
+PER_SECOND = 60.0
+
+
+@dataclass
+class World:
+    """A namespace on blue with applications, into which `far` replicates what its own producers publish."""
+
+    blue: AdminClient
+    green: AdminClient
+    far: AdminClient
+    run: Run
+    namespace: NamespaceName
+
+    def __post_init__(self) -> None:
+        self.events, self.audit = TopicName(self.namespace, "events"), TopicName(self.namespace, "audit")
+        self.partitions = [*self.events.partitions(3), self.audit]
+        self.sides = Sides(self.blue.connection, self.green.connection, 5.0)
+        self.of_far = [
+            Publisher(self.events, ["a", "b", "c"], per_second=PER_SECOND),
+            Publisher(self.audit, ["d"], per_second=PER_SECOND / 2),
+        ]
+        self.of_blue = [
+            Publisher(self.events, ["e", "f", "g"], per_second=PER_SECOND),
+            Publisher(self.audit, ["h"], per_second=PER_SECOND / 2),
+        ]
+        self.subscribers = [
+            Subscriber(self.events, "billing"),
+            Subscriber(self.events, "fraud", pulsar.ConsumerType.KeyShared),
+            Subscriber(self.audit, "ledger", pulsar.ConsumerType.Failover),
+        ]
+
+    async def make(self) -> None:
+        tenant, path = f"/tenants/{self.namespace.tenant}", f"/namespaces/{self.namespace.path}"
+        for admin, other in ((self.blue, "far"), (self.far, "blue")):
+            own = await admin.cluster_name()
+            await admin.put(tenant, {"adminRoles": [], "allowedClusters": [own, other]})
+            await admin.put_namespace(self.namespace, {"replication_clusters": [own]})
+            await admin.create_partitioned_topic(self.events, 3)
+            await admin.create_topic(self.audit)
+        await self.far.post(f"{path}/replication", ["far", "blue"])
+        await wait_linked(self.far, self.partitions, "blue")
+        for application in (*self.subscribers, *self.of_blue):
+            application.start(self.blue.connection)
+        for publisher in self.of_far:
+            publisher.start(self.far.connection)
+        await asyncio.sleep(2)
+
+    async def check(self, run: Run, strategy: Strategy, waivers: Sequence[Waiver] = ()) -> Moves:
+        reference, _ = await steps.check_gates(
+            self.sides, run, [self.namespace], strategy, expected=Expectations(), waivers=waivers
+        )
+        return Moves.from_json(run.artefacts.read_json(reference))
+
+    async def pause_far(self) -> None:
+        """What the remedy says, on far, whose producers start again after the cut-over."""
+        for publisher in self.of_far:
+            await asyncio.to_thread(publisher.stop)
+        async with asyncio.timeout(30):
+            for part in self.partitions:
+                while (await self.far.stats(part))["replication"]["blue"]["replicationBacklog"]:
+                    await asyncio.sleep(0.1)
+        await self.replicate_to_green()
+
+    async def replicate_to_green(self) -> None:
+        tenant = f"/tenants/{self.namespace.tenant}"
+        await self.far.post(tenant, {"adminRoles": [], "allowedClusters": ["far", "blue", "green"]})
+        await self.far.post(f"/namespaces/{self.namespace.path}/replication", ["far", "green"])
+
+    async def continue_on_green(self) -> int:
+        """What the page says for producers that do not stop; returns how many messages may come twice."""
+        before = self.published()
+        await asyncio.sleep(1)  # a replicator confirms a message after green has it
+        for part in self.partitions:
+            cursor = cursors_in_stats(await self.far.internal_stats(part))[replicator_cursor("blue")]
+            done = cursor.mark_delete
+            position = {"ledgerId": done.ledger, "entryId": done.entry + 1, "partitionIndex": -1}
+            await self.far.put(f"/{part.path}/subscription/{replicator_cursor('green')}", position)
+        await self.replicate_to_green()
+        await wait_linked(self.far, self.partitions, "green")
+        return self.published() - before
+
+    def published(self) -> int:
+        return sum(len(publisher.sent) for publisher in self.of_far)
+
+    async def passed(self) -> Moves:
+        """The gates' answer when blue's statistics no longer have the connection."""
+        async with asyncio.timeout(100):
+            while True:
+                try:
+                    return await self.check(self.run, Strategy.REDIRECT)
+                except PreconditionFailed:
+                    assert blockers(self.run) == {INBOUND}
+                    await asyncio.sleep(3)
+
+    async def prepare(self, moves: Moves) -> None:
+        await steps.prepare_green(self.sides, self.run, moves)
+        await steps.recheck_gates(self.sides, self.run, moves, expected=Expectations(), waivers=[WAIVER])
+        await steps.freeze_blue(self.sides, self.run, moves)
+        await steps.start_replication(self.sides, self.run, moves)
+        await steps.wait_replicated(self.sides, self.run, moves, seconds=60, poll_seconds=0.5, progress=str)
+        await steps.verify_copy(self.sides, self.run, moves)
+
+    async def move(self, moves: Moves) -> None:
+        await self.prepare(moves)
+        original = find_original_settings(self.run)
+        assert original is not None
+        await steps.cut_over(self.sides, self.run, moves, original, proof_max_age_minutes=60)
+        await monitor_until_drained(self.sides, self.run, moves, seconds=60, poll_seconds=1)
+        await steps.verify_messages(self.sides, self.run, moves)
+        await steps.clean_up_blue(self.sides, self.run, moves, original)
+        await steps.restore_blue(self.sides, self.run, original, delete_topics=False)
+
+    async def settle(self, *, twice: int = 0) -> None:
+        """Stop publishing; every subscription gets everything of both clusters, in the order of each key."""
+        for publisher in (*self.of_far, *self.of_blue):
+            await asyncio.to_thread(publisher.stop)
+        for subscriber in self.subscribers:
+            publishers = [one for one in (*self.of_far, *self.of_blue) if one.topic == subscriber.topic]
+            sent = [message for publisher in publishers for message in publisher.sent]
+            async with asyncio.timeout(30):
+                while subscriber.received.lost(sent):
+                    await asyncio.sleep(0.2)
+            assert subscriber.received.out_of_order() == []
+            assert subscriber.received.twice() <= twice
+        assert [error for one in self.applications for error in one.errors] == []
+
+    @property
+    def applications(self) -> list[Publisher | Subscriber]:
+        return [*self.of_far, *self.of_blue, *self.subscribers]
+
+
+def blockers(run: Run) -> set[str]:
+    findings = [Finding.from_json(document) for document in run.stored(FINDINGS)]
+    return {finding.id for finding in findings if finding.severity is Severity.BLOCKER}
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox.start(tmp_path_factory.mktemp("three"), clusters=("blue", "green", "far")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def world(three: Sandbox, new_namespace: Callable[[], NamespaceName], tmp_path: Path) -> AsyncIterator[World]:
+    run = Run("moved", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files")))
+    async with AsyncExitStack() as stack:
+        blue, green, far = [
+            await stack.enter_async_context(
+                AdminClient(
+                    ClusterConnection(name=name, admin_url=three[name].admin_url, service_url=three[name].service_url)
+                )
+            )
+            for name in ("blue", "green", "far")
+        ]
+        await know_each_other(far, blue)
+        await know_each_other(far, green)
+        world = World(blue, green, far, run, new_namespace())
+        await world.make()
+        yield world
+        for application in world.applications:
+            await asyncio.to_thread(application.stop)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_nothing_is_lost_when_the_third_cluster_replicates_to_green_before_the_cut_over(world: World) -> None:
+    with pytest.raises(PreconditionFailed, match=rf"{INBOUND}[\s\S]*far's replication backlog to blue is 0"):
+        await world.check(world.run, Strategy.REDIRECT)
+    await world.pause_far()
+    await world.move(await world.passed())
+    for publisher in world.of_far:
+        publisher.start(world.far.connection)
+    await wait_linked(world.far, world.partitions, "green")
+    # A redirected replicator can be refused half a minute after it connected; these do not go through blue.
+    await asyncio.sleep(35)
+    for part in world.partitions:
+        assert (await world.far.stats(part))["replication"]["green"]["connected"]
+    await world.settle()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_replicator_follows_the_redirect_and_then_continues_to_green_where_it_was(world: World) -> None:
+    await world.move(await world.check(world.run, Strategy.REDIRECT, [WAIVER]))
+    await asyncio.sleep(35)  # until green may refuse it
+    twice = await world.continue_on_green()
+    await asyncio.sleep(1)
+    await world.settle(twice=twice)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_copy_that_lacks_messages_of_the_third_cluster_is_not_cut_over(world: World) -> None:
+    moves = await world.check(world.run, Strategy.REPLICATE, [WAIVER])
+    with pytest.raises(PreconditionFailed, match="replicated from a third cluster"):
+        await world.prepare(moves)
+    assert not (await world.blue.namespace(world.namespace) or {}).get("migrated")
+    await world.settle()
