@@ -791,7 +791,7 @@ async def test_every_broker_is_asked_at_its_own_address(as_admin: ClusterConnect
 
 async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Cluster) -> None:
     async with Balancer(safe.admin_urls_tls) as balancer:
-        for _ in range(10):
+        for _ in range(20):
             async with AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin:
                 # At once, so that the calls are on several connections.
                 brokers = await admin.brokers() * 3

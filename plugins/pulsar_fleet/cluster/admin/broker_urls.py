@@ -20,7 +20,8 @@ class BrokerUrls:
     The connection's `broker_urls` come first. Without TLS the name is the address. With TLS the list has plain ports
     all the same, and a broker that is asked about another one redirects to its TLS port. A broker that is asked about
     itself does not: then nothing tells whether the admin URL leads to this broker or through a balancer to any, so its
-    address is asked of another broker.
+    address is asked of another broker. A balancer chooses a broker for each connection, so these calls close theirs,
+    and one broker is sought after the other: calls about two brokers that take turns each got a connection to its own.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class BrokerUrls:
         self._cluster_name = cluster_name
         self._brokers = brokers
         self._found: dict[str, str] = {}
+        self._one_at_a_time = asyncio.Lock()
 
     async def find(self, broker: str) -> str:
         """The URL of a broker; `PreconditionFailed` if no other broker tells it: not absent, but unknown."""
@@ -41,8 +43,9 @@ class BrokerUrls:
             return configured
         if urlsplit(connection.admin_url).scheme == "http":
             return f"http://{broker}"
-        if broker not in self._found:
-            self._found[broker] = await self._ask(broker)
+        async with self._one_at_a_time:
+            if broker not in self._found:
+                self._found[broker] = await self._ask(broker)
         return self._found[broker]
 
     async def _ask(self, broker: str) -> str:
@@ -74,6 +77,6 @@ class BrokerUrls:
     async def _redirect(self, broker: str, base: str | None = None) -> str | None:
         """Where a call about a broker is answered, if that is not where it was sent."""
         path = f"/admin/v2/brokers/{await self._cluster_name()}/{broker}/ownedNamespaces"
-        answer = (await self._http.call("GET", path, base=base)).url
+        answer = (await self._http.call("GET", path, base=base, keep_alive=False)).url
         sent_to = httpx.URL(base or self._http.connection.admin_url)
         return None if answer.netloc == sent_to.netloc else f"{answer.scheme}://{answer.netloc.decode()}"

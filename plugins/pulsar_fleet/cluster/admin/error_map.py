@@ -1,16 +1,57 @@
-"""Errors for a broker's 401 and 403: it answers 401 for a bad token, a missing right and its own bad credentials."""
+"""Which error an answer of a broker is: 401 may mean a bad token, a missing right and its own bad credentials."""
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 
 import httpx
 
-from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PermissionDenied, Unauthenticated
+from pulsar_fleet.cluster.errors import (
+    BrokerCredentials,
+    Conflict,
+    FleetError,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
 
+RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+ALREADY_MIGRATED = "already migrated"
+SCHEMA_CHECK_FAILED = "Error during schema compatibility check"
+SCHEMA_REFUSALS = (SCHEMA_CHECK_FAILED, "Incompatible schema")
+_BY_STATUS: Mapping[int, type[FleetError]] = {
+    401: PermissionDenied,
+    403: PermissionDenied,
+    404: NotFound,
+    409: Conflict,
+}
+_BY_REASON: Mapping[str, type[FleetError]] = {
+    ALREADY_MIGRATED: Conflict,
+    # With 412: the topic's broker left, and no other has it yet.
+    "Can't find owner for topic": Unavailable,
+    **dict.fromkeys(SCHEMA_REFUSALS, InvalidRequest),
+}
+"""Part of the reason of a 412 or 500 → its error."""
 # A broker's answer (401, or 500 with this text) when its own call to itself or another broker was refused.
 _BROKER_WAS_REFUSED = re.compile(r"HTTP 401\b|Failed to authenticat")
+
+
+def failure(cluster: str, method: str, path: str, answer: httpx.Response) -> FleetError:
+    """The error for an answer that is neither 2xx nor a redirect, by who must act."""
+    status = answer.status_code
+    reason, authenticated = read_reason(answer)
+    text = f"{cluster} answered {status} to {method} {path}: {reason}"
+    if denied := _denial(cluster, status, text, reason, authenticated=authenticated):
+        return denied
+    kind = Unavailable if status in RETRY_STATUSES else _BY_STATUS.get(status, InvalidRequest)
+    if status in (412, 500):
+        kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
+    return kind(text, cluster=cluster, status=status)
 
 
 def read_reason(answer: httpx.Response) -> tuple[str, bool]:
@@ -29,7 +70,7 @@ def read_reason(answer: httpx.Response) -> tuple[str, bool]:
     return " ".join(message.partition("Stacktrace")[0].split())[:400], True
 
 
-def denial(cluster: str, status: int, text: str, reason: str, *, authenticated: bool) -> PermissionDenied | None:
+def _denial(cluster: str, status: int, text: str, reason: str, *, authenticated: bool) -> PermissionDenied | None:
     """The error for a call without permission, None if it failed for another reason.
 
     :param text: cluster, status, call and reason.

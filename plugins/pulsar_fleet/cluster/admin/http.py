@@ -16,18 +16,15 @@ import httpx
 import tenacity
 
 from pulsar_fleet.cluster.admin.call import require_exact_path
-from pulsar_fleet.cluster.admin.error_map import denial, read_reason
+from pulsar_fleet.cluster.admin.error_map import failure, read_reason
 from pulsar_fleet.cluster.admin.protocol_probe import wrong_protocol
 from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
 from pulsar_fleet.cluster.admin.tls_failures import refused, untrusted
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
-    Conflict,
     FleetError,
     InvalidRequest,
-    NotFound,
-    PermissionDenied,
     PreconditionFailed,
     Unavailable,
 )
@@ -36,23 +33,6 @@ from pulsar_fleet.cluster.json import Json
 log = logging.getLogger(__name__)
 
 MAX_REDIRECTS = 5
-RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
-ALREADY_MIGRATED = "already migrated"
-SCHEMA_CHECK_FAILED = "Error during schema compatibility check"
-SCHEMA_REFUSALS = (SCHEMA_CHECK_FAILED, "Incompatible schema")
-_BY_STATUS: Mapping[int, type[FleetError]] = {
-    401: PermissionDenied,
-    403: PermissionDenied,
-    404: NotFound,
-    409: Conflict,
-}
-_BY_REASON: Mapping[str, type[FleetError]] = {
-    ALREADY_MIGRATED: Conflict,
-    # With 412: the topic's broker left, and no other has it yet.
-    "Can't find owner for topic": Unavailable,
-    **dict.fromkeys(SCHEMA_REFUSALS, InvalidRequest),
-}
-"""Part of the reason of a 412 or 500 → its error."""
 
 
 class BrokerHttp:
@@ -98,6 +78,7 @@ class BrokerHttp:
         content_type: str = "application/json",
         base: str | None = None,
         answered_retry_seconds: float | None = None,
+        keep_alive: bool = True,
     ) -> httpx.Response:
         """Make one call, retry it while it is `Unavailable`, follow redirects to the owner; the answer is 2xx.
 
@@ -105,6 +86,7 @@ class BrokerHttp:
         :param has_body: send `body` as JSON even when it is None.
         :param base: URL of another broker, instead of the connection's.
         :param answered_retry_seconds: for how long a failure that a broker answered is retried, if that is less.
+        :param keep_alive: whether a later call may use the connection.
         :raises FleetError: by who must act; the message contains the broker's reason.
         """
         require_exact_path(path)
@@ -115,7 +97,7 @@ class BrokerHttp:
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (params or {}).items()
         }
         return await self._retried(
-            partial(self._follow, method, url, query, content, content_type), answered_retry_seconds
+            partial(self._follow, method, url, query, content, content_type, keep_alive), answered_retry_seconds
         )
 
     async def _retried(
@@ -151,19 +133,27 @@ class BrokerHttp:
             raise self.no_broker(answer.request.method, str(answer.url), "was not answered with JSON") from error
 
     async def _follow(
-        self, method: str, url: str, query: Mapping[str, str], content: bytes | None, content_type: str
+        self,
+        method: str,
+        url: str,
+        query: Mapping[str, str],
+        content: bytes | None,
+        content_type: str,
+        keep_alive: bool,
     ) -> httpx.Response:
         target = f"{url}?{urlencode(query, quote_via=quote)}" if query else url
         token, renewed = await self._token(), False
         for _ in range(MAX_REDIRECTS):
-            answer = await self._send(method, target, content, content_type, token)
+            answer = await self._send(method, target, content, content_type, token, keep_alive=keep_alive)
             if token and not renewed and _is_unauthenticated(answer):
                 # It was rotated, or revoked before its time: a new one is tried once.
                 token, before, renewed = await self._token(token), token, True
                 if token != before:
                     continue
             if answer.status_code not in (302, 307, 308):
-                return self._checked(method, target, answer)
+                if answer.status_code >= 300:
+                    raise failure(self.connection.name, method, urlsplit(target).path, answer)
+                return answer
             target = self.connection.reachable(urljoin(target, answer.headers["Location"]))
             await self._learn_brokers(target, token)
         raise Unavailable(
@@ -197,9 +187,13 @@ class BrokerHttp:
         content: bytes | None,
         content_type: str = "application/json",
         token: str | None = None,
+        *,
+        keep_alive: bool = True,
     ) -> httpx.Response:
         self.calls += 1
         headers = {"Content-Type": content_type, **self._credentials(url, token)}
+        if not keep_alive:
+            headers["Connection"] = "close"
         try:
             # As a stream, since for `content` httpx computes headers that aiohttp writes anyway.
             request = httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(content or b""))
@@ -207,8 +201,8 @@ class BrokerHttp:
         except httpx.RemoteProtocolError as error:
             raise self.no_broker(method, url, "was not answered with HTTP", await wrong_protocol(url)) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            if failure := untrusted(self.connection, _origin(url), error):
-                raise failure from error
+            if distrust := untrusted(self.connection, _origin(url), error):
+                raise distrust from error
             if self._may_be_wrong_protocol(error):
                 if url.startswith("https:") and (refusal := await refused(self.connection, _origin(url))):
                     raise refusal from error
@@ -256,19 +250,6 @@ class BrokerHttp:
             )
         return {"Authorization": f"Bearer {token}"}
 
-    def _checked(self, method: str, url: str, answer: httpx.Response) -> httpx.Response:
-        status = answer.status_code
-        if status < 300:
-            return answer
-        reason, authenticated = read_reason(answer)
-        text = f"{self.connection.name} answered {status} to {method} {urlsplit(url).path}: {reason}"
-        if denied := denial(self.connection.name, status, text, reason, authenticated=authenticated):
-            raise denied
-        kind = Unavailable if status in RETRY_STATUSES else _BY_STATUS.get(status, InvalidRequest)
-        if status in (412, 500):
-            kind = next((error for part, error in _BY_REASON.items() if part in reason), kind)
-        raise kind(text, cluster=self.connection.name, status=status)
-
 
 def _is_unauthenticated(answer: httpx.Response) -> bool:
     """Whether a broker does not accept the token, which it answers differently from a role without the right."""
@@ -286,8 +267,8 @@ def _stop_after(
     """Give up after `seconds`, and after `answered_seconds` (if that is less) on a failure that a broker answered."""
 
     def stop(state: tenacity.RetryCallState) -> bool:
-        failure = state.outcome.exception() if state.outcome else None
-        answered = isinstance(failure, FleetError) and failure.status is not None
+        error = state.outcome.exception() if state.outcome else None
+        answered = isinstance(error, FleetError) and error.status is not None
         limit = seconds if answered_seconds is None or not answered else min(answered_seconds, seconds)
         return time.monotonic() - began >= limit
 
@@ -295,5 +276,5 @@ def _stop_after(
 
 
 def _log_retry(state: tenacity.RetryCallState) -> None:
-    failure = state.outcome.exception() if state.outcome else None
-    log.info("try %d failed, again in %.1f s: %s", state.attempt_number, state.upcoming_sleep, failure)
+    error = state.outcome.exception() if state.outcome else None
+    log.info("try %d failed, again in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)
