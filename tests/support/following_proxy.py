@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Sequence
 from itertools import cycle
 from types import TracebackType
@@ -19,10 +20,17 @@ class FollowingProxy:
     """Forwards each request to the next of `upstreams`; below `/broker-0`, to the first. Use it with `async with`.
 
     :param tls: serves https with this certificate; http without it.
+    :param old_seconds: for how long after a write each read gets the answer before it, as of a broker that has not yet
+        heard of the write.
     """
 
-    def __init__(self, upstreams: Sequence[str], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, upstreams: Sequence[str], tls: ssl.SSLContext | None = None, *, old_seconds: float = 0.0
+    ) -> None:
         self._upstreams = upstreams
+        self._old_seconds = old_seconds
+        self._written = -old_seconds
+        self._remembered: dict[str, web.Response] = {}
         self._next = cycle(upstreams)
         self._tls = tls
 
@@ -45,6 +53,17 @@ class FollowingProxy:
         await self._http.aclose()
 
     async def _forward(self, request: web.Request) -> web.Response:
+        if request.method != "GET":
+            self._written = time.monotonic()
+        elif time.monotonic() < self._written + self._old_seconds and request.raw_path in self._remembered:
+            old = self._remembered[request.raw_path]
+            return web.Response(status=old.status, body=old.body, headers=old.headers)
+        answer = await self._answer(request)
+        if request.method == "GET":
+            self._remembered[request.raw_path] = answer
+        return answer
+
+    async def _answer(self, request: web.Request) -> web.Response:
         number, body = request.match_info.get("number"), await request.read()
         upstream = self._upstreams[int(number)] if number else next(self._next)
         url = f"{upstream}{request.raw_path.removeprefix(f'/broker-{number}')}"

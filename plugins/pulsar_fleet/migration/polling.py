@@ -1,4 +1,4 @@
-"""Wait for a milestone of a migration, for callers without a scheduler; and until a cluster shows what was written."""
+"""Wait for a milestone of a migration, for callers without a scheduler."""
 
 from __future__ import annotations
 
@@ -11,19 +11,6 @@ from pulsar_fleet.cluster.text import duration
 
 POLL_SECONDS = 5.0
 """The time between two polls, and the shortest: Airflow can mark a task that resumes sooner as failed."""
-
-_KEPT_SECONDS = 10.0
-
-
-async def is_kept(read: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether what was just written is read back within 10 s: another broker may answer, with what it still remembers.
-
-    :param read: whether an answer has what was written.
-    """
-    end = time.monotonic() + _KEPT_SECONDS
-    while not (kept := await read()) and time.monotonic() < end:
-        await asyncio.sleep(0.1)
-    return kept
 
 
 async def wait_until(

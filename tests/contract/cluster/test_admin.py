@@ -630,6 +630,15 @@ async def test_a_broker_that_never_recovers_is_transient(blue: ClusterConnection
     assert len(proxy.seen) > 1
 
 
+async def test_a_call_that_was_not_answered_is_made_again_although_its_time_was_used_up(
+    blue: ClusterConnection, proxy: Proxy
+) -> None:
+    proxy.faults.append(HANG)
+    silent = replace(blue, admin_url=proxy.url, timeout_seconds=1)
+    async with AdminClient(silent, retry_seconds=1) as admin:
+        assert "blue" in await admin.clusters()
+
+
 async def test_a_request_that_is_wrong_is_sent_once(proxy: Proxy, behind: AdminClient) -> None:
     with pytest.raises(InvalidRequest):
         await behind.set_dynamic("clusterName", "violet")

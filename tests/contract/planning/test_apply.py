@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.following_proxy import FollowingProxy
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -60,6 +61,17 @@ async def both(
     await make_namespace(on_blue, name)
     await make_namespace(on_green, name)
     return name
+
+
+async def test_a_value_that_another_broker_still_remembers_is_read_again(
+    both: NamespaceName, on_green: AdminClient
+) -> None:
+    change = setting(BY_FIELD["schema_compatibility_strategy"], str(both), None, "FORWARD")
+    async with FollowingProxy([on_green.connection.admin_url], old_seconds=1.0) as proxy:
+        connection = replace(on_green.connection, admin_url=proxy.url)
+        async with AdminClient(connection) as behind:
+            applied = await apply(one_change(both, change), behind)
+    assert outcomes(applied) == [Outcome.APPLIED]
 
 
 async def test_policies_of_an_existing_namespace_become_equal_field_by_field(

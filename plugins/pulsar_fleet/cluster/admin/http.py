@@ -39,7 +39,8 @@ class BrokerHttp:
     """Calls to `/admin/v2` and `/lookup/v2` of one cluster.
 
     :param connection: addresses and credentials; its `max_connections` limits concurrent calls.
-    :param retry_seconds: for how long an `Unavailable` failure is retried before it is raised.
+    :param retry_seconds: for how long an `Unavailable` failure is retried before it is raised: from the first failure
+        on, or from the beginning of the call if this is less than the connection's timeout.
     :param calls_per_second: rate limit of calls, without retries and redirects; 0 is no limit.
 
     HTTP libraries drop the credentials on a 307 to another broker (another port is another origin). So redirects are
@@ -109,6 +110,9 @@ class BrokerHttp:
             return await follow()
         except Unavailable as error:
             first = [error]
+        if self.retry_seconds >= self.connection.timeout_seconds:
+            # One call without an answer must not use up the time for its retries.
+            began = time.monotonic()
 
         async def attempt() -> httpx.Response:
             if first:

@@ -14,8 +14,8 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.migration.model import Move
-from pulsar_fleet.migration.polling import is_kept
 from pulsar_fleet.migration.stats.clients import ConnectedClients
 from pulsar_fleet.migration.stats.read import required_stats
 

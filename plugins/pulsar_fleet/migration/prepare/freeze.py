@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.cluster.runs.overrides import (
     PROPERTY,
     NamespaceOverrides,
@@ -24,7 +25,6 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import ORIGINAL_SETTINGS
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Moves, Phase
-from pulsar_fleet.migration.polling import is_kept
 from pulsar_fleet.migration.prepare.brokers import freeze_brokers
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.ledger.rows import Intent, NewChange
 from pulsar_fleet.planning.apply.journal import EarlierAttempt, Journal
 from pulsar_fleet.planning.apply.outcome import (
@@ -25,7 +26,7 @@ from pulsar_fleet.planning.apply.outcome import (
 )
 from pulsar_fleet.planning.apply.writer import Writer, may_have_taken_effect
 from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY, STRATEGY
-from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Action, Change, Plan
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,14 @@ class PlanExecutor:
                 unconfirmed.append((pending, error))
             elif error is not None:
                 results.append((pending.change, failed_result(pending.change, error), pending.before))
-        values = await self._live([pending.change for pending, _ in unconfirmed])
+        values: Sequence[Json | FleetError] = ()
+
+        async def read() -> bool:
+            nonlocal values
+            values = await self._live([pending.change for pending, _ in unconfirmed])
+            return not any(_is_old(*change, value) for change, value in zip(unconfirmed, values, strict=True))
+
+        await is_kept(read)
         for (pending, error), value in zip(unconfirmed, values, strict=True):
             change, unread = pending.change, isinstance(value, FleetError)
             result = failed_result(change, value) if unread else result_after_write(change, value, error)
@@ -179,6 +187,13 @@ class PlanExecutor:
             log.log(level, "%s: %s %s: %s %s", own, change.action, change.label, result.outcome, result.detail)
             if self.progress:
                 self.progress(len(self.results), len(self.plan.changes))
+
+
+def _is_old(pending: PendingChange, error: FleetError | None, value: Json | FleetError) -> bool:
+    """Whether a broker has confirmed the change, and one that answers still has the value before it."""
+    if error is not None or isinstance(value, FleetError) or not same(value, pending.before):
+        return False
+    return not result_after_write(pending.change, value, None).outcome.in_place
 
 
 Outcomes = tuple[Change, ChangeResult, Json]
