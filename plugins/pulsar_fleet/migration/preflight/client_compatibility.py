@@ -92,10 +92,17 @@ _TLS = Advice(
     "fails on a redirect without a TLS URL and retries without end; the cut-over stores a TLS URL for it.",
     "nothing to do; the run names the clients that did not connect to green.",
 )
+_FAILS = Advice(
+    "does not follow a redirect: its producers fail with a time-out.",
+    _NEVER.remedy,
+)
 _HANGS = Advice(
     "C++ and Python clients up to 4.2.0 can deadlock when they reconnect during a redirect; "
-    "the cut-over throttles producers to avoid it.",
-    "plan a restart of these applications; the run names the clients that did not connect to green.",
+    "the cut-over throttles producers to avoid it. The redirect ends the process (SIGABRT) of a Python client with a "
+    "logger of Python, whatever its level, and of every client that logs at level Debug.",
+    "plan a restart of these applications; the run names the clients that did not connect to green. Before the "
+    "cut-over, have those that pass `logger=logging.getLogger(…)` pass `pulsar.FileLogger(pulsar.LoggerLevel.Info, "
+    "path)` instead, or nothing.",
 )
 _REPEATS = Advice(
     "Go clients up to 0.19 do not publish for one operation timeout (30 s by default), send their pending queue twice, "
@@ -166,14 +173,27 @@ TABLE: tuple[Behaviour, ...] = (
         "measured.",
     ),
     Behaviour(
+        finding=CANNOT_FOLLOW,
+        family="C++, Python and Node",
+        pattern=_CPP,
+        before=(3, 5),
+        can="publishes until its topic is terminated; consumers were not measured",
+        advice=_FAILS,
+        evidence="3.4.2 (Python 3.4.0): the producers of 2 of 2 topics failed with a time-out, none connected to "
+        "green. Older ones were not measured.",
+        readers_stall=True,
+    ),
+    Behaviour(
         finding=MAY_HANG,
         family="C++, Python and Node",
         pattern=_CPP,
+        since=(3, 5),
         before=(4, 2, 1),
         can="follows with producers and consumers when quiesced",
         advice=_HANGS,
         evidence="4.2.0 (Python 3.13.0): 6 of 8 shared clients hung by hand, 0 of 108 quiesced topics; readers: 8 of 8 "
-        "stalled where green's ledger ids were lower.",
+        "stalled where green's ledger ids were lower. 3.5.1, 3.7.0, 3.7.1 and 4.0.1: one producer each followed. With "
+        "a logger of Python each of these five ended with `Invalid BaseCommand enumeration value`.",
         readers_stall=True,
     ),
     Behaviour(

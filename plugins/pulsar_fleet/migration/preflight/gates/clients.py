@@ -29,7 +29,8 @@ _BY_BEHAVIOUR: dict[str, Gate] = {
         warns(
             client_compatibility.MAY_HANG,
             Owner.APPLICATION,
-            "It can deadlock on a redirect; only a restart of the application ends that.",
+            "It can deadlock on a redirect; only a restart of the application ends that. With a Python logger or a "
+            "debug log its process ends.",
         ),
         warns(
             client_compatibility.REPEATS,
