@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
@@ -24,6 +25,7 @@ from pulsar_fleet.migration.drain.monitor import DrainStatus
 from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.preflight.flagged import flagged_names
+from pulsar_fleet.migration.prepare.brokers import restore_brokers
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.steps import cut_over, freeze_blue, restore_blue
@@ -146,6 +148,13 @@ async def overridden(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
         for topic in (EVENTS, AUDIT, LATE):
             overrides[f"{topic} {policy}"] = await admin.get(f"/{TopicName(name, topic).path}/{policy}")
     return overrides
+
+
+async def restore_left_brokers(admin: AdminClient) -> None:
+    """Restore settings of the brokers that runs of other tests still override."""
+    left = (await read_runs(admin)).brokers
+    for run_id in left.runs if left else ():
+        await restore_brokers(admin, run_id)
 
 
 async def forget_migrations(*clusters: AdminClient) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.migration import restore_left_brokers
 from tests.support.remedies import calls, send
 from tests.support.snapshots import record, with_settings
 
@@ -496,6 +497,7 @@ async def _effective(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
 
 async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_present(estate: Estate) -> None:
     await estate.make(["orders"])
+    await restore_left_brokers(estate.blue)
     key, run = "maxConcurrentTopicLoadRequest", "migrate_namespaces/overriding"
 
     async def named() -> dict[str, Finding]:

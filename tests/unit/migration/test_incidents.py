@@ -157,6 +157,12 @@ def test_an_application_to_restart_is_named_with_its_topic() -> None:
     )
 
 
+def test_a_client_that_may_have_aborted_is_not_only_restarted() -> None:
+    clients = [replace(client, version="Pulsar-CPP-v4.2.0") for client in facts().before[FIRST]]
+    (incident,) = detect_incidents(facts(before={FIRST: tuple(clients)}, green={FIRST: seen(stats("p-1"))}))
+    assert "take the Python logger, or the log level Debug, from its client first" in incident.sentence
+
+
 @given(NAMES, NAMES, NAMES)
 def test_as_many_clients_are_missing_as_are_too_few(before: list[str], blue: list[str], green: list[str]) -> None:
     sides = [TopicStats.of(FIRST, stats(*names)).clients for names in (before, blue, green)]

@@ -20,6 +20,12 @@ ARRIVAL_SECONDS = 30.0
 OUTAGE_SECONDS = 60.0
 """Two session time-outs of brokers: after one, another broker serves the topics of a broker that has failed."""
 
+_CPP = "Pulsar-CPP"
+_ABORTED = (
+    " If its output ends with `Invalid BaseCommand enumeration value`, it ends again after each restart: take the "
+    "Python logger, or the log level Debug, from its client first."
+)
+
 
 def detect_incidents(facts: DrainFacts) -> tuple[Incident, ...]:
     """Every incident that the facts show, the one that explains most first."""
@@ -171,7 +177,7 @@ def _clients(facts: DrainFacts) -> Iterator[Incident]:
             subscription = f", subscription {client.subscription!r}" if client.subscription else ""
             text = (
                 f"Restart the application of {client} on {client.topic}{subscription}: it was on blue and has been on "
-                f"neither cluster for {facts.seconds:.0f} s."
+                f"neither cluster for {facts.seconds:.0f} s.{_ABORTED if _CPP in client.version else ''}"
             )
             kind = IncidentKind.CLIENT_MISSING
             yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
