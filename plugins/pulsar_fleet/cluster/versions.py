@@ -37,6 +37,7 @@ class Release:
     :param roles: in which it was run.
     :param redirects: the units that it can redirect.
     :param differences: what it does differently from the newest one, in sentences.
+    :param unthrottles_late: a producer waits on after its publish rate was lifted, for as long as was computed before.
     """
 
     line: str
@@ -44,6 +45,7 @@ class Release:
     roles: frozenset[Role]
     redirects: frozenset[Redirect]
     differences: tuple[str, ...] = ()
+    unthrottles_late: bool = False
 
 
 RELEASES: tuple[Release, ...] = (
@@ -73,7 +75,10 @@ RELEASES: tuple[Release, ...] = (
         differences=(
             "It lacks `allowed_topic_property_keys_for_metrics` and a topic's `subscriptionExpirationTimeInMinutes`.",
             "It forgets the bundles with which a namespace was created when its first affinity is set.",
+            "It computes how long a producer waits when it throttles it, and does not end that wait when the publish "
+            "rate is lifted.",
         ),
+        unthrottles_late=True,
     ),
     Release(line="4.2", measured="4.2.4", roles=frozenset(Role), redirects=frozenset(Redirect)),
 )

@@ -22,6 +22,8 @@ from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 OLD, NEW = "4.0.7", "4.2.4"
 NAMES = ("blue", "green")
 RATE = 20.0
+KEEP_ALIVE_SECONDS = 30
+"""After this time without an answer a client closes its connection."""
 
 
 @dataclass
@@ -100,6 +102,8 @@ async def test_a_migration_survives_a_rolling_upgrade_of_green(
         run = ended(said)
         tally = await asyncio.to_thread(traffic.stop)
     check(tally, windows(run, live))
+    # A broker of the older version does not end a producer's wait when the throttle is lifted.
+    assert tally.publish_pauses[0][1].milliseconds < KEEP_ALIVE_SECONDS * 1_000, tally.text()
     verified = done(await asyncio.to_thread(shell.run, "verify", *shell.sides, "--namespace", live, "--json"))
     assert verified["verdict"] == "equal", verified
 

@@ -18,6 +18,7 @@ from pulsar_fleet.cluster.runs.overrides import (
     PROPERTY,
     QUIESCED_RATE,
     NamespaceOverrides,
+    byte_throttle,
     never_deleting,
     overrides_in,
     without_overrides,
@@ -62,12 +63,19 @@ POLICIES = st.none() | st.fixed_dictionaries(
 )
 
 
-@given(RATES, POLICIES, RATES, POLICIES)
+THROTTLES = st.just(QUIESCED_RATE) | st.integers(1, 1_000_000).map(byte_throttle)
+
+
+@given(RATES, POLICIES, RATES, POLICIES, THROTTLES)
 def test_what_a_run_overrides_is_not_what_another_cluster_is_given(
-    rate: JsonObject | None, inactive: JsonObject | None, own_rate: JsonObject | None, own_inactive: JsonObject | None
+    rate: JsonObject | None,
+    inactive: JsonObject | None,
+    own_rate: JsonObject | None,
+    own_inactive: JsonObject | None,
+    throttle: JsonObject,
 ) -> None:
     record = recorded(rate, inactive, own_rate, own_inactive)
-    document = on_blue(QUIESCED_RATE, never_deleting(inactive), record=record)
+    document = on_blue(throttle, never_deleting(inactive), record=record)
     original = without_overrides(document)
     assert original["publishMaxMessageRate"] == ({"blue": rate} if rate else {})
     assert original["inactive_topic_policies"] == inactive
@@ -76,7 +84,7 @@ def test_what_a_run_overrides_is_not_what_another_cluster_is_given(
     expected = on_blue(rate, inactive, clusters=["blue"])
     assert comparable(original, "blue") == comparable(expected, "blue")
     assert PROPERTY not in translate(original, "blue", "green").document["properties"]
-    local: JsonObject = {"publishRate": QUIESCED_RATE, "inactiveTopicPolicies": never_deleting(own_inactive), "max": 7}
+    local: JsonObject = {"publishRate": throttle, "inactiveTopicPolicies": never_deleting(own_inactive), "max": 7}
     assert record.original_topic_policies(str(EVENTS), local) == {
         "publishRate": own_rate,
         "inactiveTopicPolicies": own_inactive,

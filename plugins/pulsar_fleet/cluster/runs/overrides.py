@@ -21,6 +21,9 @@ QUIESCED_RATE: JsonObject = {"publishThrottlingRateInMsg": 1, "publishThrottling
 """The first publish of each producer passes, and none after it: a publish of n bytes puts the topic n - 1 seconds into
 debt. By messages alone, one that is not batched passes each second, and may be under way at the termination."""
 
+_NEVER_REACHED = 1_000_003
+"""Messages a second: by this limit, which nobody else sets, a throttle of bytes is recognised as ours."""
+
 FROZEN_SETTINGS: Mapping[str, str] = {
     # An unloaded topic of a flagged namespace cannot be loaded again: no bundle may move during the drain.
     "loadBalancerSheddingEnabled": "false",
@@ -38,6 +41,16 @@ _NEVER_INACTIVE: JsonObject = {
 def never_deleting(policies: Json) -> JsonObject:
     """These inactive-topic policies, changed so that they delete nothing."""
     return {**(policies or _NEVER_INACTIVE), "deleteWhileInactive": False}
+
+
+def byte_throttle(bytes_per_second: int) -> JsonObject:
+    """A publish rate that holds the next publish of a topic for as many seconds as the last one has bytes / rate."""
+    return {"publishThrottlingRateInMsg": _NEVER_REACHED, "publishThrottlingRateInByte": bytes_per_second}
+
+
+def is_throttle(rate: Json) -> bool:
+    """Whether a run has set this publish rate so that producers wait."""
+    return rate == QUIESCED_RATE or (rate or {}).get("publishThrottlingRateInMsg") == _NEVER_REACHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +84,7 @@ class NamespaceOverrides(Document):
     def original_policies(self, document: JsonObject) -> JsonObject:
         """The policies document of the namespace without the overrides."""
         rates = dict(document.get("publishMaxMessageRate") or {})
-        rates[self.cluster] = original_value(rates.get(self.cluster), self.publish_rate, QUIESCED_RATE)
+        rates[self.cluster] = _original_rate(rates.get(self.cluster), self.publish_rate)
         own = document.get("inactive_topic_policies")
         clusters = document.get("replication_clusters") or []
         if set(clusters) == {*self.replication, self.cluster, self.replicates_to}:
@@ -91,11 +104,15 @@ class NamespaceOverrides(Document):
         """The local policies of a topic without the overrides."""
         original = dict(document)
         if topic in self.topic_rates and "publishRate" in document:
-            original["publishRate"] = original_value(document["publishRate"], self.topic_rates[topic], QUIESCED_RATE)
+            original["publishRate"] = _original_rate(document["publishRate"], self.topic_rates[topic])
         if topic in self.topic_inactive and "inactiveTopicPolicies" in document:
             own, value = self.topic_inactive[topic], document["inactiveTopicPolicies"]
             original["inactiveTopicPolicies"] = original_value(value, own, never_deleting(own))
         return original
+
+
+def _original_rate(rate: Json, original: Json) -> Json:
+    return original if is_throttle(rate) else rate
 
 
 def without_added(clusters: Sequence[str], added: str, original: Sequence[str]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import Conflict, PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
 from pulsar_fleet.migration.cutover.redirect import Redirect, read_clients, require_green, set_flag, store_redirect
@@ -31,6 +32,7 @@ from pulsar_fleet.migration.cutover.termination import (
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
+from pulsar_fleet.migration.prepare.throttle_rate import throttle_rate
 from pulsar_fleet.migration.request import QUIESCE_SECONDS
 from pulsar_fleet.migration.subscriptions.checkpoint import (
     Checkpoint,
@@ -47,6 +49,8 @@ log = logging.getLogger(__name__)
 _SLACK_SECONDS = 5.0
 """Added to two check periods, for a busy broker."""
 _BATCH = "x-pulsar-num-batch-message"
+_LENIENT_SECONDS = 2.0
+"""How long a throttle by usual entry size may take to hold all producers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +109,16 @@ async def cut_over_namespace(
     if transfer:
         await asyncio.gather(*(transfer.transfer_idle(topic, move.partitions[topic]) for topic in unterminated))
     # Everything that can be read before producers are throttled is: they wait for every call from here to the end.
-    periods = await check_periods(blue)
+    periods, rate = await asyncio.gather(check_periods(blue), throttle_rate(blue, _written(move, unterminated)))
     loop = asyncio.get_running_loop()
     began = loop.time()
     ends: Mapping[TopicName, Position] = {}
     async with Throttle(blue, move.namespace, before) as throttle:
         if unterminated:
-            await throttle.apply()
+            await throttle.apply(rate)
             await asyncio.sleep(quiesce_seconds)
+            if rate != QUIESCED_RATE:
+                await _require_strict(blue, move, unterminated, throttle)
             transferred, ends = await _quiesce_and_transfer(blue, move, unterminated, transfer)
             if transferred:
                 checkpoint.store_transfers(transferred)
@@ -134,6 +140,13 @@ async def cut_over_namespace(
         late=late,
         moved_bundles=moved,
     )
+
+
+async def _require_strict(blue: AdminClient, move: Move, unterminated: Sequence[TopicName], throttle: Throttle) -> None:
+    """Hold all producers where a throttle by the usual size of entries lets smaller ones pass."""
+    if (await wait_quiesced(blue, _written(move, unterminated), _LENIENT_SECONDS)).waiting:
+        log.info("%s: entries smaller than usual pass its throttle, which becomes stricter", move.namespace)
+        await throttle.apply()
 
 
 async def _quiesce_and_transfer(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
-from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, never_deleting
+from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, is_throttle, never_deleting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
 log = logging.getLogger(__name__)
@@ -50,29 +51,32 @@ async def restore(
     owner: NamespaceName | TopicName,
     policy: str,
     *,
-    override_value: JsonObject,
+    is_override: Callable[[Json], bool],
     original: JsonObject | None,
 ) -> bool:
     """Set the original value where the policy still has the override; True if it had. Another value stays."""
-    if await admin.get(_path(owner, policy)) != override_value:
+    if not is_override(await admin.get(_path(owner, policy))):
         return False
     return await override(admin, owner, policy, original)
 
 
 async def restore_inactive(admin: AdminClient, owner: NamespaceName | TopicName, original: JsonObject | None) -> bool:
     """Restore inactive-topic policies that were changed to delete nothing."""
-    return await restore(admin, owner, INACTIVE, override_value=never_deleting(original), original=original)
+    changed = never_deleting(original)
+    return await restore(admin, owner, INACTIVE, is_override=lambda value: value == changed, original=original)
 
 
 async def restore_rate(admin: AdminClient, owner: NamespaceName | TopicName, original: JsonObject | None) -> bool:
     """Restore the publish rate of throttled producers."""
-    return await restore(admin, owner, RATE, override_value=QUIESCED_RATE, original=original)
+    return await restore(admin, owner, RATE, is_override=is_throttle, original=original)
 
 
-async def throttle_producers(blue: AdminClient, namespace: NamespaceName, original: OriginalSettings) -> None:
+async def throttle_producers(
+    blue: AdminClient, namespace: NamespaceName, original: OriginalSettings, rate: JsonObject = QUIESCED_RATE
+) -> None:
     """Let each producer of the namespace publish once more and then wait, also on topics that have their own rate."""
-    await asyncio.gather(*(override(blue, topic, RATE, QUIESCED_RATE) for topic in original.own_rates(namespace)))
-    await override(blue, namespace, RATE, QUIESCED_RATE)
+    await asyncio.gather(*(override(blue, topic, RATE, rate) for topic in original.own_rates(namespace)))
+    await override(blue, namespace, RATE, rate)
 
 
 class Throttle:
@@ -89,10 +93,10 @@ class Throttle:
     async def __aenter__(self) -> Self:
         return self
 
-    async def apply(self) -> None:
-        """Throttle the producers."""
-        self._lifting = asyncio.create_task(self._lift())
-        await throttle_producers(self._blue, self._namespace, self._original)
+    async def apply(self, rate: JsonObject = QUIESCED_RATE) -> None:
+        """Throttle the producers; with another rate than before, from now on with this one."""
+        self._lifting = self._lifting or asyncio.create_task(self._lift())
+        await throttle_producers(self._blue, self._namespace, self._original, rate)
 
     def require_held(self) -> None:
         """Refuse to go on without the throttle."""
