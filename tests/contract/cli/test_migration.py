@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.migration import forget_migrations
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -30,7 +31,8 @@ def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> S
 async def moving(
     new_namespace: NewNamespace, on_blue: AdminClient, on_green: AdminClient
 ) -> AsyncIterator[NamespaceName]:
-    """A namespace on blue with one topic; what a migration leaves on the clusters is cleared at the end."""
+    """A namespace on blue with one topic; what a migration leaves on the clusters is cleared before and at the end."""
+    await forget_migrations(on_blue, on_green)
     name, overrides = new_namespace(), [await admin.dynamic_overrides() for admin in (on_blue, on_green)]
     await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
     await on_blue.put_namespace(name, {"replication_clusters": ["blue"]})

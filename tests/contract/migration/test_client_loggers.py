@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.migration import forget_migrations
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -72,7 +73,7 @@ async def test_a_redirect_ends_an_application_with_a_logger_of_python_or_a_debug
                 assert application.poll() is None, output.read_text()[-2000:]
         finally:
             application.kill()
-            await set_flag(on_blue, topic.namespace, migrated=False)
+            await forget_migrations(on_blue)
 
 
 async def until(done: Callable[[], bool]) -> None:
