@@ -316,8 +316,11 @@ async def test_an_abort_keeps_what_applications_use_on_green_and_blue_is_as_befo
     await asyncio.to_thread(billing.restart, green)
     await estate.poll()
     await asyncio.to_thread(billing.stop)  # its subscription holds what it has not read on green
-    aborted = await abort_migration(estate.sides, estate.run, estate.moves)
     partitions = estate.topic("events").partitions(3)
+    for partition in partitions:
+        while not (await on_green.stats(partition))["subscriptions"]["billing"]["msgBacklog"]:
+            await asyncio.sleep(0.2)
+    aborted = await abort_migration(estate.sides, estate.run, estate.moves)
     assert {f"subscription 'billing' of {partition} (in use)" for partition in partitions} <= set(aborted.kept)
     for partition in partitions:
         kept = (await on_green.stats(partition, precise=False))["subscriptions"]
