@@ -65,6 +65,7 @@ LONGEST = (
     "contract/policy_sync/test_reconciliation_rounds",
     "contract/verification/test_subscriptions",
     "contract/onboarding/test_canary",
+    "contract/fleets/test_lasting_throttle",
     "contract/migration/test_incoming_replication",
     "contract/migration/test_repoint",
     "dags/test_repoint",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tests.support.following_proxy import FollowingProxy
@@ -63,16 +63,7 @@ def airflow_connection(connection: ClusterConnection) -> str:
 def with_tokens(folder: Path) -> Iterator[Fleet]:
     """Tokens and TLS, two brokers each."""
     with Sandbox.start(folder, clusters=NAMES, secure=True, brokers=2) as sandbox:
-        sides = [
-            ClusterConnection(
-                name=f"pulsar_{cluster.name}",
-                admin_url=cluster.admin_url_tls,
-                service_url=cluster.service_url_tls,
-                token=cluster.token(),
-                tls_trust_file=cluster.trust_file,
-            )
-            for cluster in sandbox
-        ]
+        sides = [_secured(cluster, token=cluster.token()) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=(sandbox["blue"].token(), sandbox["blue"].token("broker")))
 
 
@@ -81,17 +72,8 @@ def with_certificates(folder: Path) -> Iterator[Fleet]:
     """Certificates instead of tokens, for HTTP and for messages."""
     with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox:
         keys = Path(sandbox["blue"].trust_file).parent
-        sides = [
-            ClusterConnection(
-                name=f"pulsar_{cluster.name}",
-                admin_url=cluster.admin_url_tls,
-                service_url=cluster.service_url_tls,
-                tls_trust_file=cluster.trust_file,
-                tls_certificate_file=str(keys / "broker.cert.pem"),
-                tls_key_file=str(keys / "broker.key.pem"),
-            )
-            for cluster in sandbox
-        ]
+        files = {"tls_certificate_file": str(keys / "broker.cert.pem"), "tls_key_file": str(keys / "broker.key.pem")}
+        sides = [_secured(cluster, **files) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=((keys / "broker.key.pem").read_text().splitlines()[3],))
 
 
@@ -100,16 +82,7 @@ def with_issuer(folder: Path) -> Iterator[Fleet]:
     """Access tokens of an issuer, over TLS."""
     with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox, issuing(sandbox["blue"].token) as issuer:
         key = issuer.key_file(folder)
-        sides = [
-            ClusterConnection(
-                name=f"pulsar_{cluster.name}",
-                admin_url=cluster.admin_url_tls,
-                service_url=cluster.service_url_tls,
-                tls_trust_file=cluster.trust_file,
-                oauth2=OAuth2(key_file=key),
-            )
-            for cluster in sandbox
-        ]
+        sides = [_secured(cluster, oauth2=OAuth2(key_file=key)) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=(sandbox["blue"].token(), SECRET))
 
 
@@ -129,6 +102,22 @@ FLEETS: Mapping[str, Callable[[Path], AbstractContextManager[Fleet]]] = {
     "issuer": with_issuer,
     "proxy": behind_one_proxy,
 }
+
+
+def connection(cluster: Cluster) -> ClusterConnection:
+    """A connection without credentials, under the cluster's own name."""
+    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
+
+
+def _secured(cluster: Cluster, **credentials: Any) -> ClusterConnection:
+    """A connection over TLS, with these fields of `ClusterConnection`."""
+    return ClusterConnection(
+        name=f"pulsar_{cluster.name}",
+        admin_url=cluster.admin_url_tls,
+        service_url=cluster.service_url_tls,
+        tls_trust_file=cluster.trust_file,
+        **credentials,
+    )
 
 
 def _proxied(stack: ExitStack, cluster: Cluster) -> ClusterConnection:

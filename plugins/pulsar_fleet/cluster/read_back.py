@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 KEPT_SECONDS = 10.0
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.05
 
 
 async def is_kept(read: Callable[[], Awaitable[bool]]) -> bool:

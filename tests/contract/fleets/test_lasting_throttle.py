@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pulsar
 import pytest
+from tests.support.fleets import connection
 from tests.support.migration import make, migration
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Traffic
 from pulsar_sandbox.workload.live import AUDIT, CONSUMED, EVENTS, EVENTS_PARTITIONS
 
@@ -31,10 +32,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     versions = {"blue": "4.0.7", "green": "4.2.4"}
     with Sandbox.start(tmp_path_factory.mktemp("sandbox"), version=versions) as sandbox:
         yield sandbox
-
-
-def connection(cluster: Cluster) -> ClusterConnection:
-    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
 @pytest.mark.long

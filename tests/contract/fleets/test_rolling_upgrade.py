@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.fleets import connection
 from tests.support.outcomes import DONE, check, done, ended, windows
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 
 OLD, NEW = "4.0.7", "4.2.4"
@@ -53,10 +54,6 @@ def fleet(tmp_path: Path) -> Iterator[Sandbox]:
     """Two clusters of the older version, two brokers each."""
     with Sandbox.start(tmp_path / "sandbox", clusters=NAMES, version=OLD, brokers=2) as sandbox:
         yield sandbox
-
-
-def connection(cluster: Cluster) -> ClusterConnection:
-    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
 def watched(shell: Shell, upgrade: Upgrade, *words: object) -> Said:

@@ -19,10 +19,10 @@ from tests.support.every_policy import (
     NOT_GLOBAL,
     TOPIC_SETTINGS,
 )
+from tests.support.fleets import connection
 from tests.support.version_differences import set_all, without_added
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
@@ -131,10 +131,6 @@ async def carry(blue: Cluster, green: Cluster, ledger: Ledger) -> Carried:
         after_restart=after_restart,
         differently=differently,
     )
-
-
-def connection(cluster: Cluster) -> ClusterConnection:
-    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
 async def prepare(admin: AdminClient) -> None:

@@ -11,6 +11,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.read_back import is_kept
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, is_throttle, never_deleting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 
@@ -20,7 +21,6 @@ RATE = "publishRate"
 INACTIVE = "inactiveTopicPolicies"
 MOST_THROTTLED_SECONDS = 40.0
 """After 54 s brokers and throttled clients close their connections (observed): the throttle is lifted before that."""
-_VISIBLE_SECONDS = 10.0
 
 
 async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy: str, value: JsonObject | None) -> bool:
@@ -34,15 +34,18 @@ async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy:
     if await admin.get(path) == value:
         return False
     await (admin.delete(path) if value is None else admin.post(path, value))
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _VISIBLE_SECONDS
-    while (current := await admin.get(path)) != value:
-        if loop.time() > end:
-            raise PreconditionFailed(
-                f"{admin.connection.name} did not keep {policy} {value!r} of {owner}: it answers {current!r}. "
-                "Set it by hand, or run this step again."
-            )
-        await asyncio.sleep(0.05)
+    current: Json = None
+
+    async def kept() -> bool:
+        nonlocal current
+        current = await admin.get(path)
+        return bool(current == value)
+
+    if not await is_kept(kept):
+        raise PreconditionFailed(
+            f"{admin.connection.name} did not keep {policy} {value!r} of {owner}: it answers {current!r}. "
+            "Set it by hand, or run this step again."
+        )
     return True
 
 

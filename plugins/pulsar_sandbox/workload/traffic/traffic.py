@@ -67,14 +67,8 @@ class Traffic:
                 f"The traffic's folder {str(place)!r} is not empty: give each run a folder of its own."
             )
         place.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            _MODULE,
-            "--namespace",
-            str(namespace),
-        ]
-        command += ["--journal", str(place), "--rate", str(rate), "--restart-seconds", str(restart_seconds)]
+        command = [sys.executable, "-m", _MODULE, "--namespace", str(namespace), "--journal", str(place)]
+        command += ["--rate", str(rate), "--restart-seconds", str(restart_seconds)]
         pid_file = place / "traffic.pid"
         with (place / "traffic.log").open("wb") as output:
             guard = subprocess.Popen(
