@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,10 @@ from hypothesis import settings
 from tests.support import full_estate
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.versions import Redirect, release_of, version_numbers
-from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_sandbox import Sandbox
 from pulsar_sandbox.sandbox.jars import DEFAULT_VERSION
 from pulsar_sandbox.sandbox.request import parse_versions
@@ -45,7 +46,9 @@ LONGEST = (
     "e2e/test_dead_airflow_runs",
     "e2e/test_scheduler",
     "dags/test_runs",
+    "contract/policy_sync/test_event_times",
     "contract/policy_sync/test_events",
+    "contract/policy_sync/test_joining_cluster",
     "contract/sandbox/test_sandbox",
     "contract/verification/test_kills",
     "dags/test_spark_cluster",
@@ -65,10 +68,20 @@ LONGEST = (
     "contract/policy_sync/test_reconciliation_rounds",
     "contract/verification/test_subscriptions",
     "contract/onboarding/test_canary",
+    "e2e/test_message_queue",
     "contract/fleets/test_lasting_throttle",
     "contract/migration/test_incoming_replication",
     "contract/migration/test_repoint",
+    "contract/replication/test_doctor_links",
+    "contract/replication/test_doctor",
+    "contract/migration/test_whole_cluster",
     "dags/test_repoint",
+    "contract/read_only/test_two_brokers",
+    "contract/read_only/test_brokers",
+    "contract/cluster/test_shadow_guard",
+    "contract/read_only/test_serve",
+    "contract/read_only/test_forwarding",
+    "dags/test_forwarding",
 )
 """Files of more than a minute, the longest first."""
 
@@ -84,7 +97,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(
         AIRFLOW_HOME=str(home),
         AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
-        AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"),
         AIRFLOW__CORE__LOAD_EXAMPLES="False",
         AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{home / 'airflow.db'}",
         PYSPARK_PYTHON=sys.executable,
@@ -129,6 +141,23 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     folder, settings = tmp_path_factory.mktemp("sandbox"), dict.fromkeys(names, SELDOM)
     with Sandbox.start(folder, clusters=names, version=version, settings=settings) as sandbox:
         yield sandbox
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A cluster `blue` that replicates nothing: a broker that does may stop the links of shadow topics."""
+    version = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
+    version = version if isinstance(version, str) else version["blue"]
+    folder, settings = tmp_path_factory.mktemp("alone"), {"blue": SELDOM}
+    with Sandbox.start(folder, clusters=("blue",), version=version, settings=settings) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def on_alone(alone: Sandbox) -> AsyncIterator[AdminClient]:
+    """A client for the admin API of the cluster that replicates nothing."""
+    async with AdminClient(_connection(alone, "blue")) as admin:
+        yield admin
 
 
 @pytest.fixture(scope="session")
@@ -203,6 +232,13 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PULSAR_FLEET_LEDGER", f"sqlite:///{tmp_path / 'ledger.db'}")
     monkeypatch.setenv("PULSAR_FLEET_ARTEFACTS", str(tmp_path / "artefacts"))
     return tmp_path
+
+
+@pytest.fixture
+def ended() -> Iterator[ExitStack]:
+    """Jobs that the test did not end are ended after it, so that none disturbs the next one."""
+    with ExitStack() as stack:
+        yield stack
 
 
 def _connection(clusters: Sandbox, name: str) -> ClusterConnection:

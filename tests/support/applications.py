@@ -83,7 +83,7 @@ class Publisher(Application):
     def __init__(self, topic: TopicName, keys: Sequence[str], *, per_second: float) -> None:
         super().__init__(topic)
         self.sent: list[Numbered] = []
-        self._keys, self._seconds = keys, 1 / per_second
+        self._keys, self.pause_seconds = keys, 1 / per_second
         self._numbers: Counter[str] = Counter()
 
     def _run(self, client: pulsar.Client) -> None:
@@ -93,7 +93,7 @@ class Publisher(Application):
                 producer.send(str(self._numbers[key]).encode(), partition_key=key)
                 self.sent.append(Numbered(key, self._numbers[key]))
                 self._numbers[key] += 1
-                time.sleep(self._seconds)
+                time.sleep(self.pause_seconds)
         producer.close()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,10 +57,15 @@ class Exchange:
         raise AssertionError(f"still something to say: {found}")
 
     @contextmanager
-    def follower(self, folder: Path, *flags: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A follower in a process of its own, of all the clusters; what it says is in `follower-….log`."""
-        command = [sys.executable, "-m", "pulsar_fleet.cli", "sync-metadata"]
-        command += [connection.admin_url for connection in self.connections]
+    def follower(
+        self, folder: Path, *flags: str, only: ClusterConnection | None = None, ahead: float = 0.0, **options: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A follower in a process of its own, of all the clusters or one; what it says is in `follower-….log`.
+
+        Its host's clock is `ahead` by so many seconds.
+        """
+        command = [sys.executable, "-m", "tests.support.shifted_follower", str(ahead), "sync-metadata"]
+        command += [connection.admin_url for connection in ([only] if only else self.connections)]
         command += ["--follow", "--yes", *flags, "--event-topic", str(self.request.event_topic)]
         command += [part for tenant in self.request.selection.tenants for part in ("--select", tenant)]
         command += [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
@@ -121,6 +127,14 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.05)
+
+
+async def becomes(read: Callable[[], Awaitable[object]], value: object, seconds: float = 60.0) -> None:
+    """Wait for a value that comes soon."""
+    end = time.monotonic() + seconds
+    while (present := await read()) != value:
+        assert time.monotonic() < end, f"{present} did not become {value}"
+        await asyncio.sleep(0.1)
 
 
 def namespaces_of(tenant: str, count: int) -> list[NamespaceName]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,22 @@ from tests.support.following_proxy import FollowingProxy
 from tests.support.issuer import SECRET, issuing
 from tests.support.shell import Shell
 
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.oauth2 import OAuth2
+from pulsar_fleet.cluster.replication_auth import ReplicationAuth
 from pulsar_sandbox import Cluster, Sandbox
+from pulsar_sandbox.workload import EstateSpec, build_estate
+from pulsar_sandbox.workload.live import IDLE_SUBSCRIPTION, live_topics
 
 NAMES = ("blue", "green")
+FILES = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file")
+PASSWORD = "canary-pass-4711"
+_HASH = "$apr1$fleettst$st9deC1X3Vs88gMuTZLBM0"
+"""Of `PASSWORD`, by `openssl passwd -apr1`."""
+LINK = "_link"
+"""Ends the id of the connection with the credentials of replication."""
 _Entered = TypeVar("_Entered")
 
 
@@ -40,30 +52,60 @@ class Fleet:
 
     def shell(self, folder: Path) -> Shell:
         """Commands that name both clusters by their connections."""
-        connections = {
-            f"AIRFLOW_CONN_{connection.name.upper()}": airflow_connection(connection)
-            for connection in (self.blue, self.green)
-        }
         sides = (self.blue.name, self.green.name)
-        return Shell(folder, sides, {**self.environment, **connections}, self.secrets)
+        return Shell(folder, sides, self.variables(), self.secrets)
+
+    def variables(self) -> dict[str, str]:
+        """The variables of a process that reaches both clusters by their connections."""
+        connections: dict[str, str] = {}
+        for connection in (self.blue, self.green):
+            connections[f"AIRFLOW_CONN_{connection.name.upper()}"] = airflow_connection(connection)
+            if connection.replication_auth:
+                connections[f"AIRFLOW_CONN_{connection.name.upper()}{LINK.upper()}"] = _link(connection)
+        return {**self.environment, **connections}
 
 
 def airflow_connection(connection: ClusterConnection) -> str:
     """A connection as a variable of Airflow holds it."""
-    names = ("service_url", "token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "cluster_name")
-    extra = {name: getattr(connection, name) for name in names}
-    if connection.oauth2:
-        extra |= {f"oauth2_{name}": getattr(connection.oauth2, name) for name in OAuth2.__slots__}
-    extra["broker_urls"] = dict(connection.broker_urls)
-    document = {"conn_type": "pulsar", "host": connection.admin_url, "password": connection.token}
-    return json.dumps({**document, "extra": {name: value for name, value in extra.items() if value}})
+    extra = {name: getattr(connection, name) for name in ("service_url", *FILES, "cluster_name")}
+    extra |= _oauth2(connection.oauth2) | {"replication_auth": connection.replication_auth and connection.name + LINK}
+    extra |= {"broker_urls": dict(connection.broker_urls), "client_urls": connection.client_urls}
+    password = connection.token or connection.password
+    return _document(extra, host=connection.admin_url, login=connection.user, password=password)
+
+
+def _link(connection: ClusterConnection) -> str:
+    """The connection with the credentials of brokers that replicate to a cluster."""
+    link = connection.replication_auth
+    assert link is not None
+    extra = {name: getattr(link, name) for name in FILES} | _oauth2(link.oauth2)
+    return _document(extra, login=link.user, password=link.token or link.password)
+
+
+def _oauth2(oauth2: OAuth2 | None) -> dict[str, Any]:
+    return {f"oauth2_{name}": getattr(oauth2, name) for name in OAuth2.__slots__} if oauth2 else {}
+
+
+def _document(extra: dict[str, Any], **fields: str | None) -> str:
+    return json.dumps(
+        {"conn_type": "pulsar", **fields, "extra": {name: value for name, value in extra.items() if value}}
+    )
 
 
 @contextmanager
 def with_tokens(folder: Path) -> Iterator[Fleet]:
     """Tokens and TLS, two brokers each."""
     with Sandbox.start(folder, clusters=NAMES, secure=True, brokers=2) as sandbox:
-        sides = [_secured(cluster, token=cluster.token()) for cluster in sandbox]
+        # Applications with and without TLS; which of several brokers stands for the cluster, nobody can guess.
+        sides = [
+            secured(
+                cluster,
+                link={"token": cluster.token("broker")},
+                token=cluster.token(),
+                client_urls=_client_urls(cluster),
+            )
+            for cluster in sandbox
+        ]
         yield Fleet(sandbox, *sides, secrets=(sandbox["blue"].token(), sandbox["blue"].token("broker")))
 
 
@@ -73,7 +115,7 @@ def with_certificates(folder: Path) -> Iterator[Fleet]:
     with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox:
         keys = Path(sandbox["blue"].trust_file).parent
         files = {"tls_certificate_file": str(keys / "broker.cert.pem"), "tls_key_file": str(keys / "broker.key.pem")}
-        sides = [_secured(cluster, **files) for cluster in sandbox]
+        sides = [secured(cluster, link=files, **files) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=((keys / "broker.key.pem").read_text().splitlines()[3],))
 
 
@@ -82,15 +124,33 @@ def with_issuer(folder: Path) -> Iterator[Fleet]:
     """Access tokens of an issuer, over TLS."""
     with Sandbox.start(folder, clusters=NAMES, secure=True) as sandbox, issuing(sandbox["blue"].token) as issuer:
         key = issuer.key_file(folder)
-        sides = [_secured(cluster, oauth2=OAuth2(key_file=key)) for cluster in sandbox]
+        link = {"oauth2": OAuth2(key_file=key, issuer_url=issuer.url)}
+        sides = [secured(cluster, link=link, oauth2=OAuth2(key_file=key)) for cluster in sandbox]
         yield Fleet(sandbox, *sides, secrets=(sandbox["blue"].token(), SECRET))
 
 
 @contextmanager
-def behind_one_proxy(folder: Path) -> Iterator[Fleet]:
-    """All admin calls go through one proxy to two brokers, whose own addresses our processes cannot reach."""
+def with_passwords(folder: Path) -> Iterator[Fleet]:
+    """Users with passwords, over TLS."""
+    users = folder / "users"
+    users.write_text("".join(f"{user}:{_HASH}\n" for user in ("admin", "broker")))
+    package = "org.apache.pulsar.broker.authentication."
+    providers = ",".join(f"{package}AuthenticationProvider{kind}" for kind in ("Token", "Basic"))
+    settings = {"authenticationProviders": providers, "basicAuthConf": users.as_uri()}
+    with Sandbox.start(folder, clusters=NAMES, secure=True, settings=dict.fromkeys(NAMES, settings)) as sandbox:
+        link = {"user": "broker", "password": PASSWORD}
+        sides = [secured(cluster, link=link, user="admin", password=PASSWORD) for cluster in sandbox]
+        yield Fleet(sandbox, *sides, secrets=(PASSWORD, base64.b64encode(f"admin:{PASSWORD}".encode()).decode()))
+
+
+@contextmanager
+def behind_one_proxy(folder: Path, *, names_brokers: bool = True) -> Iterator[Fleet]:
+    """All admin calls go through one proxy to two brokers, whose own addresses our processes cannot reach.
+
+    :param names_brokers: the connections say how the proxy leads to each broker (`broker_urls`).
+    """
     with Sandbox.start(folder, clusters=NAMES, brokers=2) as sandbox, ExitStack() as stack:
-        sides = [_proxied(stack, cluster) for cluster in sandbox]
+        sides = [_proxied(stack, cluster, names_brokers=names_brokers) for cluster in sandbox]
         ports = ",".join(str(urlsplit(url).port) for cluster in sandbox for url in cluster.admin_urls)
         environment = {"UNREACHABLE_PORTS": ports, "PYTHONPATH": str(Path(__file__).parent / "unreachable")}
         yield Fleet(sandbox, *sides, environment=environment)
@@ -100,34 +160,53 @@ FLEETS: Mapping[str, Callable[[Path], AbstractContextManager[Fleet]]] = {
     "tokens": with_tokens,
     "certificates": with_certificates,
     "issuer": with_issuer,
+    "passwords": with_passwords,
     "proxy": behind_one_proxy,
 }
 
 
+def _client_urls(cluster: Cluster) -> tuple[str, ...]:
+    return (cluster.service_url, cluster.service_url_tls, cluster.admin_url, cluster.admin_url_tls)
+
+
 def connection(cluster: Cluster) -> ClusterConnection:
-    """A connection without credentials, under the cluster's own name."""
-    return ClusterConnection(name=cluster.name, admin_url=cluster.admin_url, service_url=cluster.service_url)
+    """A connection without credentials to every broker, under the cluster's own name."""
+    hosts = ",".join(urlsplit(url).netloc for url in cluster.admin_urls)
+    return ClusterConnection(name=cluster.name, admin_url=f"http://{hosts}", service_url=cluster.service_url)
 
 
-def _secured(cluster: Cluster, **credentials: Any) -> ClusterConnection:
-    """A connection over TLS, with these fields of `ClusterConnection`."""
+async def build_redirectable(blue: ClusterConnection, live: NamespaceName) -> None:
+    """A namespace for traffic that retains nothing and whose subscriptions all have consumers, as a redirect needs."""
+    await build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=0))
+    async with AdminClient(blue) as admin:
+        await admin.delete(f"/namespaces/{live.path}/retention")
+        for topic in live_topics(live):
+            await admin.delete_subscription(topic, IDLE_SUBSCRIPTION)
+
+
+def secured(cluster: Cluster, *, link: dict[str, Any], **credentials: Any) -> ClusterConnection:
+    """A connection over TLS, with these fields of `ClusterConnection`.
+
+    :param link: the credentials of brokers that replicate to the cluster, fields of `ReplicationAuth`.
+    """
     return ClusterConnection(
         name=f"pulsar_{cluster.name}",
         admin_url=cluster.admin_url_tls,
         service_url=cluster.service_url_tls,
         tls_trust_file=cluster.trust_file,
+        replication_auth=ReplicationAuth(tls_trust_file=cluster.trust_file, **link),
         **credentials,
     )
 
 
-def _proxied(stack: ExitStack, cluster: Cluster) -> ClusterConnection:
+def _proxied(stack: ExitStack, cluster: Cluster, *, names_brokers: bool) -> ClusterConnection:
     proxy = stack.enter_context(_in_thread(FollowingProxy(cluster.admin_urls)))
     urls = ((urlsplit(url).netloc, f"{proxy.url}/broker-{number}") for number, url in enumerate(cluster.admin_urls))
     return ClusterConnection(
         name=f"pulsar_{cluster.name}",
         admin_url=proxy.url,
         service_url=cluster.service_url,
-        broker_urls=tuple(urls),
+        broker_urls=tuple(urls) if names_brokers else (),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pulsar
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -20,7 +21,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.artefacts import DRAIN_STATE
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import set_flag, stored_redirect
+from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.drain.monitor import DrainStatus
 from pulsar_fleet.migration.drain.steps import monitor_drain, monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy

@@ -39,11 +39,12 @@ def inventory() -> frozenset[str]:
     paths = [
         path for name in CATALOGUES for path in ([root / name] if name.endswith(".py") else (root / name).glob("*"))
     ]
-    behaviours = root / "migration" / "preflight" / "client_compatibility.py"
+    migration = root / "migration"
+    others = (migration / "preflight" / "client_compatibility.py", migration / "unread_brokers.py")
     return (
         frozenset(
             node.value
-            for path in (*paths, behaviours)
+            for path in (*paths, *others)
             if path.suffix == ".py"
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _ID.fullmatch(node.value)

@@ -278,7 +278,7 @@ INVENTORY: tuple[Group, ...] = (
         f"{_GATES}test_a_cluster_that_needs_nothing_is_taken_out_and_no_topic_is_lost",
         _NOT_IN_VIEWS,
         {
-            "replicator-disconnected": ("leave all other clusters in it",),
+            "replicator-disconnected": ("leave all other clusters in it", "once more as it is"),
         },
     ),
     Group(
@@ -318,6 +318,16 @@ INVENTORY: tuple[Group, ...] = (
         "test_applications_are_connected_to_green_one_after_the_other_and_blue_refuses_producers",
         _NOT_IN_VIEWS,
         {"redirect-not-supported": ("replicate_then_repoint",)},
+    ),
+    Group(
+        Kind.CALL,
+        "contract/migration/test_whole_cluster.py::test_every_namespace_is_redirected_at_once_and_nothing_is_lost",
+        _NOT_IN_VIEWS,
+        {
+            "cluster-flag-not-needed": ("set the strategy auto",),
+            "namespace-left-out": ("delete it if nobody uses it", "run again"),
+            "blue-must-not-restart": ("restart no broker",),
+        },
     ),
     Group(
         Kind.CALL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,15 @@ class Shell:
         assert "Traceback" not in done.stderr
         assert leaking(iter([("the output", done.stdout + done.stderr)]), self._secrets) == []
         return Said(done.returncode, done.stdout, done.stderr)
+
+    def undo(self, line: str) -> None:
+        """Run a printed `undo RUN`, with the permission of every change that asks for one."""
+        said = self.run(*line.split(), "--yes")
+        allowed = [part for one in re.findall(r"id (\w{12}):", said.out) for part in ("--allow", one)]
+        if said.state:
+            assert allowed, said.out + said.err
+            said = self.run(*line.split(), "--yes", *allowed)
+        assert said.state == 0, said.out + said.err
 
     def at_once(self, *commands: tuple[object, ...]) -> list[Said]:
         """Commands that do not depend on each other."""

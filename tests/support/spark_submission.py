@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
+
+import psutil
+import pyspark
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.verification.job import JOB_SETTINGS, build_package_zip, job_environment
+
+WAIT_SECONDS = 200
 
 
 def submission(
@@ -37,3 +46,69 @@ def submit(
     return subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=600
     )
+
+
+class RunningJob:
+    """One run of the job, in a process group of its own."""
+
+    def __init__(
+        self,
+        script: Path,
+        request: str,
+        result: str,
+        source: ClusterConnection,
+        target: ClusterConnection,
+        folder: Path,
+        ended: ExitStack,
+        *,
+        master: str,
+    ) -> None:
+        command, environment = submission(
+            script, ["--request", request, "--result", result], source, target, folder, master=master
+        )
+        environment |= {
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(folder / "work"),
+        }
+        self.log = folder / f"job-{os.urandom(3).hex()}.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        ended.callback(self._end_now)
+
+    def until_reading(self, kept: Path) -> None:
+        """Wait for the first range that was read as a whole."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not list(kept.glob("*.parquet")):
+            assert self._process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.05)
+
+    def kill_driver(self) -> None:
+        """With what it started: executors of a driver that is gone end by themselves, a little later."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+    def kill_executor(self, chance: random.Random) -> None:
+        """One of them, with the Python workers that hang on it."""
+        running = psutil.Process(self._process.pid).children(recursive=True)
+        executors = [each for each in running if _is_executor(each)]
+        assert executors
+        chance.choice(executors).kill()
+
+    def end(self) -> int:
+        """Wait for its end."""
+        return self._process.wait(WAIT_SECONDS)
+
+    def _end_now(self) -> None:
+        with suppress(ProcessLookupError):
+            self.kill_driver()
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False

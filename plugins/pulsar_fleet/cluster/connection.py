@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.errors import InvalidRequest
-from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.oauth2 import OAuth2
-from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.cluster.replication_auth import ReplicationAuth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +19,24 @@ class ClusterConnection:
     """Addresses of a cluster, and our credentials.
 
     :param name: the Airflow connection id, or the cluster's name on the command line; used in messages.
-    :param admin_url: base of the admin API, `http://host:port`, without `/admin/v2`.
+    :param admin_url: base of the admin API, `http://host:port`, without `/admin/v2`; with several hosts, as in
+        `http://host:port,host:port`, the next is called when one does not answer.
     :param service_url: `pulsar://…` or `pulsar+ssl://…` for messages.
+    :param listener_name: of the brokers' advertised listeners, the one whose addresses are reached from here; None: the
+        brokers' own choice.
     :param token: a JWT, or None without token authentication.
     :param token_file: a file with the JWT; read at each use, so that a rotated token is used at once.
     :param oauth2: issuer and key of access tokens, instead of a token.
+    :param user: the user of basic authentication, instead of a token; needs `password`.
     :param tls_trust_file: PEM of the certificate authorities to trust; the system's when None.
     :param tls_certificate_file: PEM of our certificate for mTLS; needs `tls_key_file`.
     :param cluster_name: the cluster's own name, for a role that may not read it from the broker.
     :param broker_hosts: hosts to which the token may be sent after a redirect, for a role that may not list brokers.
     :param broker_urls: pairs of `host:port` or host of a broker, as brokers list each other, and the admin URL at which
         it is reached from here; or a template of all these URLs with `{host}`. For brokers behind a load balancer.
+    :param client_urls: addresses at which applications reach the cluster, at most one of each scheme, where they differ
+        from ours: `pulsar://…`, `pulsar+ssl://…`, `http://…`, `https://…`.
+    :param replication_auth: how brokers of other clusters authenticate to this one; None: with their own credentials.
     :param timeout_seconds: of one HTTP call.
     :param max_connections: HTTP connections to one broker; more than 8 gain nothing (measured).
     """
@@ -38,33 +44,57 @@ class ClusterConnection:
     name: str
     admin_url: str
     service_url: str | None = None
+    listener_name: str | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     oauth2: OAuth2 | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
     tls_trust_file: str | None = None
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
     cluster_name: str | None = None
     broker_hosts: tuple[str, ...] = ()
     broker_urls: tuple[tuple[str, str], ...] | str = ()
+    client_urls: tuple[str, ...] = ()
+    replication_auth: ReplicationAuth | None = None
     timeout_seconds: float = 30.0
     max_connections: int = 8
 
     def __post_init__(self) -> None:
-        if problem := admin_url_problem(self.admin_url):
-            raise InvalidRequest(
-                f"The admin URL of {self.name!r} {problem}: write it as http://host:port or https://host:port."
-            )
+        has_token = bool(self.token or self.token_file or self.oauth2)
+        if problem := user_problem(self.user, self.password, has_token=has_token):
+            raise InvalidRequest(f"Connection {self.name!r} {problem}")
+        for url in self.admin_urls:
+            if problem := admin_url_problem(url):
+                raise InvalidRequest(
+                    f"The admin URL of {self.name!r} {problem}: write it as http://host:port or https://host:port."
+                )
         if self.service_url and urlsplit(self.service_url).scheme not in ("pulsar", "pulsar+ssl"):
             raise InvalidRequest(
                 f"The service URL {self.service_url!r} of {self.name!r} is not usable: "
                 "write it as pulsar://host:port or pulsar+ssl://host:port."
             )
         for url in self._broker_urls():
-            if problem := admin_url_problem(url.replace(_HOST, "host")):
+            if problem := admin_url_problem(url.replace(HOST, "host")):
                 raise InvalidRequest(
                     f'An address in "broker_urls" of {self.name!r} {problem}: write it as https://host:port.'
                 )
+
+        schemes = [urlsplit(url).scheme for url in self.client_urls]
+        for url, scheme in zip(self.client_urls, schemes, strict=True):
+            unsafe = any(sign in url for sign in _UNSAFE_SIGNS)
+            if unsafe or scheme not in _CLIENT_SCHEMES or not urlsplit(url).hostname or schemes.count(scheme) > 1:
+                problem = UNSAFE_URL if unsafe else f"is not usable, {url!r}"
+                raise InvalidRequest(
+                    f'An address in "client_urls" of {self.name!r} {problem}: write at most one of each kind, '
+                    "pulsar://host:port, pulsar+ssl://host:port, http://host:port and https://host:port."
+                )
+
+    @property
+    def admin_urls(self) -> tuple[str, ...]:
+        """`admin_url` as one URL for each of its hosts, without a slash at the end."""
+        return split_admin_url(self.admin_url)
 
     def _broker_urls(self) -> tuple[str, ...]:
         return (self.broker_urls,) if isinstance(self.broker_urls, str) else tuple(url for _, url in self.broker_urls)
@@ -73,7 +103,7 @@ class ClusterConnection:
         """The admin URL of a broker (`host:port`) by `broker_urls`; None if it names none."""
         host = urlsplit(f"//{broker}").hostname or ""
         if isinstance(self.broker_urls, str):
-            return self.broker_urls.replace(_HOST, host)
+            return self.broker_urls.replace(HOST, host)
         # Brokers list each other by plain ports and redirect to TLS ports: a host with one broker is enough.
         urls = [url for name, url in self.broker_urls if urlsplit(f"//{name}").hostname == host]
         return dict(self.broker_urls).get(broker) or (urls[0] if len(urls) == 1 else None)
@@ -81,7 +111,7 @@ class ClusterConnection:
     def is_of_broker(self, host: str) -> bool:
         """Whether a host is one of `broker_urls`, so that it gets our credentials."""
         patterns = (str(urlsplit(url).hostname) for url in self._broker_urls())
-        return any(re.fullmatch(re.escape(pattern).replace(re.escape(_HOST), ".+"), host) for pattern in patterns)
+        return any(re.fullmatch(re.escape(pattern).replace(re.escape(HOST), ".+"), host) for pattern in patterns)
 
     def reachable(self, url: str) -> str:
         """A URL to which a broker redirects, at the address where that broker is reached from here."""
@@ -110,6 +140,12 @@ class ClusterConnection:
                 f"The token file {self.token_file!r} of {self.name!r} cannot be read: {error}."
             ) from error
 
+    def with_credentials_of(self, other: ClusterConnection | None) -> ClusterConnection:
+        """These addresses with the credentials of `other`, and its trusted authorities if it has any; None: without."""
+        values: dict[str, Any] = {name: getattr(other, name, None) for name in _CREDENTIALS}
+        trust = other.tls_trust_file if other else None
+        return replace(self, **values, tls_trust_file=trust or self.tls_trust_file)
+
     def require_service_url(self) -> str:
         """The broker service URL; without one, `InvalidRequest` names the setting to add."""
         if not self.service_url:
@@ -121,25 +157,50 @@ class ClusterConnection:
         return self.service_url
 
     def cluster_data(self) -> JsonObject:
-        """Its addresses for the brokers of other clusters, as a cluster's data: those of this connection."""
+        """Its addresses for the brokers of other clusters, as a cluster's data, with what `replication_auth` says.
+
+        The files of this connection are on our machine, so no path of them is in it. It may hold a secret.
+        """
         service_url = self.require_service_url()
+        link = self.replication_auth.cluster_data() if self.replication_auth else {}
         if not self.admin_url.startswith("https:"):
-            return {"serviceUrl": self.admin_url, "brokerServiceUrl": service_url}
-        trust = {"brokerClientTrustCertsFilePath": self.tls_trust_file} if self.tls_trust_file else {}
+            return {"serviceUrl": self.admin_url, "brokerServiceUrl": service_url, **link}
         addresses = {"serviceUrlTls": self.admin_url, "brokerServiceUrlTls": service_url}
-        return {**addresses, "brokerClientTlsEnabled": True, **trust}
+        return {**addresses, "brokerClientTlsEnabled": True, **link}
 
 
-_HOST = "{host}"
+_CREDENTIALS = ("token", "token_file", "oauth2", "user", "password", "tls_certificate_file", "tls_key_file")
+_CLIENT_SCHEMES = ("pulsar", "pulsar+ssl", "http", "https")
+HOST = "{host}"
+"""Stands for a broker's host in a template of `broker_urls`."""
+_UNSAFE_SIGNS = "@?#"
 UNSAFE_URL = "has credentials or a query, which other users may read"
+
+
+def user_problem(user: str | None, password: str | None, *, has_token: bool) -> str:
+    """Why a user and a password cannot be used; empty if they can, or if there are none."""
+    if not user:
+        return "has a password without a user name: set both." if password else ""
+    if not password:
+        return f"has the user name {user!r} without a password: set both, or clear the user name."
+    if has_token:
+        return f"has the user name {user!r} beside a token or a client of OAuth 2.0: keep one of them."
+    return f"has the user name {user!r}, which must not contain a colon." if ":" in user else ""
+
+
+def split_admin_url(text: str) -> tuple[str, ...]:
+    """`http://a:8080,b:8080/path` as one URL for each host, without a slash at the end."""
+    scheme, separator, rest = text.partition("://")
+    hosts, slash, path = rest.rstrip("/").partition("/")
+    return tuple(f"{scheme}{separator}{host.strip()}{slash}{path}" for host in hosts.split(","))
 
 
 def admin_url_problem(url: str) -> str:
     """Why an admin URL cannot be used; empty if it can. A URL that may contain a secret is not repeated."""
-    if any(sign in url for sign in "@?#"):
+    if any(sign in url for sign in _UNSAFE_SIGNS):
         return UNSAFE_URL
     if "," in url:
-        return f"names several hosts, {url!r}; one of them is enough, since brokers redirect to each other"
+        return f"names several hosts, {url!r}, where one is meant"
     try:
         parts = urlsplit(url)
         if not parts.hostname or parts.scheme not in ("http", "https") or parts.port == 0:
@@ -149,150 +210,3 @@ def admin_url_problem(url: str) -> str:
     if parts.path.startswith(("/admin", "/lookup")):
         return f"has a path, {url!r}, which the calls add themselves"
     return ""
-
-
-_EXTRAS = ("token_file", "tls_trust_file", "tls_certificate_file", "tls_key_file", "service_url", "cluster_name")
-EXTRAS: tuple[str, ...] = (
-    *_EXTRAS,
-    *("token", "broker_hosts", "broker_urls", "timeout_seconds", "max_connections"),
-    *(f"oauth2_{name}" for name in OAuth2.__slots__),
-)
-"""Every extra of a connection."""
-_JSON_EXTRA = "__extra__"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionFields:
-    """A connection of any type: host = admin URL, password or extra `token` = JWT, the rest in the extras."""
-
-    conn_id: str
-    host: str | None
-    schema: str | None = None
-    port: int | None = None
-    password: str | None = field(default=None, repr=False)
-    extra: JsonObject = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def parse(cls, conn_id: str, text: str) -> Self:
-        """Parse the value of `AIRFLOW_CONN_…`, JSON or URI as Airflow reads them; anything else is `InvalidRequest`.
-
-        The text contains secrets, so no message quotes it.
-        """
-        try:
-            fields = _from_json(text) if text.lstrip().startswith("{") else _from_uri(text.strip())
-            return cls(conn_id=conn_id, **fields)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise InvalidRequest(
-                f"Connection {conn_id!r} cannot be read: write it as JSON, "
-                '{"host": "http://host:port", "password": "<token>", "extra": {…}}, or as one of Airflow\'s URIs.'
-            ) from error
-
-    @property
-    def token(self) -> str | None:
-        """The JWT, or None without one."""
-        return self.password or self.extra.get("token")
-
-    def cluster(self) -> ClusterConnection:
-        """The connection to the cluster; an invalid field is `InvalidRequest`."""
-        self._refuse_unknown_extras()
-        if not self.host:
-            raise InvalidRequest(
-                f"Connection {self.conn_id!r} has no host: write the admin URL there, http://host:port."
-            )
-        oauth2 = self._oauth2()
-        return ClusterConnection(
-            name=self.conn_id,
-            admin_url=self._admin_url(self.host.rstrip("/")),
-            token=None if oauth2 else self.token,
-            oauth2=oauth2,
-            **{key: self.extra[key] for key in _EXTRAS if self.extra.get(key)},
-            broker_hosts=tuple(filter(None, map(str.strip, str(self.extra.get("broker_hosts") or "").split(",")))),
-            broker_urls=self._broker_urls(),
-            timeout_seconds=self._number("timeout_seconds", 30.0),
-            max_connections=int(self._number("max_connections", 8)),
-        )
-
-    def _refuse_unknown_extras(self) -> None:
-        for name in sorted(set(self.extra) - set(EXTRAS)):
-            hint = did_you_mean(name, EXTRAS, f"known are {', '.join(EXTRAS)}.")
-            raise InvalidRequest(f"Extra {name!r} of connection {self.conn_id!r} is unknown: {hint}")
-
-    def _broker_urls(self) -> tuple[tuple[str, str], ...] | str:
-        """A JSON object, or the text of one, or a template."""
-        value = self.extra.get("broker_urls") or {}
-        try:
-            urls = json.loads(value) if isinstance(value, str) and value.lstrip().startswith('{"') else value
-        except ValueError as error:
-            raise self._not_broker_urls() from error
-        if isinstance(urls, str) and _HOST in urls:
-            return urls
-        if not isinstance(urls, dict) or not all(isinstance(url, str) for url in urls.values()):
-            raise self._not_broker_urls()
-        return tuple(urls.items())
-
-    def _not_broker_urls(self) -> InvalidRequest:
-        return InvalidRequest(
-            f"Extra 'broker_urls' of connection {self.conn_id!r} is neither a JSON object of brokers and URLs nor a "
-            'template with {host}: write {"broker-0.internal:8080": "https://broker-0.example:8443"} or '
-            "https://{host}.example:8443."
-        )
-
-    def _oauth2(self) -> OAuth2 | None:
-        fields = {name: self.extra.get(f"oauth2_{name}") for name in OAuth2.__slots__}
-        if fields["client_id"] and not fields["client_secret"]:
-            fields["client_secret"] = self.password
-        return OAuth2.from_fields(fields, connection_name=self.conn_id)
-
-    def _admin_url(self, host: str) -> str:
-        if "://" not in host:
-            host = f"{self.schema or 'http'}://{host}"
-        return f"{host}:{self.port}" if self.port else host
-
-    def _number(self, key: str, default: float) -> float:
-        value = self.extra.get(key, default)
-        try:
-            return float(value)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(
-                f"Extra {key!r} of connection {self.conn_id!r} must be a number, not {value!r}."
-            ) from error
-
-
-def _from_json(text: str) -> JsonObject:
-    document = json.loads(text)
-    extra = document.get("extra") or {}
-    return {
-        "host": document.get("host"),
-        "schema": document.get("schema"),
-        "port": int(document["port"]) if document.get("port") else None,
-        "password": document.get("password"),
-        "extra": _object(json.loads(extra) if isinstance(extra, str) else extra),
-    }
-
-
-def _from_uri(text: str) -> JsonObject:
-    """`type://login:password@host:port/schema?extra=…`; the host may have a protocol: `type://https://…`."""
-    kind, separator, rest = text.partition("://")
-    if not kind or not separator:
-        raise ValueError
-    nested = "://" in rest.partition("?")[0]
-    parts = urlsplit(rest if nested else f"//{rest}")
-    if nested and not parts.scheme:
-        raise ValueError
-    bracketed = parts.netloc.rpartition("@")[2].startswith("[")
-    # The host may be a quoted URL, which `parts.hostname` would convert to lower case.
-    host = parts.hostname if bracketed else unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return {
-        "host": f"{parts.scheme}://{host}" if nested and host else host,
-        "schema": unquote(parts.path[1:]) or None,
-        "port": parts.port,
-        "password": unquote(parts.password) if parts.password else None,
-        "extra": _object(json.loads(query[_JSON_EXTRA])) if _JSON_EXTRA in query else query,
-    }
-
-
-def _object(value: Json) -> JsonObject:
-    if not isinstance(value, dict):
-        raise TypeError
-    return value

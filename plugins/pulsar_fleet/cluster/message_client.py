@@ -7,10 +7,11 @@ import logging
 import os
 import tempfile
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError
@@ -18,6 +19,7 @@ from pulsar_fleet.cluster.tls import tls_context
 
 if TYPE_CHECKING:
     import pulsar
+    from pulsar.asyncio import Client as AsyncioClient
 
 
 log = logging.getLogger(__name__)
@@ -59,8 +61,17 @@ def new_client(service_url: str, **options: Any) -> pulsar.Client:
     """A client whose errors are written to our log; `options` are those of `pulsar.Client`."""
     import pulsar
 
+    return _with_log(pulsar.Client, service_url, options)
+
+
+_AnyClient = TypeVar("_AnyClient")
+
+
+def _with_log(kind: Callable[..., _AnyClient], service_url: str, options: dict[str, Any]) -> _AnyClient:
+    import pulsar
+
     own = _own_log()
-    client = pulsar.Client(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(own.path)), **options)
+    client = kind(service_url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, str(own.path)), **options)
     own.open()
     own.read()
     return client
@@ -76,11 +87,22 @@ def open_client(
 
     :raises FleetError: the token or a file of TLS cannot be read, see `ClusterConnection.read_token`, `tls_context`.
     """
-    return new_client(
-        connection.require_service_url(),
-        operation_timeout_seconds=operation_timeout_seconds,
+    return new_client(connection.require_service_url(), **_options(connection, operation_timeout_seconds))
+
+
+def open_asyncio_client(connection: ClusterConnection) -> AsyncioClient:
+    """The same for an event loop: no call of it blocks, and no consumer of it needs a thread."""
+    from pulsar.asyncio import Client
+
+    return _with_log(Client, connection.require_service_url(), _options(connection, OPERATION_TIMEOUT_SECONDS))
+
+
+def _options(connection: ClusterConnection, operation_timeout_seconds: int) -> dict[str, Any]:
+    return {
+        "operation_timeout_seconds": operation_timeout_seconds,
+        "listener_name": connection.listener_name,
         **security_options(connection),
-    )
+    }
 
 
 def security_options(connection: ClusterConnection) -> dict[str, Any]:
@@ -101,6 +123,8 @@ def _authentication(connection: ClusterConnection) -> pulsar.Authentication | No
 
     if token := connection.read_token():
         return pulsar.AuthenticationToken(_Tokens(connection, token))
+    if connection.user:
+        return pulsar.AuthenticationBasic(connection.user, connection.password)
     if connection.tls_certificate_file:
         return pulsar.AuthenticationTLS(connection.tls_certificate_file, connection.tls_key_file)
     return None

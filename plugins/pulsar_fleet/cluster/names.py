@@ -15,6 +15,9 @@ _ENTITY = re.compile(r"^[\w=:.-]+$")
 _PARTITION = re.compile(r"^(?P<parent>.+)-partition-(?P<index>\d+)$")
 
 POLICY_EVENTS = "__change_events"
+SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
+"""The property that makes a topic a shadow topic; its value is the topic whose ledgers it shares."""
+
 SYSTEM_NAMESPACES = frozenset({"pulsar/system"})
 """Namespaces that a broker creates for itself; never copied."""
 

@@ -56,6 +56,9 @@ RELEASES: tuple[Release, ...] = (
         redirects=frozenset({Redirect.CLUSTER}),
         differences=(
             "It flags a whole cluster and no namespace.",
+            "That flag terminates the brokers' own topics too: health checks fail, a broker that restarts serves no "
+            "topic, also after the flag was cleared, and a policy that is set on a topic is stored on the other "
+            "cluster. It does not redirect a consumer that waits for messages when its topic is terminated.",
             "It lacks `dispatcherPauseOnAckStatePersistentEnabled`, the limit of delayed delivery, and what exists "
             "since 4.2.",
             "It writes the local and the global policies of a topic under one key of `__change_events`: a compaction "

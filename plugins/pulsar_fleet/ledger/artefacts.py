@@ -116,6 +116,17 @@ class Artefacts:
         content = path.read_bytes()
         return Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
 
+    def files(self, run_id: str) -> Iterator[tuple[str, Reference]]:
+        """Name → reference of every document of a run, by name."""
+        folder = self.root / _safe(run_id)
+        if not folder.exists():
+            return
+        for path in sorted(folder.rglob("*"), key=str):
+            if path.is_file():
+                content = path.read_bytes()
+                name = str(path)[len(str(folder)) + 1 :]
+                yield name, Reference(str(path), hashlib.sha256(content).hexdigest(), len(content))
+
     def write_json(self, run_id: str, name: str, document: Json) -> Reference:
         """Store a JSON document of a run, readable by people."""
         return self.write(run_id, name, json.dumps(document, indent=2, sort_keys=True).encode())

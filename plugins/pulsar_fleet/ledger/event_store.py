@@ -32,11 +32,13 @@ class EventStore:
         self._topic = topic
         self._cluster = cluster
 
-    def load(self, names: Collection[str] | None = None) -> dict[Key, StoredDocument]:
-        """The documents of these names; None means all."""
+    def load(self, names: Collection[str] | None = None, kind: str | None = None) -> dict[Key, StoredDocument]:
+        """The documents of these names and of this kind; None means all."""
         query = sa.select(table.c.kind, table.c.name, table.c.version, table.c.document).where(self._own_rows())
         if names is not None:
             query = query.where(table.c.name.in_(names))
+        if kind is not None:
+            query = query.where(table.c.kind == kind)
         with self._engine.connect() as connection:
             rows = connection.execute(query)
             return {(row.kind, row.name): StoredDocument(row.version, row.document) for row in rows}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +14,12 @@ import sqlalchemy as sa
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.artefacts import LEDGER_VARIABLE, ledger_url
+from pulsar_fleet.ledger.audit import CHANGE, INTENT, PHASE, RUN, VERDICT, append, lock, record_digest, run_digest
 from pulsar_fleet.ledger.database_errors import explain_errors
 from pulsar_fleet.ledger.rows import Intent, NewChange, RecordedChange, RecordedPhase, RecordedRun, RecordedVerdict
 from pulsar_fleet.ledger.tables import changes, intents, phases, runs, verdicts
 
-NEWEST = "0005"
+NEWEST = "0006"
 MIGRATIONS = ("migrate_namespaces", "fail_back_namespaces")
 """The procedures that reserve namespaces while they run."""
 
@@ -71,29 +73,38 @@ class Ledger:
 
     def start_run(self, run_id: str, procedure: str, conf: JsonObject) -> None:
         """Record the start of a run. A second call for the same run (a retried task) changes nothing."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             existing = connection.execute(sa.select(runs.c.run_id).where(runs.c.run_id == run_id)).first()
             if existing is None:
-                connection.execute(
-                    runs.insert().values(
-                        run_id=run_id, procedure=procedure, conf=conf, started_at=_now(), state="running"
-                    )
-                )
+                row = {"run_id": run_id, "procedure": procedure, "conf": conf, "started_at": _now(), "state": "running"}
+                connection.execute(runs.insert().values(row))
+                _append_state(connection, run_id, "running")
 
     def resume_run(self, run_id: str) -> None:
         """Record that a run goes on after a failed attempt; it reserves its namespaces again."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=None, state="running"))
+            _append_state(connection, run_id, "running")
 
     def finish_run(self, run_id: str, state: str) -> None:
         """Record the end of a run: `succeeded` or `failed`; later `undone`."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(ended_at=_now(), state=state))
+            _append_state(connection, run_id, state)
 
     def run(self, run_id: str) -> RecordedRun | None:
         """The request and the state of a run; None if the ledger has no such run."""
         rows = self._read(RecordedRun, runs, runs.c.run_id == run_id)
         return rows[0] if rows else None
+
+    def runs_below(self, run_id: str) -> Sequence[RecordedRun]:
+        """A run, then those that it recorded below its name, such as `RUN/contents`, in their order."""
+        below = runs.c.run_id.startswith(f"{run_id}/", autoescape=True)
+        return self._read(RecordedRun, runs, sa.or_(runs.c.run_id == run_id, below), order=runs.c.run_id)
+
+    def newest_runs(self, count: int) -> Sequence[RecordedRun]:
+        """The runs that began last, newest first."""
+        return self._read(RecordedRun, runs, sa.true(), order=runs.c.started_at.desc(), limit=count)
 
     def migrations(self) -> Sequence[RecordedRun]:
         """The migrations and failbacks that the ledger records as running."""
@@ -107,11 +118,10 @@ class Ledger:
 
     def record(self, run_id: str, *, new_intents: Sequence[Intent] = (), new_changes: Sequence[NewChange] = ()) -> None:
         """Append intents and changes in one transaction."""
-        with self._engine.begin() as connection:
-            for table, rows in ((intents, new_intents), (changes, new_changes)):
-                if rows:
-                    values = [{"run_id": run_id, "at": _now(), **asdict(row)} for row in rows]
-                    connection.execute(table.insert(), values)
+        with self._writing() as connection:
+            for kind, table, rows in ((INTENT, intents, new_intents), (CHANGE, changes, new_changes)):
+                values = [{"run_id": run_id, "at": _now(), **asdict(row)} for row in rows]
+                _append_rows(connection, run_id, kind, table, values)
 
     def intents(self, run_id: str) -> Sequence[Intent]:
         """The writes that the run intended, in the order in which they began, with or without success."""
@@ -123,16 +133,15 @@ class Ledger:
 
     def enter_phase(self, run_id: str, namespace: str, phase: str, detail: Json = None) -> None:
         """Record that a namespace entered `phase`. A second call for the same phase (a retried task) adds nothing."""
-        with self._engine.begin() as connection:
+        with self._writing() as connection:
             newest = connection.execute(
                 sa.select(phases.c.phase)
                 .where(phases.c.run_id == run_id, phases.c.namespace == namespace)
                 .order_by(phases.c.id.desc())
             ).first()
             if newest is None or newest.phase != phase:
-                connection.execute(
-                    phases.insert().values(run_id=run_id, namespace=namespace, phase=phase, detail=detail, at=_now())
-                )
+                row = {"run_id": run_id, "namespace": namespace, "phase": phase, "detail": detail, "at": _now()}
+                _append_rows(connection, run_id, PHASE, phases, [row])
 
     def phases(self, run_id: str) -> Sequence[RecordedPhase]:
         """The phases of all namespaces of the run, oldest first."""
@@ -153,9 +162,11 @@ class Ledger:
             newest = connection.execute(query.order_by(phases.c.id.desc())).first()
         return str(newest.phase) if newest else None
 
-    def last_run_in(self, namespace: str, phase: str) -> str | None:
-        """The newest run in which a namespace entered `phase`; None if it entered it in none."""
-        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace, phases.c.phase == phase)
+    def last_run_in(self, namespace: str, phase: str | None = None) -> str | None:
+        """The newest run in which a namespace entered `phase`, or any phase; None if there is none."""
+        query = sa.select(phases.c.run_id).where(phases.c.namespace == namespace)
+        if phase is not None:
+            query = query.where(phases.c.phase == phase)
         with self._engine.connect() as connection:
             newest = connection.execute(query.order_by(phases.c.id.desc()).limit(1)).first()
         return str(newest.run_id) if newest else None
@@ -164,19 +175,19 @@ class Ledger:
         self, run_id: str, scope: str, *, verdict: str, messages: int, summary: str, artefact: JsonObject | None
     ) -> None:
         """Record a verdict; a second one for the same run and scope (a retried task) replaces the first."""
-        with self._engine.begin() as connection:
+        row = {
+            "run_id": run_id,
+            "scope": scope,
+            "verdict": verdict,
+            "messages": messages,
+            "summary": summary,
+            "artefact": artefact,
+            "at": _now(),
+        }
+        with self._writing() as connection:
             connection.execute(verdicts.delete().where(verdicts.c.run_id == run_id, verdicts.c.scope == scope))
-            connection.execute(
-                verdicts.insert().values(
-                    run_id=run_id,
-                    scope=scope,
-                    verdict=verdict,
-                    messages=messages,
-                    summary=summary,
-                    artefact=artefact,
-                    at=_now(),
-                )
-            )
+            connection.execute(verdicts.insert().values(row))
+            append(connection, run_id, [(VERDICT, scope, record_digest(row))])
 
     def verdicts(self, run_id: str) -> Sequence[RecordedVerdict]:
         """The run's verdicts, by scope."""
@@ -186,6 +197,13 @@ class Ledger:
         """The verdicts of all runs for one scope, newest first."""
         order = verdicts.c.at.desc()
         return self._read(RecordedVerdict, verdicts, verdicts.c.scope == scope, order=order, limit=newest)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        """A transaction that may append to the audit chain."""
+        with self._engine.begin() as connection:
+            lock(connection)
+            yield connection
 
     def _read(
         self,
@@ -200,6 +218,24 @@ class Ledger:
         query = sa.select(*columns).where(condition).order_by(order).limit(limit)
         with self._engine.connect() as connection:
             return [record(**row) for row in connection.execute(query).mappings()]
+
+
+def _append_state(connection: sa.Connection, run_id: str, state: str) -> None:
+    """Add a state of a run to the audit chain, if the ledger has the run."""
+    row = connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).mappings().first()
+    if row is not None:
+        append(connection, run_id, [(RUN, state, run_digest(row, state))])
+
+
+def _append_rows(
+    connection: sa.Connection, run_id: str, kind: str, table: sa.Table, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Insert rows, with an entry of the audit chain for each."""
+    if rows:
+        insert = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+        numbers = connection.scalars(insert, rows).all()
+        entries = [(kind, str(number), record_digest(row)) for number, row in zip(numbers, rows, strict=True)]
+        append(connection, run_id, entries)
 
 
 def _now() -> datetime:

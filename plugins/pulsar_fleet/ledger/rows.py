@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.json import Json, JsonObject
 
@@ -83,3 +83,8 @@ class RecordedVerdict:
     summary: str
     artefact: JsonObject | None
     at: datetime
+
+
+def utc(time: datetime) -> datetime:
+    """A time of the ledger with its zone, which SQLite drops: the ledger stores UTC."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Self
 
@@ -32,3 +33,14 @@ class Run:
         """The JSON document that the run stored under a name; None if it stored none."""
         reference = self.artefacts.find(self.id, name)
         return self.artefacts.read_json(reference) if reference else None
+
+    def waited_seconds(self, name: str) -> float:
+        """For how long the run has waited, over all tries; the first call with a name begins to count.
+
+        :param name: of the artefact with the begin.
+        """
+        began = self.stored(name)
+        if began is None:
+            began = time.time()
+            self.artefacts.write_json(self.id, name, began)
+        return float(time.time() - began)

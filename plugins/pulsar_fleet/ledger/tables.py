@@ -58,6 +58,7 @@ phases = sa.Table(
     sa.Column("phase", sa.String(50), nullable=False),
     sa.Column("detail", sa.JSON),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("ix_fleet_phases_namespace", "namespace", "id"),
 )
 
 verdicts = sa.Table(
@@ -70,6 +71,18 @@ verdicts = sa.Table(
     sa.Column("summary", sa.Text, nullable=False),
     sa.Column("artefact", sa.JSON),
     sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("ix_fleet_verdicts_scope", "scope", "at"),
+)
+
+audit = sa.Table(
+    "fleet_audit",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("run_id", sa.String(250), nullable=False, index=True),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("key", sa.String(500), nullable=False),
+    sa.Column("content", sa.String(64), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
 )
 
 merge_bases = sa.Table(

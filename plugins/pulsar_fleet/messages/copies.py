@@ -28,11 +28,20 @@ class Copies:
     source. Copies keep their order, so usually one call confirms it.
 
     :param originals: the source's entries; `copies`: the target's.
+    :param only_from: the source's name, where the target also has copies of other clusters, whose source positions are
+        positions there; None where all copies are the source's.
     """
 
     def __init__(
-        self, source: AdminClient, target: AdminClient, topic: TopicName, originals: Ledgers, copies: Ledgers
+        self,
+        source: AdminClient,
+        target: AdminClient,
+        topic: TopicName,
+        originals: Ledgers,
+        copies: Ledgers,
+        only_from: str | None = None,
     ) -> None:
+        self._only_from = only_from
         self._source = source
         self._target = target
         self.topic = topic
@@ -49,6 +58,8 @@ class Copies:
         :raises NotFound: a copy without a source position, whose entry is not where its publish time lies.
         """
         headers = await self._target.entry_properties(self.topic, self.copies.at(index))
+        if self._only_from is not None and headers.get(REPLICATED_FROM) != self._only_from:
+            return None
         if position := source_position_in(headers):
             return Position.parse(position)
         if REPLICATED_FROM not in headers or headers[REPLICATED_FROM] != await self._source.cluster_name():

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.cluster.text import listed
@@ -31,6 +32,9 @@ _VARIABLES = {
     # Spark masks values whose name contains "secret" in its logs and pages.
     "token": "TOKEN_SECRET",
     "token_file": "TOKEN_FILE",
+    "listener_name": "LISTENER_NAME",
+    "user": "USER",
+    "password": "PASSWORD_SECRET",
     "tls_trust_file": "TLS_TRUST_FILE",
     "tls_certificate_file": "TLS_CERTIFICATE_FILE",
     "tls_key_file": "TLS_KEY_FILE",
@@ -96,9 +100,13 @@ def defined_connections(environment: Mapping[str, str] = os.environ) -> tuple[st
 
 def named_connection(conn_id: str, environment: Mapping[str, str] = os.environ) -> ClusterConnection:
     """The cluster of an Airflow connection that an environment variable defines; does not import Airflow."""
+    return _fields(conn_id, environment).cluster(lambda link: _fields(link, environment))
+
+
+def _fields(conn_id: str, environment: Mapping[str, str]) -> ConnectionFields:
     text = environment.get(f"{CONNECTION_PREFIX}{conn_id.upper()}")
     if text:
-        return ConnectionFields.parse(conn_id, text).cluster()
+        return ConnectionFields.parse(conn_id, text)
     defined = listed(defined_connections(environment), 10)
     raise InvalidRequest(
         f"Connection {conn_id!r} does not exist. The environment defines: {defined}. "

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Self
 
-from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.messages.positions import Ledgers
 
 _RANGE = r"([(\[])(-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)([)\]])"

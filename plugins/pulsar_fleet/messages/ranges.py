@@ -22,6 +22,21 @@ LOOKBACK_ENTRIES = 1_000
 """Entries before a range in which a reader looks for the first chunk of a message."""
 
 
+ANY_REPLICATOR = "*"
+NO_REPLICATOR = "-"
+
+
+def is_from(origin: str, wanted: str) -> bool:
+    """Whether an entry is read, by the cluster whose replicator wrote it.
+
+    :param origin: that cluster; empty for what producers of this cluster wrote.
+    :param wanted: the name of a cluster, `ANY_REPLICATOR`, `NO_REPLICATOR`, or empty for every entry.
+    """
+    if wanted == NO_REPLICATOR:
+        return not origin
+    return not wanted or origin == wanted or (wanted == ANY_REPLICATOR and bool(origin))
+
+
 class EngineName(StrEnum):
     """The engine that reads a range; one engine reads both sides of a pair, because digests of two engines differ."""
 
@@ -82,7 +97,7 @@ class Range:
         entry lies before the range, or if whole entries are read.
     :param limited: compared entries lie before `lookback`.
     :param keyed: messages are hashed with the key in the environment.
-    :param copies_only: leave out what no replicator wrote.
+    :param origin: only what came from there is read: see `is_from`.
     :param start: where the reading begins, if not at `first`.
     """
 
@@ -98,7 +113,7 @@ class Range:
     limited: bool = False
     engine: EngineName = EngineName.MESSAGE
     keyed: bool = False
-    copies_only: bool = False
+    origin: str = ""
     start: Position | None = None
 
     @property
@@ -120,15 +135,14 @@ class Range:
             "l": self.limited,
             "e": self.engine is EngineName.ENTRY,
             "k": self.keyed,
-            "o": self.copies_only,
         }
         flags = "".join(letter for letter, is_set in letters.items() if is_set)
-        return [self.pair, self.index, self.topic, *ends, self.entries, flags, *back]
+        return [self.pair, self.index, self.topic, *ends, self.entries, flags, self.origin, *back]
 
     @classmethod
     def from_json(cls, document: Json) -> Self:
         """Read what `to_json` wrote."""
-        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, flags, *back = document
+        pair, index, topic, ledger, entry, last_ledger, last_entry, entries, flags, origin, *back = document
         return cls(
             pair,
             index,
@@ -142,7 +156,7 @@ class Range:
             limited="l" in flags,
             engine=EngineName.ENTRY if "e" in flags else EngineName.MESSAGE,
             keyed="k" in flags,
-            copies_only="o" in flags,
+            origin=origin,
         )
 
 

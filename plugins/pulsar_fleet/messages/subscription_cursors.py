@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.cursors import Cursor, cursors_in_stats
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.system_cursors import replicator_cursor
-from pulsar_fleet.cluster.topic_statistics import UNKNOWN_TYPE, SubscriptionStats, TopicStats
+from pulsar_fleet.cluster.statistics.cursors import Cursor, cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE, SubscriptionStats, TopicStats
 from pulsar_fleet.messages.intervals import Intervals, unread_entries
 from pulsar_fleet.messages.positions import Ledgers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import measure_clock_skew
 from pulsar_fleet.cluster.admin.permissions import Right
-from pulsar_fleet.cluster.admin.reachability import addresses, unreachable
+from pulsar_fleet.cluster.admin.probes.reachability import addresses, unreachable
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.preflight.context import Measurements
 from pulsar_fleet.snapshot.model import Snapshot

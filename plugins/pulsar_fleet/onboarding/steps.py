@@ -26,7 +26,7 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.planning.render import headline, plan_markdown
 from pulsar_fleet.preflight.compatibility import check_compatibility
 from pulsar_fleet.preflight.context import Measurements, Probes
-from pulsar_fleet.preflight.findings import Finding, blockers, refusal_text
+from pulsar_fleet.preflight.findings import Finding, blockers
 from pulsar_fleet.preflight.schema_probe import SchemaAnswer, probe_schemas
 from pulsar_fleet.preflight.waivers import Waiver, accept
 from pulsar_fleet.snapshot.collect import collect_into
@@ -218,11 +218,6 @@ def read_findings(artefacts: Artefacts, planned: StoredPlan) -> tuple[Finding, .
     """The findings that `plan_onboarding` stored, blockers first."""
     documents = artefacts.read_json(planned.findings)
     return tuple(Finding.from_json(document) for document in documents)
-
-
-def blockers_text(artefacts: Artefacts, planned: StoredPlan) -> str:
-    """Every blocker with its remedy, as one text."""
-    return refusal_text(read_findings(artefacts, planned), "Nothing has been changed.")
 
 
 def _raise_failures(applied: PlanResult) -> None:

@@ -116,8 +116,11 @@ def require_comparable(source: Snapshot, target: Snapshot) -> None:
 
 
 def require_complete(snapshot: Snapshot) -> None:
-    """Refuse a snapshot with unreadable resources: for a procedure that must not leave anything out."""
-    if unreadable := snapshot.unreadable:
+    """Refuse a snapshot with unreadable resources: for a procedure that must not leave anything out.
+
+    Settings of the brokers are not copied; each procedure has a gate for those that it depends on.
+    """
+    if unreadable := [note for note in snapshot.unreadable if not note.concerns_brokers]:
         raise PreconditionFailed(
             f"{unread_text(snapshot.cluster, unreadable)} Nothing was changed: the copy would lack it."
         )

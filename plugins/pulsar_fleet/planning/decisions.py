@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pulsar_fleet.cluster.json import Json, JsonObject
@@ -45,13 +45,22 @@ from pulsar_fleet.snapshot.model import Snapshot
 class Planner:
     """Turns differences into changes, and orders the changes.
 
-    :param exact: remove permissions, properties, roles and policies that only the target has; clusters stay.
+    :param exact: remove permissions, properties, roles and policies that only the target has; clusters stay. Schemas
+        are registered under the namespace's own strategy, which a copy of a whole history may have to set aside.
+    :param given: fingerprints of the secrets of cluster data that the plan is applied with.
     """
 
     def __init__(
-        self, source: Snapshot, target: Snapshot, unread: Unread | None = None, *, exact: bool = False
+        self,
+        source: Snapshot,
+        target: Snapshot,
+        unread: Unread | None = None,
+        *,
+        exact: bool = False,
+        given: Collection[str] = (),
     ) -> None:
         self._exact = exact
+        self._given = given
         self._source = source
         self._target = target
         self._version = target.oldest_version()
@@ -121,7 +130,7 @@ class Planner:
                     exact=self._exact,
                 )
             case Resource.TOPIC:
-                return topic_change(difference)
+                return topic_change(difference, exact=self._exact)
             case Resource.SCHEMA:
                 return schema_change(difference)
             case Resource.TOPIC_POLICY:
@@ -133,7 +142,7 @@ class Planner:
         own = self._target.cluster
         match difference.resource:
             case Resource.CLUSTER:
-                return cluster_change(difference)
+                return cluster_change(difference, self._given)
             case Resource.RESOURCE_GROUP:
                 return resource_group_change(difference)
             case Resource.FAILURE_DOMAIN:
@@ -175,7 +184,7 @@ class Planner:
         by_kind = {kind: [change for change in changes if change.resource is kind] for kind in Resource}
         policies = _in_setting_order(by_kind[Resource.POLICY])
         schemas = by_kind[Resource.SCHEMA]
-        if any(versions_after(change) > 1 for change in schemas):
+        if not self._exact and any(versions_after(change) > 1 for change in schemas):
             policies, schemas = self._with_open_strategy(name, policies, schemas)
         topic_policies = sorted(by_kind[Resource.TOPIC_POLICY], key=setting_rank)
         # The broker grants permissions only on existing topics.

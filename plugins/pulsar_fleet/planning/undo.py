@@ -18,6 +18,7 @@ from pulsar_fleet.ledger.rows import Intent
 from pulsar_fleet.planning.changes.clusters import cluster_path, domain_path, group_body, group_path, isolation_path
 from pulsar_fleet.planning.changes.namespaces import TOPIC_GRANTS, tenant_path
 from pulsar_fleet.planning.changes.subscriptions import setting_calls
+from pulsar_fleet.planning.changes.topics import property_calls
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.hazards.effective_change import UNKNOWN_SETTINGS
@@ -25,8 +26,10 @@ from pulsar_fleet.planning.hazards.guards import with_risks
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
 
 
-def reason_to_leave(resource: Resource, field: str, before: Json) -> str:
+def reason_to_leave(resource: Resource, field: str, before: Json, after: Json) -> str:
     """Why `before` cannot be restored; empty when it can."""
+    if resource in (Resource.TOPIC, Resource.NAMESPACE) and not field and after is None:
+        return "it was deleted, and what it stored cannot be restored: recreate it by hand"
     if resource is Resource.TOPIC and field == "partitions":
         return "partitions cannot be removed"
     if resource is Resource.SCHEMA and before is not None:
@@ -68,6 +71,8 @@ def _shared_call(resource: Resource, name: str, before: Json, after: Json, clust
     }
     if before is None:
         return bare("DELETE", paths[resource])
+    if after is None:
+        return with_body("PUT", paths[resource], before)
     if resource is Resource.RESOURCE_GROUP:
         return with_body("PUT", paths[resource], group_body(after, before))
     body = {**before, "unload_scope": "none"} if resource is Resource.ISOLATION else before
@@ -82,16 +87,8 @@ def _topic_calls(resource: Resource, topic: TopicName, field: str, before: Json,
             return (bare("DELETE", topic.subscription_path(field)),)
         return setting_calls(topic, field, after, before)
     if field == "properties":
-        return tuple(_property_calls(f"/{topic.path}/properties", before or {}, after or {}))
+        return tuple(property_calls(topic, after or {}, before or {}))
     return (bare("DELETE", f"/{topic.path}/partitions" if after["partitions"] else f"/{topic.path}"),)
-
-
-def _property_calls(path: str, before: JsonObject, after: JsonObject) -> Iterator[Call]:
-    """The broker merges properties on PUT, so each added key is deleted by its own call."""
-    for key in sorted(set(after) - set(before)):
-        yield bare("DELETE", path, key=key)
-    if any(after.get(key) != value for key, value in before.items()):
-        yield with_body("PUT", path, before)
 
 
 def _namespace_calls(path: str, document: JsonObject, cluster: str) -> Iterator[Call]:
@@ -157,15 +154,27 @@ def _plan(cluster: str, steps: Sequence[_Step]) -> Plan:
     for step in reversed(steps):
         if same(step.before, step.after) or (step.resource in _INSIDE_TOPIC and step.name in deleted):
             continue
-        reason = reason_to_leave(step.resource, step.field, step.before)
+        reason = reason_to_leave(step.resource, step.field, step.before, step.after)
         if reason:
             skipped.append(LeftAlone(step.resource, step.name, step.field, reason))
         else:
             change = _change(step, cluster, deleted)
             changes.append(with_risks(change, cluster, UNKNOWN_SETTINGS.changes(change)))
-    # Cluster-wide resources, such as a tenant, can be deleted only when no namespace needs them any more.
-    changes.sort(key=lambda change: change.namespace is None)
+    changes.sort(key=_stage)
     return Plan(source=cluster, target=cluster, changes=tuple(changes), left_alone=tuple(skipped))
+
+
+def _stage(change: Change) -> int:
+    """Cluster-wide resources are restored before namespaces need them, and taken away when no namespace needs them."""
+    if change.namespace is not None:
+        return 2
+    if change.resource is Resource.TENANT:
+        return 1 if _clusters(change.after) - _clusters(change.before) else 3
+    return 0 if change.before is None else 4
+
+
+def _clusters(tenant: Json) -> set[str]:
+    return set((tenant or {}).get("allowedClusters") or ())
 
 
 def _creates(step: _Step) -> bool:
@@ -175,7 +184,9 @@ def _creates(step: _Step) -> bool:
 
 def _change(step: _Step, cluster: str, deleted: Collection[str]) -> Change:
     created = _creates(step)
-    action = Action.DELETE if created else Action.UNSET if step.before is None else Action.SET
+    recreated = step.after is None and not step.resource.in_namespace
+    unset = Action.UNSET if step.before is None else Action.SET
+    action = Action.DELETE if created else Action.CREATE if recreated else unset
     return Change(
         resource=step.resource,
         name=step.name,

@@ -7,8 +7,9 @@ import logging
 import re
 from dataclasses import dataclass
 
-from pulsar_fleet.cluster.admin.client import ADMIN, AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.error_map import SCHEMA_CHECK_FAILED, SCHEMA_REFUSALS
+from pulsar_fleet.cluster.admin.verbs import ADMIN
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.names import TopicName

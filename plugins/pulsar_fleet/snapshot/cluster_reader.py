@@ -64,7 +64,7 @@ async def read_brokers(admin: AdminClient, redactor: Redactor, reads: PartialRea
     """
     addresses = await reads.read("brokers", admin.brokers(), area=Area.BROKERS)
     if addresses is None:
-        return [BrokerState(urlsplit(admin.connection.admin_url).netloc, await admin.version(), {})]
+        return [BrokerState(urlsplit(admin.http.admin_url).netloc, await admin.version(), {})]
     read = (reads.read(f"broker {address}", _read_broker(admin, address, redactor)) for address in addresses)
     return [state for state in await asyncio.gather(*read) if state is not None]
 

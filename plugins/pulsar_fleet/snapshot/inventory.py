@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs
-from pulsar_fleet.cluster.topic_statistics import Role, connected_clients
+from pulsar_fleet.cluster.statistics.topic_statistics import Role, connected_clients
 from pulsar_fleet.snapshot.model import DYNAMIC_SETTING, SYSTEM_TOPIC, BrokerState, InventoryState
 
 FUNCTION_KINDS = ("functions", "sources", "sinks")

@@ -23,7 +23,7 @@ from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.snapshot.inventory import system_topics
 from pulsar_fleet.snapshot.model import (
     InventoryState,

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Collection
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.cursors import cursors_in_info
 from pulsar_fleet.cluster.errors import NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.lookup import LOCAL_FIELDS
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import without_overrides
-from pulsar_fleet.cluster.system_cursors import is_system_cursor
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_info
+from pulsar_fleet.cluster.statistics.system_cursors import is_system_cursor
 from pulsar_fleet.snapshot.model import SchemaState, SubscriptionState
 
 

@@ -10,14 +10,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.topic_policies import Scope
 from pulsar_fleet.cluster.redaction import Redactor
-from pulsar_fleet.cluster.system_cursors import COMPACTION
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.cluster.versions import loses_topic_policies
 from pulsar_fleet.snapshot.model import TopicPolicyState

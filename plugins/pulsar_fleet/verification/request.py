@@ -10,6 +10,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.document import ArrayDocument, Document
+from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.digests import BUCKETS
@@ -30,6 +31,9 @@ class EntryMapping(StrEnum):
     COPIES = "copies"
     """As `replicated`, while producers write to the target too: everything on it that no replicator wrote is left out,
     wherever it lies."""
+    MESH = "mesh"
+    """Clusters that replicate to each other: what producers wrote to the source is compared with its copies on the
+    target; what came from other clusters is left out on both."""
     WHOLE = "whole"
     """Everything is compared with everything: producers wrote both topics."""
 
@@ -41,6 +45,12 @@ class Order(StrEnum):
     """That of each producer and of each key, which is what Pulsar promises."""
     TOTAL = "total"
     """That of all messages of a topic: how the messages of different producers lie between each other counts too."""
+
+
+def require_comparable(mapping: EntryMapping, *, subscriptions: bool) -> None:
+    """Refuse to compare subscriptions in a mesh: their backlog has what other clusters published too."""
+    if mapping is EntryMapping.MESH and subscriptions:
+        raise InvalidRequest("Mapping 'mesh' compares messages only: turn 'subscriptions' off.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,7 @@ class Pair:
         `incremental.earlier_proofs`.
     :param engine: the engine for both clusters.
     :param keyed: messages are hashed with a key.
-    :param copies_only: what no replicator wrote to the target is left out.
+    :param source_origin: what is compared of the source, see `ranges.is_from`; `target_origin` of the target.
     """
 
     topic: str
@@ -88,7 +98,12 @@ class Pair:
     earlier: JsonObject | None = None
     engine: ChosenEngine = field(default_factory=ChosenEngine)
     keyed: bool = False
-    copies_only: bool = False
+    source_origin: str = ""
+    target_origin: str = ""
+
+    def origin(self, side: Side) -> str:
+        """What is compared of one cluster."""
+        return self.source_origin if side is Side.SOURCE else self.target_origin
 
     def bounds(self, side: Side) -> TopicBounds:
         """The bounds on one cluster."""
@@ -118,7 +133,7 @@ class VerifyRequest(Document):
     :param order: the order that the copies have to keep.
     """
 
-    SCHEMA_VERSION = 4
+    SCHEMA_VERSION = 5
     OTHER_VERSION = "use the job and the package of the same release"
 
     source: Address
@@ -166,8 +181,7 @@ class VerifyRequest(Document):
                 engine=pair.engine.name,
             )
         )
-        copies_only = pair.copies_only and side is Side.TARGET
-        return [replace(entry_range, keyed=pair.keyed, copies_only=copies_only) for entry_range in ranges]
+        return [replace(entry_range, keyed=pair.keyed, origin=pair.origin(side)) for entry_range in ranges]
 
     def identity(self) -> bytes:
         """The part of the document that affects digests: all except the rate limit and the number of examples."""

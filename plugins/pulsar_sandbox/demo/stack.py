@@ -41,9 +41,13 @@ class AirflowStack:
         self._released = False
 
     @classmethod
-    def launch(cls, folder: Path, *, settings: Mapping[str, str] | None = None) -> AirflowStack:
+    def launch(
+        cls, folder: Path, *, settings: Mapping[str, str] | None = None, programs: Path | None = None
+    ) -> AirflowStack:
         """Start it without waiting; `wait_ready` waits. `PreconditionFailed` if the repository's DAG folder is not
         there.
+
+        :param programs: the folder of the command `airflow`, where it is another than this environment's.
         """
         if not (REPOSITORY / "dags").is_dir():
             raise PreconditionFailed(
@@ -53,8 +57,9 @@ class AirflowStack:
         port = _free_port()
         stack = cls(folder, f"http://127.0.0.1:{port}")
         (folder / STATE_FILE).write_text(json.dumps({"url": stack.url}))
-        os.environ.update(_environment(folder, port) | dict(settings or {}))
-        airflow = shutil.which("airflow", path=str(Path(sys.executable).parent)) or "airflow"
+        programs = programs or Path(sys.executable).parent
+        os.environ.update(_environment(folder, port, programs) | dict(settings or {}))
+        airflow = shutil.which("airflow", path=str(programs)) or "airflow"
         stack._process.start([airflow, "standalone"])
         return stack
 
@@ -111,6 +116,13 @@ class AirflowStack:
     def run_state(self, dag_id: str, run_id: str) -> str:
         """`queued`, `running`, `success` or `failed`."""
         return str(self._get(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """All runs of a DAG, the oldest first, as the REST API describes them."""
+        runs: list[dict[str, Any]] = []
+        while page := self._get(f"/dags/{dag_id}/dagRuns?order_by=id&offset={len(runs)}")["dag_runs"]:
+            runs += page
+        return runs
 
     def last_run(self, dag_id: str) -> str:
         """Id of the newest run; `NotFound` if there is none."""
@@ -188,11 +200,10 @@ class AirflowStack:
             time.sleep(0.5)
 
 
-def _environment(folder: Path, port: int) -> dict[str, str]:
+def _environment(folder: Path, port: int, programs: Path) -> dict[str, str]:
     return {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "6",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
@@ -214,7 +225,7 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD": "3600",
         "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "httpx=WARNING alembic=WARNING",
         "PYSPARK_PYTHON": sys.executable,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
     }
 
 

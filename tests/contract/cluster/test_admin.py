@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ import jwt
 import pulsar
 import pytest
 from tests.support.balancer import Balancer
+from tests.support.brokers import topic_of_broker
 from tests.support.following_proxy import FollowingProxy
 from tests.support.issuer import issuing
 from tests.support.proxy import CUT, HANG, LOST_ANSWER, Proxy, answer, raw, redirect, slow
@@ -136,6 +138,23 @@ async def test_a_broker_is_asked_for_its_configuration_by_its_address(on_blue: A
 async def test_a_broker_says_its_version(on_blue: AdminClient) -> None:
     (broker,) = await on_blue.brokers()
     assert re.fullmatch(r"\d+\.\d+\.\d+(-.+)?", await on_blue.version(broker))
+
+
+async def test_of_several_admin_urls_the_next_is_called_where_one_does_not_answer(blue: ClusterConnection) -> None:
+    gone = next(free_ports())
+    several = replace(blue, admin_url=f"http://localhost:{gone},{urlsplit(blue.admin_url).netloc}")
+    async with AdminClient(several) as admin:
+        assert await admin.cluster_name() == "blue"
+        assert (admin.calls, admin.http.admin_url) == (2, blue.admin_url)
+        await admin.tenants()
+        assert admin.calls == 3
+
+
+async def test_where_none_of_several_admin_urls_answers_the_cluster_is_unavailable(blue: ClusterConnection) -> None:
+    hosts = ",".join(f"localhost:{port}" for port in islice(free_ports(), 2))
+    async with AdminClient(replace(blue, admin_url=f"http://{hosts}"), retry_seconds=1.0) as admin:
+        with pytest.raises(Unavailable, match="got no answer"):
+            await admin.tenants()
 
 
 async def test_a_broker_that_is_gone_is_named(on_blue: AdminClient) -> None:
@@ -726,7 +745,7 @@ async def test_a_setter_whose_answer_was_lost_is_sent_again(
     proxy: Proxy, behind: AdminClient, namespace: NamespaceName
 ) -> None:
     proxy.faults.append(LOST_ANSWER)
-    await behind.post(f"/namespaces/{namespace.path}/retention", RETENTION)
+    await behind.post(f"/namespaces/{namespace.path}/messageTTL", 60)
     assert [request.method for request in proxy.seen] == ["POST", "POST"]
 
 
@@ -753,24 +772,6 @@ def reach(safe: Cluster, admin_url: str, token: str | None = None) -> ClusterCon
     return ClusterConnection(
         name="safe", admin_url=admin_url, token=token or safe.token("admin"), tls_trust_file=safe.trust_file
     )
-
-
-async def topic_of_broker(admin: AdminClient, number: int) -> TopicName:
-    """A topic in a namespace of one bundle that broker `number` owns."""
-    name = NamespaceName(unknown("test"), "orders")
-    await admin.put(f"/tenants/{name.tenant}", {"allowedClusters": ["safe"], "adminRoles": ["tenant-admin"]})
-    bundles = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
-    await admin.put_namespace(name, {"replication_clusters": ["safe"], "bundles": bundles})
-    topic = TopicName(name, "events")
-    await admin.create_topic(topic)
-    (owner,) = [each for each in await admin.brokers() if each.startswith(f"127.0.0.{number + 1}:")]
-    bundle = f"{name.path}/0x00000000_0xffffffff"
-    async with asyncio.timeout(60):
-        # A busy cluster may give it to another broker than the one that is asked for.
-        while bundle not in await admin.get(f"/brokers/safe/{owner}/ownedNamespaces"):
-            await admin.put(f"/namespaces/{bundle}/unload", destinationBroker=owner)
-            await admin.stats(topic)
-    return topic
 
 
 async def test_a_call_to_another_brokers_topic_reaches_it_with_method_body_and_token(
@@ -874,7 +875,7 @@ async def test_a_redirect_from_https_to_http_is_refused(safe: Cluster) -> None:
         AdminClient(reach(safe, proxy.url)) as admin,
     ):
         proxy.faults.append(redirect(f"{unencrypted.url}/admin/v2/clusters"))
-        with pytest.raises(PreconditionFailed, match="not encrypted; the token was not sent there"):
+        with pytest.raises(PreconditionFailed, match="not encrypted; the credentials were not sent there"):
             await admin.clusters()
         assert unencrypted.seen == []
 

@@ -19,10 +19,11 @@ from tests.support.replication import make_alone
 from tests.support.snapshot_equality import verify_equal
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.clock_skew import measure_peer_clock_skew
 from pulsar_fleet.cluster.admin.permissions import Right, find_rights, rights_markdown
 from pulsar_fleet.cluster.admin.read_problems import Area
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PreconditionFailed, Unauthenticated
+from pulsar_fleet.cluster.errors import BrokerCredentials, NotAllowed, PreconditionFailed, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.oauth2 import OAuth2
@@ -73,6 +74,16 @@ def reach(cluster: Cluster, role: str) -> ClusterConnection:
         service_url=cluster.service_url,
         token=cluster.token(role),
     )
+
+
+@pytest.mark.parametrize("over_tls", [False, True])
+async def test_a_broker_that_denies_a_call_tells_its_time(secure: Sandbox, over_tls: bool) -> None:
+    east, west = secure["east"], secure["west"]
+    trusting = replace(reach(east, "admin"), tls_trust_file=east.trust_file)
+    skew = await measure_peer_clock_skew(trusting, west.admin_url_tls if over_tls else west.admin_url)
+    assert abs(skew.ahead) <= 2 * skew.uncertainty < 4
+    with pytest.raises(Unavailable, match="does not tell its time"):
+        await measure_peer_clock_skew(trusting, "http://localhost:1")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.support.remedies import calls, send
 from tests.support.snapshots import record, with_settings
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.reachability import unreachable
+from pulsar_fleet.cluster.admin.probes.reachability import unreachable
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -24,6 +24,7 @@ from pulsar_fleet.cluster.policies.lookup import CATALOGUE
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.prepare.brokers import freeze_brokers, restore_brokers
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.build import plan_changes
@@ -495,7 +496,9 @@ async def _effective(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
     return {path: await admin.get(f"/{topic.path}/{path}", applied=True) for path in paths}
 
 
-async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_present(estate: Estate) -> None:
+async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_present(
+    estate: Estate, records: Path
+) -> None:
     await estate.make(["orders"])
     await restore_left_brokers(estate.blue)
     key, run = "maxConcurrentTopicLoadRequest", "migrate_namespaces/overriding"
@@ -505,7 +508,7 @@ async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_
 
     assert await named() == {}
     try:
-        await freeze_brokers(estate.blue, run)
+        await freeze_brokers(estate.blue, Run.open(run))
         assert await named() == {}
         await estate.blue.set_dynamic(key, "4321")
         finding = (await named())["dynamic-settings-differ"]

@@ -13,7 +13,6 @@ from tests.support.version_differences import set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import NotFound, Unavailable
 from pulsar_fleet.cluster.names import POLICY_EVENTS, NamespaceName, TopicName
 from pulsar_fleet.cluster.policies.documents import comparable
@@ -21,6 +20,7 @@ from pulsar_fleet.cluster.policies.lookup import CATALOGUE, Kind, unknown_fields
 from pulsar_fleet.cluster.policies.topic_policies import TOPIC_CATALOGUE, topic_comparable, unknown_topic_fields
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
 from pulsar_fleet.cluster.versions import loses_topic_policies, version_numbers
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.snapshot.collect import collect, collect_into

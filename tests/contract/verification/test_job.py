@@ -205,6 +205,8 @@ def test_a_dropped_message_is_named_with_position_key_and_producer(damaged: Dama
 def test_a_duplicated_message_is_named_as_extra_with_its_copies(damaged: Damaged) -> None:
     found = the_difference(damaged["duplicated"])
     assert (found.kind, found.copies) == (Kind.EXTRA, (1, 2))
+    repeated = {name: topic.repeated for name, topic in by_topic(damaged.found).items() if topic.repeated}
+    assert repeated == {"duplicated": 1}
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,15 @@ import asyncio
 import os
 import random
 import re
-import signal
-import subprocess
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-import pyspark
 import pytest
 from tests.contract.verification.test_job import findings
 from tests.support.replication import make_alone
-from tests.support.spark_submission import submission
+from tests.support.spark_submission import RunningJob
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -99,68 +94,6 @@ def _write(sides: Sequence[ClusterConnection], namespace: NamespaceName) -> None
         client.close()
 
 
-class Job:
-    """One run of the job, in a process group of its own."""
-
-    def __init__(self, ground: Ground, master: str, request: str, result: str, folder: Path, ended: ExitStack) -> None:
-        command, environment = submission(
-            JOB, ["--request", request, "--result", result], ground.blue, ground.green, folder, master=master
-        )
-        environment |= {
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_WORKER_DIR": str(folder / "work"),
-        }
-        self.log = folder / f"job-{os.urandom(3).hex()}.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        ended.callback(self._end_now)
-
-    def until_reading(self, kept: Path) -> None:
-        """Wait for the first range that was read as a whole."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not list(kept.glob("*.parquet")):
-            assert self._process.poll() is None, self.log.read_text()[-3000:]
-            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
-            time.sleep(0.05)
-
-    def kill_driver(self) -> None:
-        """With what it started: executors of a driver that is gone end by themselves, a little later."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(30)
-
-    def kill_executor(self, chance: random.Random) -> None:
-        """One of them, with the Python workers that hang on it."""
-        running = psutil.Process(self._process.pid).children(recursive=True)
-        executors = [each for each in running if _is_executor(each)]
-        assert executors
-        chance.choice(executors).kill()
-
-    def end(self) -> int:
-        """Wait for its end."""
-        return self._process.wait(WAIT_SECONDS)
-
-    def _end_now(self) -> None:
-        with suppress(ProcessLookupError):
-            self.kill_driver()
-
-
-def _is_executor(process: psutil.Process) -> bool:
-    try:
-        return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-    except psutil.Error:  # it has just ended
-        return False
-
-
-@pytest.fixture
-def ended() -> Iterator[ExitStack]:
-    """Jobs that the test did not end are ended after it, so that none disturbs the next one."""
-    with ExitStack() as stack:
-        yield stack
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("point", "victim"), [(point, [*MASTERS][point % 3]) for point in range(POINTS)])
 async def test_a_killed_comparison_goes_on_to_the_same_verdict(
@@ -169,7 +102,7 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
     chance = random.Random(f"{SEED}-{victim}-{point}")
     request, result = store_request(Run.open("verify/killed"), ground.request)
     kept = Checkpoints.next_to(result, ground.request.identity())
-    job = Job(ground, MASTERS[victim], request, result, records, ended)
+    job = RunningJob(JOB, request, result, ground.blue, ground.green, records, ended, master=MASTERS[victim])
     job.until_reading(Path(kept.uri))
     await asyncio.sleep(chance.uniform(0, 4))
     async with _admins(ground.blue, ground.green) as admins:
@@ -185,7 +118,7 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
         logs = [job.log]
         if victim == "driver" or await asyncio.to_thread(job.end):
             store_request(Run.open("verify/killed"), replace(ground.request, max_bytes_per_second=None))
-            job = Job(ground, MASTERS[victim], request, result, records, ended)
+            job = RunningJob(JOB, request, result, ground.blue, ground.green, records, ended, master=MASTERS[victim])
             logs.append(job.log)
             assert await asyncio.to_thread(job.end) == 0, job.log.read_text()[-3000:]
         assert 0 < len(finished) < 2 * TOPICS

@@ -463,7 +463,7 @@ async def test_a_comparison_that_was_killed_does_not_read_finished_ranges_again(
     result = str(tmp_path / "result.json")
     finished = await kill_while_reading(request, result, (blue, green))
     assert 0 < len(finished) < len(names)
-    before = {name.local: await delivered(on_blue, name) for name in names}
+    before = await settled(on_blue, names)
     unlimited = replace(request, max_bytes_per_second=None)
     found = await verify_in_process(on_blue, on_green, unlimited, result_uri=result)
     again = {name.local for name in names if await delivered(on_blue, name) > before[name.local]}
@@ -471,6 +471,15 @@ async def test_a_comparison_that_was_killed_does_not_read_finished_ranges_again(
     verdicts = {name: topic.verdict for name, topic in topics_of(found).items()}
     assert verdicts == {**dict.fromkeys(verdicts, Verdict.EQUAL), "t7": Verdict.DIFFERENT}
     assert list(tmp_path.glob("result-checkpoints/*")) == []
+
+
+async def settled(admin: AdminClient, topics: Sequence[TopicName]) -> dict[str, int]:
+    """What was delivered of each topic, after the broker has noticed that its consumers are gone."""
+    counts: dict[str, int] = {}
+    while counts != (now := {topic.local: await delivered(admin, topic) for topic in topics}):
+        counts = now
+        await asyncio.sleep(1)
+    return counts
 
 
 async def delivered(admin: AdminClient, topic: TopicName) -> int:

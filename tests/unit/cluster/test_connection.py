@@ -23,8 +23,8 @@ def test_an_unusable_admin_url_is_refused(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("http://a:1,b:2", "names several hosts, 'http://a:1,b:2'"),
-        ("http://a,b:8080", "names several hosts"),
+        ("http://a:1,", "is not usable, 'http://'"),
+        ("http://a:1,b:99999", "has an invalid host or port"),
         ("http://blue:8080/admin/v2", "has a path, 'http://blue:8080/admin/v2'"),
         ("http://blue:99999", "has an invalid host or port"),
         ("http://[::1", "has an invalid host or port"),
@@ -42,6 +42,11 @@ def test_a_secret_in_an_admin_url_is_not_repeated() -> None:
     with pytest.raises(InvalidRequest) as caught:
         ClusterConnection(name="blue", admin_url="ftp://admin:s3cret@blue")
     assert "s3cret" not in str(caught.value)
+
+
+def test_an_admin_url_with_several_hosts_is_one_url_for_each() -> None:
+    connection = ClusterConnection(name="blue", admin_url="https://a:8443, b:8443/pulsar/")
+    assert connection.admin_urls == ("https://a:8443/pulsar", "https://b:8443/pulsar")
 
 
 def test_the_path_of_a_reverse_proxy_is_accepted() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 from airflow.sdk import Connection
 
 from pulsar_fleet.airflow.hooks.pulsar import from_airflow
-from pulsar_fleet.cluster.connection import ConnectionFields
+from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.messages.credentials import named_connection
 
@@ -112,6 +113,32 @@ def test_urls_of_brokers_that_cannot_be_used_are_named(value: object, words: str
     assert words in str(error.value)
 
 
+CLIENT_URLS = ("pulsar://pulsar.example:6650", "pulsar+ssl://pulsar.example:6651")
+
+
+@pytest.mark.parametrize("value", [list(CLIENT_URLS), json.dumps(CLIENT_URLS), " ".join(CLIENT_URLS)])
+def test_addresses_of_applications_are_a_list_or_a_text(value: object) -> None:
+    assert fields(client_urls=value).cluster().client_urls == CLIENT_URLS
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"pulsar": "one.example"}, "no list of addresses"),
+        ([6650], "no list of addresses"),
+        ('["pulsar://one.example', "no list of addresses"),
+        ("pulsar://me:pw@one.example:6650", "has credentials or a query"),
+        ("one.example:6650", "is not usable, 'one.example:6650'"),
+        ("pulsar://", "is not usable, 'pulsar:'"),
+        ("pulsar://one.example:6650 pulsar://two.example:6650", "at most one of each kind"),
+    ],
+)
+def test_addresses_of_applications_that_cannot_be_used_are_named(value: object, words: str) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        fields(client_urls=value).cluster()
+    assert words in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -127,3 +154,26 @@ def test_an_unknown_extra_is_refused_with_the_nearest_name(name: str, words: str
 
 def fields(**extra: object) -> ConnectionFields:
     return ConnectionFields(conn_id="blue", host="https://blue.example:8443", extra=dict(extra))
+
+
+def test_a_login_makes_the_password_that_of_a_user() -> None:
+    cluster = ConnectionFields(conn_id="blue", host="blue", login="me", password="s3cret").cluster()
+    assert (cluster.user, cluster.password, cluster.token) == ("me", "s3cret", None)
+    assert "s3cret" not in repr(cluster)
+
+
+@pytest.mark.parametrize("find", [ConnectionFields.cluster, ConnectionFields.link])
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"login": "me"}, "has the user name 'me' without a password"),
+        ({"login": "me", "password": "s3", "extra": {"token": "s3"}}, "beside a token"),
+        ({"login": "me", "password": "s3", "extra": {"token_file": "/jwt"}}, "beside a token"),
+        ({"login": "me", "password": "s3", "extra": {"oauth2_key_file": "/k", "oauth2_issuer_url": "i"}}, "beside a"),
+        ({"login": "m:e", "password": "s3"}, "must not contain a colon"),
+    ],
+)
+def test_a_user_has_a_password_and_no_token(find: Any, values: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem) as caught:
+        find(ConnectionFields(conn_id="blue", host="blue", **values))
+    assert "s3" not in str(caught.value)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.issuer import SECRET, Issuer, issuing
 
-from pulsar_fleet.cluster.connection import ClusterConnection, ConnectionFields
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.connection_fields import ConnectionFields
 from pulsar_fleet.cluster.errors import InvalidRequest, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.oauth2 import OAuth2
 from pulsar_fleet.messages.credentials import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.messages.intervals import Intervals, unread_entries
 from pulsar_fleet.messages.positions import Ledgers
 

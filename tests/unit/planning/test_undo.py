@@ -98,6 +98,15 @@ def test_what_cannot_be_taken_back_is_left_alone(
     assert reason in plan.left_alone[0].reason
 
 
+@pytest.mark.parametrize(("kind", "name"), [("topic", TOPIC), ("namespace", SPACE)])
+def test_what_was_deleted_is_left_alone_and_a_tenant_is_made_again(kind: str, name: str, records: Path) -> None:
+    tenant = {"adminRoles": [], "allowedClusters": ["green"]}
+    plan = undo((kind, name, "", {"partitions": 2, "properties": {}}, None), ("tenant", "acme", "", tenant, None))
+    assert [(change.label, change.after) for change in plan.changes] == [("tenant acme", tenant)]
+    (entry,) = plan.left_alone
+    assert "cannot be restored: recreate it by hand" in entry.reason
+
+
 def test_a_run_that_wrote_to_two_clusters_is_rejected(records: Path) -> None:
     undo(("tenant", "a", "", None, {}), cluster="green")
     with pytest.raises(InvalidRequest, match="blue, green"):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_fleet.cluster.cursors import Cursor
 from pulsar_fleet.cluster.names import Position
+from pulsar_fleet.cluster.statistics.cursors import Cursor
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
@@ -76,6 +76,17 @@ def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_ou
     assert found.compare(unread, unread, examples=9).redelivered == Portion(1, ((None, 3),))
     left = found.without([3]).compare(unread, unread, examples=9)
     assert (left.redelivered, left.skipped) == (Portion(0), Portion(1, ((7, None),)))
+
+
+def test_what_the_target_stores_twice_is_redelivered_and_counted_as_repeated() -> None:
+    source = Listing([b"a", b"b", b"c"], np.array([0, 1, 2]))
+    target = Listing([b"a", b"b", b"a", b"b", b"c", b"own"], np.arange(6))
+    found = ByContent.of(source, target)
+    everything = found.compare(Intervals(((0, 3),)), Intervals(((0, 6),)), examples=9)
+    assert (everything.redelivered.count, everything.repeated, everything.skipped.count) == (3, 2, 0)
+    # What the subscription read on the source is delivered again by its only copy: that copy is not repeated.
+    read = found.compare(Intervals(((2, 3),)), Intervals(((0, 6),)), examples=9)
+    assert (read.redelivered.count, read.repeated) == (5, 2)
 
 
 def state(type_: str = "Shared", replicated: bool = False, **properties: str) -> SubscriptionCursor:

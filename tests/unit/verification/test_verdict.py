@@ -246,8 +246,8 @@ def test_verdicts_and_requests_survive_json() -> None:
 
 
 def test_a_request_of_another_release_is_refused() -> None:
-    altered = REQUEST.to_bytes().replace(b'"schema_version":4', b'"schema_version":3')
-    with pytest.raises(InvalidRequest, match="version 3"):
+    altered = REQUEST.to_bytes().replace(b'"schema_version":5', b'"schema_version":4')
+    with pytest.raises(InvalidRequest, match="version 4"):
         VerifyRequest.from_bytes(altered)
 
 

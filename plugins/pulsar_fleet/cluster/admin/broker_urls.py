@@ -41,7 +41,7 @@ class BrokerUrls:
         connection = self._http.connection
         if configured := connection.broker_url(broker):
             return configured
-        if urlsplit(connection.admin_url).scheme == "http":
+        if urlsplit(self._http.admin_url).scheme == "http":
             return f"http://{broker}"
         async with self._one_at_a_time:
             if broker not in self._found:
@@ -53,7 +53,7 @@ class BrokerUrls:
             return url
         others = [other for other in await self._brokers() if other != broker]
         if not others:
-            return self._http.connection.admin_url
+            return self._http.admin_url
         for _ in range(_ROUNDS):
             if url := await self._redirect_of_any(broker):
                 return url
@@ -64,7 +64,7 @@ class BrokerUrls:
         name = self._http.connection.name
         raise PreconditionFailed(
             f"{name}: the address of broker {broker} is not known, since every call about a broker was answered at "
-            f'{self._http.connection.admin_url}, as a proxy does: name it in the connection, "broker_urls": '
+            f'{self._http.admin_url}, as a proxy does: name it in the connection, "broker_urls": '
             f'{{"{broker}": "https://host:port"}}.',
             cluster=name,
         )
@@ -78,5 +78,5 @@ class BrokerUrls:
         """Where a call about a broker is answered, if that is not where it was sent."""
         path = f"/admin/v2/brokers/{await self._cluster_name()}/{broker}/ownedNamespaces"
         answer = (await self._http.call("GET", path, base=base, keep_alive=False)).url
-        sent_to = httpx.URL(base or self._http.connection.admin_url)
+        sent_to = httpx.URL(base or self._http.admin_url)
         return None if answer.netloc == sent_to.netloc else f"{answer.scheme}://{answer.netloc.decode()}"

@@ -12,12 +12,11 @@ from urllib.parse import quote, urlsplit
 from pulsar_fleet.cluster.admin.broker_urls import BrokerUrls
 from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call
 from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.admin.verbs import ADMIN, AdminVerbs
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, NotAllowed, NotFound
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
-
-ADMIN = "/admin/v2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class PartitionMetadata:
     properties: Mapping[str, str]
 
 
-class AdminClient:
+class AdminClient(AdminVerbs):
     """Typed calls to one cluster; use it with `async with`.
 
     Reads return the broker's documents unchanged, so that unknown fields are never lost. Every failure is a
@@ -42,7 +41,7 @@ class AdminClient:
         self, connection: ClusterConnection, *, retry_seconds: float = 30.0, calls_per_second: float = 0.0
     ) -> None:
         self.connection = connection
-        self.http = BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second)
+        super().__init__(BrokerHttp(connection, retry_seconds=retry_seconds, calls_per_second=calls_per_second))
         self._urls = BrokerUrls(self.http, self.cluster_name, self.brokers)
         self._name: str | None = None
 
@@ -61,39 +60,6 @@ class AdminClient:
         """Wait for the rate limit: for requests to the cluster over another protocol."""
         await self.http.rate_limiter.acquire()
 
-    # HTTP methods, for callers that derive paths from a catalogue.
-
-    async def get(self, path: str, **params: str | int | bool) -> Json:
-        """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer."""
-        return self.http.document(await self.http.call("GET", ADMIN + path, params=params))
-
-    async def get_v3(self, path: str) -> Json:
-        """`GET /admin/v3{path}`: functions, connectors and packages."""
-        return self.http.document(await self.http.call("GET", "/admin/v3" + path))
-
-    async def put(self, path: str, body: Json = None, **params: str | int | bool) -> None:
-        """`PUT /admin/v2{path}` with a JSON body."""
-        await self.http.call("PUT", ADMIN + path, params=params, body=body, has_body=body is not None)
-
-    async def post(self, path: str, body: Json = None, **params: str | int | bool) -> None:
-        """`POST /admin/v2{path}` with a JSON body."""
-        await self.http.call("POST", ADMIN + path, params=params, body=body, has_body=body is not None)
-
-    async def delete(self, path: str, **params: str | int | bool) -> None:
-        """`DELETE /admin/v2{path}`."""
-        await self.http.call("DELETE", ADMIN + path, params=params)
-
-    async def send(self, call: Call) -> None:
-        """Send a planned call."""
-        await self.http.call(
-            call.method,
-            ADMIN + call.path,
-            params=dict(call.params),
-            body=call.body,
-            has_body=call.has_body,
-            content_type=call.content_type,
-        )
-
     # The cluster and its brokers.
 
     async def cluster_name(self) -> str:
@@ -106,7 +72,7 @@ class AdminClient:
             try:
                 self._name = str((await self.runtime_configuration())["clusterName"])
             except NotFound as error:
-                url = f"{self.connection.admin_url.rstrip('/')}{ADMIN}/brokers/configuration/runtime"
+                url = f"{self.http.admin_url}{ADMIN}/brokers/configuration/runtime"
                 raise self.http.no_broker("GET", url, "was answered with 404") from error
             except NotAllowed:
                 self._name = await self._name_without_rights()
@@ -174,6 +140,12 @@ class AdminClient:
         """Remove an override, so that the static value is in effect again; without an override this does nothing."""
         await self.delete(f"/brokers/configuration/{key}")
 
+    async def isolation_policies(self) -> dict[str, JsonObject]:
+        """The namespace isolation policies of this cluster by name. Needs a superuser."""
+        name = quote(await self.cluster_name(), safe="")
+        # A cluster that never had one answers 404.
+        return await self._or_none(f"/clusters/{name}/namespaceIsolationPolicies") or {}
+
     async def clusters(self) -> tuple[str, ...]:
         """Names of the clusters that are registered on this cluster, its own included."""
         return tuple(sorted(await self.get("/clusters")))
@@ -223,6 +195,23 @@ class AdminClient:
         metadata = await self.get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
         return PartitionMetadata(int(metadata["partitions"]), dict(metadata.get("properties") or {}))
 
+    async def owner(self, topic: TopicName, *, answered_retry_seconds: float | None = None) -> str:
+        """`host:port` of the broker that owns a plain topic or partition. It gives a bundle without owner to one.
+
+        :param answered_retry_seconds: for how long an answered failure is retried: without a broker it is answered 503.
+        """
+        answer = await self.http.call(
+            "GET", f"/lookup/v2/topic/{topic.path}", answered_retry_seconds=answered_retry_seconds
+        )
+        addresses = self.http.document(answer) or {}
+        keys = ("httpUrl", "httpUrlTls", "brokerUrl", "brokerUrlTls", "brokerUrlSsl")
+        return next((urlsplit(addresses[key]).netloc for key in keys if addresses.get(key)), "")
+
+    async def bundle(self, topic: TopicName) -> str:
+        """The bundle of a topic, such as `0x00000000_0x40000000`."""
+        answer = await self.http.call("GET", f"/lookup/v2/topic/{topic.path}/bundle")
+        return answer.text.strip().strip('"')
+
     async def create_topic(self, topic: TopicName, properties: Mapping[str, str] | None = None) -> None:
         """Create a plain topic."""
         await self.put(f"/{topic.path}", dict(properties or {}))
@@ -236,12 +225,14 @@ class AdminClient:
         answers it with 409, newer brokers accept it.
         """
         with suppress(Conflict):
-            await self.http.call(
-                "PUT",
-                f"{ADMIN}/{topic.path}/partitions",
-                params={"createLocalTopicOnly": True},
-                body={"partitions": partitions, "properties": dict(properties or {})},
-                content_type=PARTITIONED_WITH_PROPERTIES,
+            await self.send(
+                Call(
+                    "PUT",
+                    f"/{topic.path}/partitions",
+                    (("createLocalTopicOnly", "true"),),
+                    {"partitions": partitions, "properties": dict(properties or {})},
+                    content_type=PARTITIONED_WITH_PROPERTIES,
+                )
             )
 
     async def create_missing_partitions(self, topic: TopicName) -> None:

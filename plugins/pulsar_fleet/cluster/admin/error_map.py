@@ -34,6 +34,7 @@ _BY_REASON: Mapping[str, type[FleetError]] = {
     ALREADY_MIGRATED: Conflict,
     # With 412: the topic's broker left, and no other has it yet.
     "Can't find owner for topic": Unavailable,
+    "Failed to find ownership for topic": Unavailable,
     **dict.fromkeys(SCHEMA_REFUSALS, InvalidRequest),
 }
 """Part of the reason of a 412 or 500 → its error."""

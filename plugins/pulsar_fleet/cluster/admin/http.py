@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
-import logging
 import ssl
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Self
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import httpx
-import tenacity
 
 from pulsar_fleet.cluster.admin.call import require_exact_path
 from pulsar_fleet.cluster.admin.error_map import failure, read_reason
-from pulsar_fleet.cluster.admin.protocol_probe import wrong_protocol
+from pulsar_fleet.cluster.admin.probes.protocol import wrong_protocol
+from pulsar_fleet.cluster.admin.probes.tls_failures import refused, untrusted
 from pulsar_fleet.cluster.admin.rate_limiter import RateLimiter
-from pulsar_fleet.cluster.admin.tls_failures import refused, untrusted
+from pulsar_fleet.cluster.admin.retries import retried
 from pulsar_fleet.cluster.admin.transport import Transport
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import (
-    FleetError,
     InvalidRequest,
     PreconditionFailed,
     Unavailable,
 )
 from pulsar_fleet.cluster.json import Json
 
-log = logging.getLogger(__name__)
-
+_BASIC, _BEARER = "Basic ", "Bearer "
 MAX_REDIRECTS = 5
 
 
@@ -55,7 +52,8 @@ class BrokerHttp:
         self.rate_limiter = RateLimiter(calls_per_second)
         self.calls = 0
         self._answered = False
-        self._own_hosts = {urlsplit(connection.admin_url).hostname, *connection.broker_hosts}
+        self._admin_urls = connection.admin_urls
+        self._own_hosts = {*(urlsplit(url).hostname for url in self._admin_urls), *connection.broker_hosts}
         self._transport = Transport(connection)
 
     async def __aenter__(self) -> Self:
@@ -63,6 +61,11 @@ class BrokerHttp:
 
     async def __aexit__(self, *error: object) -> None:
         await self._transport.aclose()
+
+    @property
+    def admin_url(self) -> str:
+        """The admin URL that is called: of several the first, or the one behind the last that did not answer."""
+        return self._admin_urls[0]
 
     def trust_hosts(self, hosts: set[str]) -> None:
         """Allow redirects with credentials to `hosts`, the cluster's own brokers."""
@@ -85,49 +88,24 @@ class BrokerHttp:
 
         :param path: absolute path, such as `/admin/v2/clusters`.
         :param has_body: send `body` as JSON even when it is None.
-        :param base: URL of another broker, instead of the connection's.
+        :param base: URL of another broker, instead of `admin_url`.
         :param answered_retry_seconds: for how long a failure that a broker answered is retried, if that is less.
         :param keep_alive: whether a later call may use the connection.
         :raises FleetError: by who must act; the message contains the broker's reason.
         """
         require_exact_path(path)
         await self.rate_limiter.acquire()
-        url = (base or self.connection.admin_url).rstrip("/") + path
         content = json.dumps(body).encode() if has_body or body is not None else None
         query = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (params or {}).items()
         }
-        return await self._retried(
-            partial(self._follow, method, url, query, content, content_type, keep_alive), answered_retry_seconds
-        )
-
-    async def _retried(
-        self, follow: Callable[[], Awaitable[httpx.Response]], answered_retry_seconds: float | None
-    ) -> httpx.Response:
-        began = time.monotonic()
-        try:
-            # Only failures go through tenacity, which needs a third of the CPU time of a call.
-            return await follow()
-        except Unavailable as error:
-            first = [error]
-        if self.retry_seconds >= self.connection.timeout_seconds:
+        return await retried(
+            partial(self._follow, method, base, path, query, content, content_type, keep_alive),
+            seconds=self.retry_seconds,
+            answered_seconds=answered_retry_seconds,
             # One call without an answer must not use up the time for its retries.
-            began = time.monotonic()
-
-        async def attempt() -> httpx.Response:
-            if first:
-                raise first.pop()
-            return await follow()
-
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Unavailable),
-            stop=_stop_after(began, self.retry_seconds, answered_retry_seconds),
-            wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=3.0, jitter=0.3),
-            before_sleep=_log_retry,
-            reraise=True,
+            from_failure=self.retry_seconds >= self.connection.timeout_seconds,
         )
-        answer: httpx.Response = await retrying(attempt)
-        return answer
 
     def document(self, answer: httpx.Response) -> Json:
         """The JSON of an answer, None for an empty one; an answer that is not JSON is `InvalidRequest`."""
@@ -139,32 +117,45 @@ class BrokerHttp:
     async def _follow(
         self,
         method: str,
-        url: str,
+        base: str | None,
+        path: str,
         query: Mapping[str, str],
         content: bytes | None,
         content_type: str,
         keep_alive: bool,
     ) -> httpx.Response:
+        url = (base or self.admin_url).rstrip("/") + path
         target = f"{url}?{urlencode(query, quote_via=quote)}" if query else url
-        token, renewed = await self._token(), False
+        authorization, renewed = await self._authorization(), False
         for _ in range(MAX_REDIRECTS):
-            answer = await self._send(method, target, content, content_type, token, keep_alive=keep_alive)
-            if token and not renewed and _is_unauthenticated(answer):
+            answer = await self._send(method, target, content, content_type, authorization, keep_alive=keep_alive)
+            if authorization and not renewed and _is_unauthenticated(answer):
                 # It was rotated, or revoked before its time: a new one is tried once.
-                token, before, renewed = await self._token(token), token, True
-                if token != before:
+                before, authorization, renewed = authorization, await self._authorization(authorization), True
+                if authorization != before:
                     continue
             if answer.status_code not in (302, 307, 308):
                 if answer.status_code >= 300:
                     raise failure(self.connection.name, method, urlsplit(target).path, answer)
                 return answer
             target = self.connection.reachable(urljoin(target, answer.headers["Location"]))
-            await self._learn_brokers(target, token)
+            await self._learn_brokers(target, authorization)
         raise Unavailable(
-            f"{self.connection.name}: {method} {urlsplit(url).path} was redirected {MAX_REDIRECTS} times; "
+            f"{self.connection.name}: {method} {path} was redirected {MAX_REDIRECTS} times; "
             "the topic's owner is moving.",
             cluster=self.connection.name,
         )
+
+    async def _authorization(self, refused: str | None = None) -> str | None:
+        """The header of that name, or None without credentials.
+
+        :param refused: the header that a broker did not accept.
+        """
+        if self.connection.user:
+            text = f"{self.connection.user}:{self.connection.password}"
+            return f"{_BASIC}{base64.b64encode(text.encode()).decode()}"
+        token = await self._token(refused.removeprefix(_BEARER) if refused else None)
+        return f"{_BEARER}{token}" if token else None
 
     async def _token(self, refused: str | None = None) -> str | None:
         """The token to send; the issuer of OAuth 2.0 is called in a thread, since that blocks."""
@@ -176,11 +167,11 @@ class BrokerHttp:
             return cached
         return await asyncio.to_thread(self.connection.read_token, refused)
 
-    async def _learn_brokers(self, target: str, token: str | None) -> None:
-        if urlsplit(target).hostname in self._own_hosts or not token:
+    async def _learn_brokers(self, target: str, authorization: str | None) -> None:
+        if urlsplit(target).hostname in self._own_hosts or not authorization:
             return
-        url = f"{self.connection.admin_url.rstrip('/')}/admin/v2/brokers"
-        listed = await self._send("GET", url, None, token=token)
+        url = f"{self.admin_url}/admin/v2/brokers"
+        listed = await self._send("GET", url, None, authorization=authorization)
         if listed.status_code == 200:
             self.trust_hosts({host for entry in listed.json() if (host := urlsplit(f"//{entry}").hostname)})
 
@@ -190,12 +181,12 @@ class BrokerHttp:
         url: str,
         content: bytes | None,
         content_type: str = "application/json",
-        token: str | None = None,
+        authorization: str | None = None,
         *,
         keep_alive: bool = True,
     ) -> httpx.Response:
         self.calls += 1
-        headers = {"Content-Type": content_type, **self._credentials(url, token)}
+        headers = {"Content-Type": content_type, **self._credentials(url, authorization)}
         if not keep_alive:
             headers["Connection"] = "close"
         try:
@@ -212,6 +203,7 @@ class BrokerHttp:
                     raise refusal from error
                 if cause := await wrong_protocol(url):
                     raise self.no_broker(method, url, "got no answer", cause) from error
+            self._leave(_origin(url))
             raise Unavailable(
                 f"{self.connection.name}: {method} {urlsplit(url).path} at {_origin(url)} got no answer: "
                 f"{str(error) or type(error).__name__}.",
@@ -219,6 +211,11 @@ class BrokerHttp:
             ) from error
         self._answered = True
         return answer
+
+    def _leave(self, origin: str) -> None:
+        """Call the next admin URL from now on, where this one did not answer."""
+        if _origin(self.admin_url) == origin:
+            self._admin_urls = (*self._admin_urls[1:], self._admin_urls[0])
 
     def _may_be_wrong_protocol(self, error: Exception) -> bool:
         """Whether a port accepted a connection and then ended it, and no broker has answered yet."""
@@ -233,26 +230,26 @@ class BrokerHttp:
         :param cause: what the port speaks, and the URL to use, if that is known.
         """
         if not cause:
-            path = urlsplit(self.connection.admin_url).path.strip("/")
+            path = urlsplit(self.admin_url).path.strip("/")
             remedy = f"remove the path /{path} from the admin URL" if path else "check the admin URL"
             cause = f"{method} {urlsplit(url).path} {problem}: {remedy} of this connection"
         text = f"{self.connection.name}: {_origin(url)} is not an admin API: {cause}."
         return InvalidRequest(text, cluster=self.connection.name)
 
-    def _credentials(self, url: str, token: str | None) -> dict[str, str]:
-        if not token:
+    def _credentials(self, url: str, authorization: str | None) -> dict[str, str]:
+        if not authorization:
             return {}
         parts = urlsplit(url)
-        downgrade = self.connection.admin_url.startswith("https:") and parts.scheme != "https"
+        downgrade = self.admin_url.startswith("https:") and parts.scheme != "https"
         own = parts.hostname in self._own_hosts or self.connection.is_of_broker(str(parts.hostname))
         if not own or downgrade:
             raise PreconditionFailed(
                 f"{self.connection.name} redirected a call to {_origin(url)}, which is not one of its brokers "
-                'or not encrypted; the token was not sent there. If it is one, name it in "broker_hosts" of the '
+                'or not encrypted; the credentials were not sent there. If it is one, name it in "broker_hosts" of the '
                 "connection, since only a superuser may list them.",
                 cluster=self.connection.name,
             )
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": authorization}
 
 
 def _is_unauthenticated(answer: httpx.Response) -> bool:
@@ -263,22 +260,3 @@ def _is_unauthenticated(answer: httpx.Response) -> bool:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def _stop_after(
-    began: float, seconds: float, answered_seconds: float | None
-) -> Callable[[tenacity.RetryCallState], bool]:
-    """Give up after `seconds`, and after `answered_seconds` (if that is less) on a failure that a broker answered."""
-
-    def stop(state: tenacity.RetryCallState) -> bool:
-        error = state.outcome.exception() if state.outcome else None
-        answered = isinstance(error, FleetError) and error.status is not None
-        limit = seconds if answered_seconds is None or not answered else min(answered_seconds, seconds)
-        return time.monotonic() - began >= limit
-
-    return stop
-
-
-def _log_retry(state: tenacity.RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    log.info("try %d failed, again in %.1f s: %s", state.attempt_number, state.upcoming_sleep, error)

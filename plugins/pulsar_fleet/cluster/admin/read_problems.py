@@ -34,6 +34,7 @@ class Area(StrEnum):
 
 CLUSTERS = "clusters"
 NAMESPACES_OF = "namespaces of "
+PARTITIONED_TOPICS_OF = "partitioned topics of "
 SCHEMAS_OF = "schemas of "
 SUBSCRIPTIONS_OF = "subscriptions of "
 SUBSCRIPTION_PROPERTIES_OF = "subscription properties of "
@@ -51,6 +52,11 @@ class Note:
     resource: str
     problem: str
     detail: str
+
+    @property
+    def concerns_brokers(self) -> bool:
+        """Whether settings of the brokers were not read: no procedure copies them."""
+        return self.resource == "brokers" or self.resource.startswith("broker ")
 
 
 DELETE_AGAIN = (

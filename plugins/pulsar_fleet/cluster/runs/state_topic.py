@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from pulsar_fleet.cluster.admin.client import ADMIN, AdminClient
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
+from pulsar_fleet.cluster.admin.verbs import ADMIN
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, NotFound, PermissionDenied, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.message_client import open_client
@@ -49,8 +51,12 @@ async def update_runs(admin: AdminClient, change: Change) -> ClusterRuns:
     """Change what is recorded; nobody else changes it meanwhile. Returns the new record.
 
     :param change: receives the record and returns the new one; an error that it raises leaves the record as it is.
+    A cluster that redirects every topic keeps its record as it was: what is published to it arrives on the other one.
+
     :raises Unavailable: the cluster did not answer, or others changed the record for 20 s.
     """
+    if await redirects_every_topic(admin):
+        return await change(await read_runs(admin))
     await _create_topic(admin)
     loop = asyncio.get_running_loop()
     end = loop.time() + _WAIT_SECONDS

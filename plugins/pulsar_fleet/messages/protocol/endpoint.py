@@ -59,6 +59,8 @@ def credentials_of(cluster: ClusterConnection) -> tuple[str | None, bytes | None
     """
     if token := cluster.read_token():
         return "token", token.encode()
+    if cluster.user:
+        return "basic", f"{cluster.user}:{cluster.password}".encode()
     return ("tls", None) if cluster.tls_certificate_file else (None, None)
 
 

@@ -1,4 +1,4 @@
-"""Frames of Pulsar's binary protocol: the few commands that reading a topic needs, as bytes (pure).
+"""Frames of Pulsar's binary protocol: the few commands that reading and acknowledging need, as bytes (pure).
 
 A frame is its size, the size of its command, the command (a protobuf), and for a message the stored entry after it.
 """
@@ -6,6 +6,7 @@ A frame is its size, the size of its command, the command (a protobuf), and for 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
@@ -70,9 +71,11 @@ def auth_response(*, method: str, credentials: bytes) -> bytes:
     return frame(api.AUTH_RESPONSE, auth_response=command)
 
 
-def lookup(request: int, topic: str, *, authoritative: bool) -> bytes:
-    """Ask which broker serves a topic."""
-    command = api.CommandLookupTopic(topic=topic, request_id=request, authoritative=authoritative)
+def lookup(request: int, topic: str, *, authoritative: bool, listener_name: str | None = None) -> bytes:
+    """Ask which broker serves a topic, and for its address of that advertised listener."""
+    command = api.CommandLookupTopic(
+        topic=topic, request_id=request, authoritative=authoritative, advertised_listener_name=listener_name
+    )
     return frame(api.LOOKUP, lookup=command)
 
 
@@ -99,6 +102,39 @@ def subscribe(
         force_topic_creation=False,
     )
     return frame(api.SUBSCRIBE, subscribe=command)
+
+
+def join_subscription(
+    request: int, consumer: int, topic: str, subscription: str, kind: int, *, priority_level: int
+) -> bytes:
+    """A consumer of a durable subscription; it gets no message before `flow` allows some.
+
+    :param kind: a number of `CommandSubscribe.SubType`.
+    :param priority_level: a larger number comes after consumers with smaller ones.
+    """
+    command = api.CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        sub_type=api.CommandSubscribe.SubType.ValueType(kind),
+        consumer_id=consumer,
+        request_id=request,
+        consumer_name=CLIENT,
+        priority_level=priority_level,
+        durable=True,
+        force_topic_creation=False,
+    )
+    return frame(api.SUBSCRIBE, subscribe=command)
+
+
+def acknowledge(request: int, consumer: int, positions: Iterable[Position]) -> bytes:
+    """Acknowledge whole entries individually; the broker answers the request."""
+    command = api.CommandAck(
+        consumer_id=consumer,
+        ack_type=api.CommandAck.INDIVIDUAL,
+        message_id=[api.MessageIdData(ledger_id=position.ledger, entry_id=position.entry) for position in positions],
+        request_id=request,
+    )
+    return frame(api.ACK, ack=command)
 
 
 def flow(consumer: int, messages: int) -> bytes:

@@ -37,7 +37,9 @@ class Brokers:
         broker, authoritative = self._any_broker(), False
         for _ in range(MOST_REDIRECTS):
             request = broker.next_id()
-            frame = wire.lookup(request, topic, authoritative=authoritative)
+            frame = wire.lookup(
+                request, topic, authoritative=authoritative, listener_name=self._connection.listener_name
+            )
             answer = broker.ask(request, frame, about=topic).lookup_response
             if answer.response == api.CommandLookupTopicResponse.FAILED:
                 raise broker.refusal(answer.error, answer.message, topic)

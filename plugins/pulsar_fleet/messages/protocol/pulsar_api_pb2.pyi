@@ -13,6 +13,7 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONNECTED: _ClassVar[Kind]
     SUBSCRIBE: _ClassVar[Kind]
     MESSAGE: _ClassVar[Kind]
+    ACK: _ClassVar[Kind]
     FLOW: _ClassVar[Kind]
     SUCCESS: _ClassVar[Kind]
     ERROR: _ClassVar[Kind]
@@ -27,6 +28,7 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GET_LAST_MESSAGE_ID_RESPONSE: _ClassVar[Kind]
     AUTH_CHALLENGE: _ClassVar[Kind]
     AUTH_RESPONSE: _ClassVar[Kind]
+    ACK_RESPONSE: _ClassVar[Kind]
     TOPIC_MIGRATED: _ClassVar[Kind]
 
 class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -39,6 +41,7 @@ CONNECT: Kind
 CONNECTED: Kind
 SUBSCRIBE: Kind
 MESSAGE: Kind
+ACK: Kind
 FLOW: Kind
 SUCCESS: Kind
 ERROR: Kind
@@ -53,6 +56,7 @@ GET_LAST_MESSAGE_ID: Kind
 GET_LAST_MESSAGE_ID_RESPONSE: Kind
 AUTH_CHALLENGE: Kind
 AUTH_RESPONSE: Kind
+ACK_RESPONSE: Kind
 TOPIC_MIGRATED: Kind
 AUTHENTICATION: ServerError
 AUTHORIZATION: ServerError
@@ -60,11 +64,12 @@ TOPIC_NOT_FOUND: ServerError
 TOPIC_TERMINATED: ServerError
 
 class BaseCommand(_message.Message):
-    __slots__ = ("type", "connect", "subscribe", "message", "flow", "success", "error", "close_consumer", "pong", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "get_last_message_id", "get_last_message_id_response", "auth_response")
+    __slots__ = ("type", "connect", "subscribe", "message", "ack", "flow", "success", "error", "close_consumer", "pong", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "get_last_message_id", "get_last_message_id_response", "auth_response", "ack_response")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -77,10 +82,12 @@ class BaseCommand(_message.Message):
     GET_LAST_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     GET_LAST_MESSAGE_ID_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     AUTH_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ACK_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     type: int
     connect: CommandConnect
     subscribe: CommandSubscribe
     message: CommandMessage
+    ack: CommandAck
     flow: CommandFlow
     success: CommandSuccess
     error: CommandError
@@ -93,7 +100,8 @@ class BaseCommand(_message.Message):
     get_last_message_id: CommandGetLastMessageId
     get_last_message_id_response: CommandGetLastMessageIdResponse
     auth_response: CommandAuthResponse
-    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookupTopic, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupTopicResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., auth_response: _Optional[_Union[CommandAuthResponse, _Mapping]] = ...) -> None: ...
+    ack_response: CommandAckResponse
+    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., ack: _Optional[_Union[CommandAck, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookupTopic, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupTopicResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., auth_response: _Optional[_Union[CommandAuthResponse, _Mapping]] = ..., ack_response: _Optional[_Union[CommandAckResponse, _Mapping]] = ...) -> None: ...
 
 class CommandConnect(_message.Message):
     __slots__ = ("client_version", "auth_data", "protocol_version", "auth_method_name", "proxy_to_broker_url", "feature_flags")
@@ -136,14 +144,16 @@ class AuthData(_message.Message):
     def __init__(self, auth_method_name: _Optional[str] = ..., auth_data: _Optional[bytes] = ...) -> None: ...
 
 class CommandLookupTopic(_message.Message):
-    __slots__ = ("topic", "request_id", "authoritative")
+    __slots__ = ("topic", "request_id", "authoritative", "advertised_listener_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     AUTHORITATIVE_FIELD_NUMBER: _ClassVar[int]
+    ADVERTISED_LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
     request_id: int
     authoritative: bool
-    def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ..., authoritative: bool = ...) -> None: ...
+    advertised_listener_name: str
+    def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ..., authoritative: bool = ..., advertised_listener_name: _Optional[str] = ...) -> None: ...
 
 class CommandLookupTopicResponse(_message.Message):
     __slots__ = ("broker_service_url", "broker_service_url_tls", "response", "request_id", "authoritative", "error", "message", "proxy_through_service_url")
@@ -174,16 +184,24 @@ class CommandLookupTopicResponse(_message.Message):
     def __init__(self, broker_service_url: _Optional[bytes] = ..., broker_service_url_tls: _Optional[bytes] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: bool = ..., error: _Optional[int] = ..., message: _Optional[bytes] = ..., proxy_through_service_url: bool = ...) -> None: ...
 
 class CommandSubscribe(_message.Message):
-    __slots__ = ("topic", "subscription", "sub_type", "consumer_id", "request_id", "durable", "start_message_id", "read_compacted", "force_topic_creation")
+    __slots__ = ("topic", "subscription", "sub_type", "consumer_id", "request_id", "consumer_name", "priority_level", "durable", "start_message_id", "read_compacted", "force_topic_creation")
     class SubType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EXCLUSIVE: _ClassVar[CommandSubscribe.SubType]
+        SHARED: _ClassVar[CommandSubscribe.SubType]
+        FAILOVER: _ClassVar[CommandSubscribe.SubType]
+        KEY_SHARED: _ClassVar[CommandSubscribe.SubType]
     EXCLUSIVE: CommandSubscribe.SubType
+    SHARED: CommandSubscribe.SubType
+    FAILOVER: CommandSubscribe.SubType
+    KEY_SHARED: CommandSubscribe.SubType
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     SUB_TYPE_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     DURABLE_FIELD_NUMBER: _ClassVar[int]
     START_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
@@ -193,11 +211,13 @@ class CommandSubscribe(_message.Message):
     sub_type: CommandSubscribe.SubType
     consumer_id: int
     request_id: int
+    consumer_name: str
+    priority_level: int
     durable: bool
     start_message_id: MessageIdData
     read_compacted: bool
     force_topic_creation: bool
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., sub_type: _Optional[_Union[CommandSubscribe.SubType, str]] = ..., consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., durable: bool = ..., start_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., read_compacted: bool = ..., force_topic_creation: bool = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., sub_type: _Optional[_Union[CommandSubscribe.SubType, str]] = ..., consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start_message_id: _Optional[_Union[MessageIdData, _Mapping]] = ..., read_compacted: bool = ..., force_topic_creation: bool = ...) -> None: ...
 
 class MessageIdData(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "batch_index")
@@ -208,6 +228,34 @@ class MessageIdData(_message.Message):
     entry_id: int
     batch_index: int
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
+
+class CommandAck(_message.Message):
+    __slots__ = ("consumer_id", "ack_type", "message_id", "request_id")
+    class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        INDIVIDUAL: _ClassVar[CommandAck.AckType]
+    INDIVIDUAL: CommandAck.AckType
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    ack_type: CommandAck.AckType
+    message_id: _containers.RepeatedCompositeFieldContainer[MessageIdData]
+    request_id: int
+    def __init__(self, consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_id: _Optional[_Iterable[_Union[MessageIdData, _Mapping]]] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class CommandAckResponse(_message.Message):
+    __slots__ = ("consumer_id", "error", "message", "request_id")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    error: int
+    message: bytes
+    request_id: int
+    def __init__(self, consumer_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[bytes] = ..., request_id: _Optional[int] = ...) -> None: ...
 
 class CommandFlow(_message.Message):
     __slots__ = ("consumer_id", "message_permits")

@@ -43,7 +43,7 @@ class StoredEntry(NamedTuple):
     :param size: bytes of its metadata and payload as they are stored.
     :param digest: 16 bytes, xxh3-128 of the parts that a replicated copy shares with its original; empty for a marker.
     :param marker: it is a marker of the broker, which exists on this cluster only.
-    :param copied: a replicator of another cluster wrote it.
+    :param origin: the cluster whose replicator wrote it; empty for what a producer of this cluster wrote.
     """
 
     ledger: int
@@ -53,7 +53,7 @@ class StoredEntry(NamedTuple):
     size: int
     digest: bytes
     marker: bool = False
-    copied: bool = False
+    origin: str = ""
 
     @property
     def position(self) -> Position:
@@ -75,11 +75,11 @@ def read_entry(ledger: int, entry: int, content: Bytes) -> StoredEntry:
     publish_time = metadata.publish_time
     if metadata.HasField("marker_type"):
         return StoredEntry(ledger, entry, publish_time, messages, size, b"", marker=True)
-    copied = metadata.HasField("replicated_from")
+    origin = metadata.replicated_from.decode()
     canonical = _in_common(metadata)
     digester = xxhash.xxh3_128(_PACK(len(canonical)) + canonical)
     digester.update(payload)
-    return StoredEntry(ledger, entry, publish_time, messages, size, digester.digest(), copied=copied)
+    return StoredEntry(ledger, entry, publish_time, messages, size, digester.digest(), origin=origin)
 
 
 Metadata = TypeVar("Metadata", bound=Message)

@@ -69,9 +69,9 @@ class EntryContent(NamedTuple):
     payload: bytes
 
     @property
-    def copied(self) -> bool:
-        """Whether a replicator of another cluster wrote it."""
-        return bool(self.metadata.HasField("replicated_from"))
+    def origin(self) -> str:
+        """The cluster whose replicator wrote it; empty for what a producer of this cluster wrote."""
+        return self.metadata.replicated_from.decode()
 
     @property
     def position(self) -> Position:

@@ -14,7 +14,7 @@ from pulsar_fleet.messages.protocol import frames as wire
 from pulsar_fleet.messages.protocol import pulsar_api_pb2 as api
 from pulsar_fleet.messages.protocol.connection import ConnectionLost, Frame, WireConnection
 from pulsar_fleet.messages.protocol.stored_entry import Bytes, Corrupt
-from pulsar_fleet.messages.ranges import Range, entries_after
+from pulsar_fleet.messages.ranges import Range, entries_after, is_from
 
 ENTRIES_AT_ONCE = 64
 BYTES_AT_ONCE = 1 << 20
@@ -37,7 +37,7 @@ class Timeouts:
 class Sized(Protocol):
     """What flow control needs to know of an entry; a marker of the broker is not returned.
 
-    Of a range with `copies_only`, neither is what producers wrote to this cluster.
+    Neither is one with another origin than that of the range.
     """
 
     @property
@@ -49,7 +49,7 @@ class Sized(Protocol):
     @property
     def marker(self) -> bool: ...
     @property
-    def copied(self) -> bool: ...
+    def origin(self) -> str: ...
 
 
 Entry = TypeVar("Entry", bound=Sized)
@@ -117,7 +117,7 @@ class Subscription(Generic[Entry]):
             entry = self._read(frame)
             if entry is None:
                 continue
-            if self._at <= self._last and not entry.marker and (not self._range.copies_only or entry.copied):
+            if self._at <= self._last and not entry.marker and is_from(entry.origin, self._range.origin):
                 entries.append(entry)
                 size += entry.size
             if self._at >= self._last:

@@ -9,10 +9,11 @@ from enum import StrEnum
 from functools import partial
 
 from pulsar_fleet.cluster.admin.call import Call
-from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.policies.documents import problems
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.hazard import worst
 from pulsar_fleet.planning.hazards.guards import risks_of_calls
@@ -88,6 +89,23 @@ class PlanResult:
     def not_in_place(self) -> tuple[ChangeResult, ...]:
         """The results that an operator must check."""
         return tuple(result for result in self.results if not result.outcome.in_place)
+
+    def require_in_place(self) -> None:
+        """Return if every change is in place.
+
+        :raises Unavailable: one is not, and a second attempt may succeed.
+        :raises InvalidRequest: one failed, was refused, or found another value than the plan was made from.
+        """
+        failed = self.not_in_place()
+        if not failed:
+            return
+        kind: type[FleetError] = Unavailable if any(result.passing for result in failed) else InvalidRequest
+        raise kind(
+            f"{len(failed)} of {counted(len(self.results), 'change')} are not in place on {self.target}; first "
+            f"{failed[0].change.label}: {failed[0].detail} Correct the cause and run this step again: changes that are "
+            "in place are skipped.",
+            cluster=self.target,
+        )
 
     def to_json(self) -> JsonObject:
         """As a JSON object."""

@@ -17,11 +17,14 @@ _FREE_BROKERS = 2
 _LIMITS = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
 
 
-def cluster_change(difference: Difference) -> Change | LeftAlone:
-    """Create a peer cluster that the namespaces' lists name; an existing one is never changed."""
+def cluster_change(difference: Difference, given: Collection[str] = ()) -> Change | LeftAlone:
+    """Create a peer cluster that the namespaces' lists name; an existing one is never changed.
+
+    :param given: fingerprints of the secrets that the plan is applied with.
+    """
     if difference.side is not Side.MISSING:
         return LeftAlone.of(difference, "the target has another address for this cluster, and its namespaces use it")
-    if fingerprints(difference.source):
+    if fingerprints(difference.source) - set(given):
         return LeftAlone.of(difference, "its data holds secrets of the source's brokers: create it manually")
     call = with_body("PUT", cluster_path(difference.name), difference.source)
     return Change.of(difference, (call,), difference.source, "the lists of namespaces name this cluster")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, with_body
+from collections.abc import Iterator, Mapping
+
+from pulsar_fleet.cluster.admin.call import PARTITIONED_WITH_PROPERTIES, Call, bare, with_body
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
 from pulsar_fleet.cluster.policies.data_loss import lowered
 from pulsar_fleet.cluster.policies.lookup import is_supported
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
@@ -12,8 +14,6 @@ from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Form, S
 from pulsar_fleet.planning.diff_entry import Difference, same
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone
-
-SHADOW_SOURCE = "PULSAR.SHADOW_SOURCE"
 
 
 def reason_not_to_create(name: str, value: JsonObject) -> str:
@@ -25,14 +25,14 @@ def reason_not_to_create(name: str, value: JsonObject) -> str:
     return ""
 
 
-def topic_change(difference: Difference) -> Change | LeftAlone:
-    """Create the topic on the target only, add properties, or add partitions; nothing is deleted."""
+def topic_change(difference: Difference, *, exact: bool = False) -> Change | LeftAlone:
+    """Create the topic on the target only, add properties, or add partitions; `exact` also removes properties."""
     if not difference.field:
         reason = reason_not_to_create(difference.name, difference.source)
         return LeftAlone.of(difference, reason) if reason else _creation(difference)
     if difference.field == "partitions":
         return _growth(difference)
-    return _properties(difference)
+    return _properties(difference, exact)
 
 
 def schema_change(difference: Difference) -> Change | LeftAlone:
@@ -89,12 +89,23 @@ def _growth(difference: Difference) -> Change | LeftAlone:
     return Change.of(difference, (call,), difference.source, reason, Action.GROW, Hazard.IRREVERSIBLE)
 
 
-def _properties(difference: Difference) -> Change | LeftAlone:
-    after = {**(difference.target or {}), **(difference.source or {})}
-    if same(after, difference.target) or SHADOW_SOURCE in after:
+def _properties(difference: Difference, exact: bool) -> Change | LeftAlone:
+    before, after = difference.target or {}, difference.source or {}
+    if not exact:
+        after = {**before, **after}
+    if same(after, before) or SHADOW_SOURCE in {**before, **after}:
         return LeftAlone.of(difference, "the target has more properties, and nothing is removed")
-    path = f"/{TopicName.parse(difference.name).path}/properties"
-    return Change.of(difference, (with_body("PUT", path, after),), after, "properties are added or differ")
+    calls = tuple(property_calls(TopicName.parse(difference.name), before, after))
+    return Change.of(difference, calls, after, "properties are added or differ")
+
+
+def property_calls(topic: TopicName, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Call]:
+    """The broker merges properties on PUT, so each key that goes is deleted by its own call."""
+    path = f"/{topic.path}/properties"
+    for key in sorted(set(before) - set(after)):
+        yield bare("DELETE", path, key=key)
+    if any(before.get(key) != value for key, value in after.items()):
+        yield with_body("PUT", path, dict(after))
 
 
 def _reason_to_leave(policy: TopicPolicy | None, difference: Difference, scope: Scope, version: str) -> str:

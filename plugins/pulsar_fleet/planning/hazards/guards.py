@@ -59,7 +59,7 @@ def guard_cluster_lists(call: Call, own: str) -> None:
     if is_global_topic_list(call):
         raise PreconditionFailed(
             f"{call.text()}: a topic's global cluster list deletes the topic on every cluster that is not in it. "
-            "Set the list of the namespace instead.",
+            "Nothing was sent; set the list of the namespace, or the local list of the topic, instead.",
             cluster=own,
         )
 

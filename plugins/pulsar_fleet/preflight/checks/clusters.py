@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.admin.reachability import addresses
+from pulsar_fleet.cluster.admin.probes.reachability import addresses
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.policies.lookup import KEYED_BY_CLUSTER
 from pulsar_fleet.planning.changes.clusters import cluster_path

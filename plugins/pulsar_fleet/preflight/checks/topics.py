@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.call import bare, with_body
-from pulsar_fleet.cluster.names import TopicName, is_addressable
-from pulsar_fleet.planning.changes.topics import SHADOW_SOURCE
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName, is_addressable
 from pulsar_fleet.preflight.context import Pair, blocker, call_text, warning
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.snapshot.model import SYSTEM_TOPIC, Snapshot

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position
-from pulsar_fleet.cluster.system_cursors import COMPACTION
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import COMPACTION
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST, TopicBounds
 

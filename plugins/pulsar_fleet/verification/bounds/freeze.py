@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, InvalidRequest, PermissionDenied
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.verification.bounds.continuation import Unprovable
 from pulsar_fleet.verification.bounds.engine_choice import EngineChoice, choose_engine, may_continue
 from pulsar_fleet.verification.bounds.shadow_topics import ReadFrom, read_from_shadow
@@ -112,7 +112,7 @@ class Freezer:
             self._problem(topic, f"{target} has no such topic", different=True)
             for topic in sorted(source_topics - target_topics)
         ]
-        if scope.replicates or self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES):
+        if scope.replicates or self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES, EntryMapping.MESH):
             return [*missing]
         # Without replication to the target, a topic that only the target has did not come from the copy.
         extra = [

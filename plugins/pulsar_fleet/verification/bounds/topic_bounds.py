@@ -11,17 +11,15 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.messages.copies import Copies
-from pulsar_fleet.messages.positions import TIME_MARGIN_MS, Ledgers, count_before
-from pulsar_fleet.messages.ranges import TopicBounds
+from pulsar_fleet.messages.positions import TIME_MARGIN_MS, count_before
+from pulsar_fleet.messages.ranges import ANY_REPLICATOR, NO_REPLICATOR, TopicBounds
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.verification.bounds.compaction import compacted_bounds, compacted_to, is_compacted, last_readable
 from pulsar_fleet.verification.bounds.continuation import Unprovable, require_beginning, source_after, target_after
+from pulsar_fleet.verification.bounds.copy_search import oldest_copy, origin_of, without_later
 from pulsar_fleet.verification.bounds.sample import sample_pair
 from pulsar_fleet.verification.coverage import Compaction, Coverage, Mode
 from pulsar_fleet.verification.request import EntryMapping, Pair
-
-_MOST_LOOKED_AT = 20_000
-_LOOKED_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,11 @@ class Bounder:
         target_stats = await self.target.internal_stats(topic)
         whole = TopicBounds.whole(str(topic), stats)
         if self._is_compacted(stats, target_stats):
+            if self.mapping is EntryMapping.MESH:
+                raise Unprovable(
+                    "it is compacted, and the latest value of a key may come from any cluster; stop the producers and "
+                    "verify it with mapping 'whole'"
+                )
             return await self._compacted(scope, topic, stats, whole, target_stats)
         source, notes = await self._narrowed(scope, topic, whole)
         target_stats = await self._caught_up(topic, stats, source, target_stats)
@@ -77,7 +80,7 @@ class Bounder:
         if self.coverage.sample:
             pair = await sample_pair(copies, pair, self.coverage.sample)
         earlier = scope.earlier.get(str(topic))
-        if earlier and earlier["publish_time"] != pair.publish_time:
+        if earlier and (earlier["publish_time"], earlier["mesh"]) != (pair.publish_time, bool(pair.source_origin)):
             raise Unprovable(f"run {earlier['run']} compared it with another mapping; verify it with mode 'full' again")
         return replace(pair, notes=(*notes, *pair.notes), earlier=earlier)
 
@@ -131,11 +134,14 @@ class Bounder:
 
     def _copies(self, source: TopicBounds, target: TopicBounds) -> Copies:
         topic = TopicName.parse(source.topic)
-        return Copies(self.source, self.target, topic, source.ledgers, target.ledgers)
+        only_from = self.names[0] if self.mapping is EntryMapping.MESH else None
+        return Copies(self.source, self.target, topic, source.ledgers, target.ledgers, only_from)
 
     async def _mapped(self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds) -> Pair:
         topic = copies.topic
-        begins = await _origin(copies, 0)
+        if self.mapping is EntryMapping.MESH:
+            return await self._in_mesh(scope, copies, source, target)
+        begins = await origin_of(copies, 0)
         by_position = self.mapping in (EntryMapping.REPLICATED, EntryMapping.COPIES)
         sure = scope.replicates or begins is not None or by_position
         if self.mapping is EntryMapping.WHOLE or not sure:
@@ -146,8 +152,8 @@ class Bounder:
         if source.first is None:
             return self._empty_source(topic, source, target, begins)
         if self.mapping is EntryMapping.COPIES:
-            target = await self._without_later(copies, source, target)
-            return replace(await self._begun(scope, copies, source, target, begins), copies_only=True)
+            target = await without_later(copies, self.source, self.names, source, target)
+            return replace(await self._begun(scope, copies, source, target, begins), target_origin=ANY_REPLICATOR)
         if begins is None:
             if len(target):
                 raise Unprovable(
@@ -156,6 +162,27 @@ class Bounder:
                 )
             return Pair(str(topic), source, target, publish_time=True)
         return await self._replicated(scope, copies, source, target, begins)
+
+    async def _in_mesh(self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds) -> Pair:
+        """What producers wrote to the source, and its copies, wherever they lie between what other clusters wrote.
+
+        Without an earlier proof it begins with the oldest copy: what was stored before the link began was never
+        replicated.
+        """
+        topic, notes = copies.topic, tuple[str, ...]()
+        if source.first is not None:
+            target = await without_later(copies, self.source, self.names, source, target, may_be_none=True)
+            if earlier := scope.earlier.get(str(topic)):
+                target = target_after(earlier, target, self.names[1])
+            else:
+                number, oldest = await oldest_copy(copies, self.names, source.first, target)
+                target = replace(target, begin=number)
+                if oldest is not None and oldest > source.first:
+                    source, notes = self._from_oldest(scope, topic, source, oldest)
+        else:
+            target = replace(target, begin=target.end)
+        pair = Pair(str(topic), source, target, publish_time=True, notes=notes)
+        return replace(pair, source_origin=NO_REPLICATOR, target_origin=self.names[0])
 
     def _after_proof(self, scope: Scope, topic: TopicName, target: TopicBounds) -> TopicBounds:
         earlier = scope.earlier.get(str(topic))
@@ -173,30 +200,10 @@ class Bounder:
     ) -> Pair:
         """End the target where the source ends, and begin both with the oldest entry that both have."""
         assert source.last is not None
-        newest = await _origin(copies, target.end - 1)
+        newest = await origin_of(copies, target.end - 1)
         if newest is None or newest > source.last:
             target = replace(target, begin=0, end=await copies.count_up_to(source.last))
         return await self._begun(scope, copies, source, target, begins)
-
-    async def _without_later(self, copies: Copies, source: TopicBounds, target: TopicBounds) -> TopicBounds:
-        """End the target where no copy of a later entry of the source follows; what producers wrote to it may remain.
-
-        A source without a later entry has no such copy. Otherwise the newest copy lies near the target's end.
-        """
-        assert source.last is not None
-        now = Ledgers.of(await self.source.internal_stats(copies.topic))
-        if now.index_after(source.last) == len(now):
-            return target
-        for end in range(target.end, max(target.end - _MOST_LOOKED_AT, 0), -_LOOKED_AT_ONCE):
-            numbers = range(end - 1, max(end - _LOOKED_AT_ONCE, 0) - 1, -1)
-            origins = await asyncio.gather(*(_origin(copies, number) for number in numbers))
-            for number, origin in zip(numbers, origins, strict=True):
-                if origin is not None and origin <= source.last:
-                    return replace(target, begin=0, end=number + 1)
-        raise Unprovable(
-            f"its last {_MOST_LOOKED_AT:,} entries on {self.names[1]} have no copy of what {self.names[0]} held when "
-            "the verification began; verify again when fewer producers write"
-        )
 
     async def _begun(
         self, scope: Scope, copies: Copies, source: TopicBounds, target: TopicBounds, begins: Position | None
@@ -259,8 +266,8 @@ class Bounder:
         """The target's last copy of a frozen entry of the source, and whether geo-replication made it."""
         target = TopicBounds.whole(str(topic), target_stats)
         copies, last = self._copies(source, target), last_readable(target_stats)
-        newest = await _origin(copies, target.end - 1)
-        oldest = await _origin(copies, 0)
+        newest = await origin_of(copies, target.end - 1)
+        oldest = await origin_of(copies, 0)
         if self.mapping is EntryMapping.WHOLE or not (scope.replicates or newest or oldest):
             return last, False
         if source.last is None or not len(target) or (newest is not None and newest <= source.last):
@@ -270,8 +277,3 @@ class Bounder:
             return target.ledgers.at(end - 1), True
         first = target.ledgers.at(0)
         return Position(first.ledger, first.entry - 1), True
-
-
-async def _origin(copies: Copies, index: int) -> Position | None:
-    """The source position of an entry of the target; None if the target has no entry at all."""
-    return await copies.origin(index) if len(copies.copies) else None

@@ -34,10 +34,14 @@ Only = Mapping[int, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class Mismatches:
-    """The differing messages of one topic: the numbers of missing and extra ones, and the first contents."""
+    """The differing messages of one topic: the numbers of missing and extra ones, and the first contents.
+
+    :param foreign: the extra messages whose content the source does not have at all.
+    """
 
     missing: int
     extra: int
+    foreign: int
     first: Sequence[Mismatch]
 
 
@@ -174,4 +178,5 @@ def _with_differences(verdict: TopicVerdict, mismatches: Mismatches | None, exam
         return replace(verdict, verdict=Verdict.INCONCLUSIVE, reason=contradiction)
     named = name_differences(mismatches.first)
     differing = mismatches.missing + mismatches.extra - sum(difference.kind is Kind.ALTERED for difference in named)
-    return replace(verdict, differing=differing, differences=tuple(named[:examples]))
+    repeated = mismatches.extra if not (mismatches.missing or mismatches.foreign) else 0
+    return replace(verdict, differing=differing, differences=tuple(named[:examples]), repeated=repeated)

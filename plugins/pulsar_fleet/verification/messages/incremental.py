@@ -85,6 +85,7 @@ def _as_earlier(run_id: str, verdict: TopicVerdict) -> JsonObject:
     return {
         "run": run_id,
         "publish_time": verdict.proof["publish_time"],
+        "mesh": bool(verdict.proof.get("mesh")),
         "engine": verdict.proof[Side.SOURCE]["engine"],
         "bounds": dict(verdict.bounds),
         "ends": {side.value: verdict.bounds[side].partition("–")[2] for side in Side},

@@ -82,5 +82,6 @@ def _summary(mismatches: list[Mismatch]) -> Mismatches:
     return Mismatches(
         missing=sum(mismatch.in_source - mismatch.in_target for mismatch in missing),
         extra=sum(mismatch.in_target - mismatch.in_source for mismatch in extra),
+        foreign=sum(mismatch.in_target for mismatch in extra if not mismatch.in_source),
         first=[*missing[:NAMED_PER_KIND], *extra[:NAMED_PER_KIND]],
     )

@@ -75,7 +75,9 @@ class SparkBackend:
         unequal = self._unequal(request, only).persist()
         missing = F.sum(F.greatest(F.lit(0), F.col("in_source") - F.col("in_target")))
         extra = F.sum(F.greatest(F.lit(0), F.col("in_target") - F.col("in_source")))
-        totals = unequal.groupBy("pair").agg(missing.alias("missing"), extra.alias("extra")).collect()
+        foreign = F.sum(F.when(F.col("in_source") == 0, F.col("in_target")).otherwise(F.lit(0)))
+        counts = (missing.alias("missing"), extra.alias("extra"), foreign.alias("foreign"))
+        totals = unequal.groupBy("pair").agg(*counts).collect()
         places = [F.coalesce(f"at_source.{part}", f"at_target.{part}") for part in ("ledger", "entry", "batch")]
         by_place = Window.partitionBy("pair", F.col("in_source") > F.col("in_target")).orderBy(*places)
         first = unequal.withColumn("rank", F.row_number().over(by_place)).where(F.col("rank") <= NAMED_PER_KIND)
@@ -83,7 +85,9 @@ class SparkBackend:
         for row in first.collect():
             named[row["pair"]].append(_mismatch(row))
         unequal.unpersist()
-        return {row["pair"]: Mismatches(row["missing"], row["extra"], named[row["pair"]]) for row in totals}
+        return {
+            row["pair"]: Mismatches(row["missing"], row["extra"], row["foreign"], named[row["pair"]]) for row in totals
+        }
 
     def displaced(self, request: VerifyRequest, pair: int) -> Sequence[PlacedMessage]:
         """Sorts all messages of the pair, without their payloads; only displaced ones come to the driver."""

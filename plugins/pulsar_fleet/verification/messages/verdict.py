@@ -53,6 +53,8 @@ class TopicVerdict(Document):
 
     :param source_messages: messages read between the bounds; 0 if nothing was read.
     :param differing: number of missing, extra and altered messages; `differences` describes the first of them.
+    :param repeated: messages that the target stores more often than the source, if it lacks none: a replicator that
+        loses its connection sends again what was not confirmed. 0 if another message differs.
     :param reordered: the messages that both clusters have are in another order; equal if that is harmless.
     :param bounds: first and last position on each cluster, as text.
     :param proof: digests of both clusters, their engine and what they cover; `after` is the run whose proof they follow
@@ -66,6 +68,7 @@ class TopicVerdict(Document):
     target_messages: int = 0
     differing: int = 0
     differences: tuple[Difference, ...] = ()
+    repeated: int = 0
     reordered: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
@@ -169,6 +172,7 @@ def evaluate_topic(pair: Pair, source: TopicDigest, target: TopicDigest) -> Topi
             Side.TARGET.value: _proof(pair, Side.TARGET, target),
             "publish_time": pair.publish_time,
             "compacted": pair.compacted,
+            "mesh": bool(pair.source_origin),
         },
         engine=f"{pair.engine.name}, {pair.engine.reason}" if pair.engine.reason else pair.engine.name.value,
     )

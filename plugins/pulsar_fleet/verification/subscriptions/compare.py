@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from itertools import chain
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.messages.engines.base import Engine
 from pulsar_fleet.messages.intervals import Intervals, unread_entries

@@ -44,6 +44,7 @@ class Discrepancy:
 
     :param redelivered: unread on the target but not on the source: consumers would get them again.
     :param skipped: unread on the source but not on the target: consumers would never get them.
+    :param repeated: how many of the redelivered ones are stored more often on the target than on the source.
     """
 
     unit: Unit
@@ -51,6 +52,7 @@ class Discrepancy:
     target_unread: int = 0
     redelivered: Portion = Portion(0)
     skipped: Portion = Portion(0)
+    repeated: int = 0
 
 
 class Correspondence(Protocol):
@@ -102,6 +104,7 @@ class ByContent:
     :param target: the same for the target.
     :param in_target: for each message of the source the index of its partner in `target`, or `NONE`.
     :param in_source: for each message of the target the index of its partner in `source`, or `NONE`.
+    :param repeated: messages of the target without a partner, whose content is on the source too: stored twice.
     :param excluded: messages of the target that are not counted, because they never were on the source.
     """
 
@@ -109,6 +112,7 @@ class ByContent:
     target: Numbers
     in_target: Numbers
     in_source: Numbers
+    repeated: Flags
     excluded: Flags
 
     @classmethod
@@ -122,8 +126,10 @@ class ByContent:
         for place, content in _numbered(source.contents):
             if (partner := places.get(content)) is not None:
                 in_target[place], in_source[partner] = partner, place
+        contents = set(source.contents)
+        known = np.fromiter((content in contents for content in target.contents), dtype=np.bool_)
         excluded = np.zeros(len(target.contents), dtype=np.bool_)
-        return cls(source.entries, target.entries, in_target, in_source, excluded)
+        return cls(source.entries, target.entries, in_target, in_source, known & (in_source == NONE), excluded)
 
     def only_in_target(self, unread: Intervals) -> tuple[int, ...]:
         """The entries of the target among `unread` with a message that has no partner."""
@@ -148,6 +154,7 @@ class ByContent:
             target_unread=int(on_target.sum()),
             redelivered=_portion(self._of_target(redelivered), int(redelivered.sum()), examples),
             skipped=_portion(self._of_source(skipped), int(skipped.sum()), examples),
+            repeated=int((redelivered & self.repeated).sum()),
         )
 
     def _of_target(self, chosen: Flags) -> Iterator[tuple[int | None, int | None]]:

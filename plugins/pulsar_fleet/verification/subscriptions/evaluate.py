@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import UNKNOWN_TYPE
+from pulsar_fleet.cluster.statistics.topic_statistics import UNKNOWN_TYPE
 from pulsar_fleet.messages.intervals import Intervals
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
 from pulsar_fleet.verification.messages.verdict import Verdict
@@ -38,6 +38,7 @@ def evaluate_subscription(
         target_unread=discrepancy.target_unread,
         redelivered=discrepancy.redelivered.count,
         skipped=discrepancy.skipped.count,
+        repeated=discrepancy.repeated,
         examples=tuple(examples),
         settings=settings,
     )

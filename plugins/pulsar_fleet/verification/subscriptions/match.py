@@ -100,9 +100,8 @@ class EntryMatcher:
 
         contents: list[bytes] = []
         entries = array("q")
-        copies_only = pair.copies_only and side is Side.TARGET
         for entry_range in cut(bounds, pair=0, publish_time=pair.publish_time):
-            for messages in self._engines[side].read(replace(entry_range, copies_only=copies_only)):
+            for messages in self._engines[side].read(replace(entry_range, origin=pair.origin(side))):
                 contents.extend(digest(message, publish_time=pair.publish_time) for message in messages)
                 entries.extend(ledgers.index_after(message.position) - 1 for message in messages)
                 if len(contents) > MOST_MESSAGES:

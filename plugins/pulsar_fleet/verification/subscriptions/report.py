@@ -77,6 +77,8 @@ def _in_short(subscription: SubscriptionVerdict) -> str:
         for kind, count in ((Kind.REDELIVERED, subscription.redelivered), (Kind.SKIPPED, subscription.skipped))
         if count
     ]
+    if subscription.repeated:
+        counts.append(f"{subscription.repeated:,} of them are stored more often on the target than on the source")
     return ", ".join([*counts, *(f"{name} {source} → {target}" for name, source, target in subscription.settings)])
 
 

@@ -39,6 +39,7 @@ class SubscriptionVerdict(Document):
     """The verdict on one subscription of one topic.
 
     :param source_unread: its backlog on the source, in `unit`.
+    :param repeated: how many of the redelivered messages the target stores more often than the source.
     :param settings: differing properties and settings, as (name, source, target).
     """
 
@@ -50,6 +51,7 @@ class SubscriptionVerdict(Document):
     target_unread: int = 0
     redelivered: int = 0
     skipped: int = 0
+    repeated: int = 0
     examples: tuple[Delivery, ...] = ()
     settings: tuple[tuple[str, str, str], ...] = ()
 

@@ -10,7 +10,7 @@ from typing import Self
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.system_cursors import is_replicator, is_system_cursor
+from pulsar_fleet.cluster.statistics.system_cursors import is_replicator, is_system_cursor
 
 UNKNOWN_TYPE = "None"
 

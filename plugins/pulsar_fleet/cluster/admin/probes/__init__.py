@@ -1,0 +1,1 @@
+"""What answers at an address, and why does it refuse?"""

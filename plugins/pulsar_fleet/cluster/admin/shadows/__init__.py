@@ -1,0 +1,1 @@
+"""Which calls would let a shadow topic delete data of its source?"""

@@ -1,0 +1,148 @@
+"""Refuse the calls by which a shadow topic would delete the ledgers of its source, immediately before they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM, Effect, Endangered, endangered, is_infinite
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+
+_REASONS = {
+    Effect.LOWERS: "does not keep everything with this retention",
+    Effect.UNCOVERS: "does not keep everything without this policy",
+    Effect.DELETES: "deletes the ledgers that it shares with its source",
+    Effect.FORGETS: "is then no longer known to share the ledgers of its source",
+    Effect.CREATES: "is in a namespace without a retention of -1/-1, or has a shorter one itself",
+}
+
+
+class ShadowGuard:
+    """Sees every write of the admin client; reads from the broker whether the call concerns a shadow topic.
+
+    A call that can endanger nothing costs nothing. One that can costs two reads for a topic; for a namespace two, and
+    two for each of its topics. Where a read fails, its error is raised and nothing is sent: unknown is not safe.
+    """
+
+    def __init__(self, http: BrokerHttp, admin: str) -> None:
+        self._http = http
+        self._admin = admin
+
+    async def check(self, call: Call) -> None:
+        """Return if the call may be sent.
+
+        :raises PreconditionFailed: data of a source would be deleted.
+        """
+        danger = endangered(call)
+        if danger is None:
+            return
+        for shadow, source in (await self._shadows(danger)).items():
+            if not await self._is_safe(danger, shadow, source):
+                raise PreconditionFailed(
+                    f"{call.text()} on {self._http.connection.name}: data of {source} would be deleted, because its "
+                    f"shadow topic {shadow} {_REASONS[danger.effect]}; nothing was sent.",
+                    cluster=self._http.connection.name,
+                )
+
+    async def _shadows(self, danger: Endangered) -> dict[TopicName, TopicName]:
+        """The shadow topics where the call takes effect, with the sources whose ledgers they share."""
+        if danger.effect is Effect.CREATES and isinstance(danger.where, TopicName):
+            return {danger.where: TopicName.parse(danger.source)}
+        names = await self._topics(danger.where) if isinstance(danger.where, NamespaceName) else [danger.where]
+        sources = await asyncio.gather(*(self._source(name) for name in names))
+        shadows = {name: source for name, source in zip(names, sources, strict=True) if source}
+        if danger.effect is Effect.FORGETS and danger.source and isinstance(danger.where, TopicName) and not shadows:
+            shadows[danger.where] = TopicName.parse(danger.source)
+        return shadows
+
+    async def _topics(self, namespace: NamespaceName) -> list[TopicName]:
+        try:
+            stored = await self._get(f"/namespaces/{namespace.path}/topics", mode="ALL")
+            partitioned = await self._get(f"/persistent/{namespace.path}/partitioned")
+        except NotFound:
+            return []
+        names = {TopicName.parse(name) for name in (*stored, *partitioned)}
+        parents = {TopicName.parse(name) for name in partitioned}
+        topics = {name.parent if name.parent in parents else name for name in names}
+        return sorted(topic for topic in topics if topic.persistent and not topic.is_system)
+
+    async def _source(self, topic: TopicName) -> TopicName | None:
+        """The source with which a topic shares ledgers; None of an ordinary topic, and of a topic that is missing."""
+        try:
+            metadata = await self._get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
+        except NotFound:
+            return None
+        document = metadata if metadata["partitions"] else await self._info(topic)
+        properties = document.get("properties") or {}
+        source = properties.get(RETIRED_FROM) or properties.get(SHADOW_SOURCE)
+        return TopicName.parse(source) if source else None
+
+    async def _info(self, topic: TopicName) -> JsonObject:
+        """`internal-info` of a topic without partitions; empty for one that is missing, which a broker answers 500."""
+        path = f"/{topic.path}/internal-info"
+        try:
+            return dict(await self._get(path, answered_retry_seconds=0))
+        except (InvalidRequest, NotFound, Unavailable):
+            if topic not in await self._topics(topic.namespace):
+                return {}
+        return dict(await self._get(path))
+
+    async def _is_safe(self, danger: Endangered, shadow: TopicName, source: TopicName) -> bool:
+        match danger.effect:
+            case Effect.LOWERS:
+                return False
+            case Effect.UNCOVERS:
+                scopes = () if danger.remaining is None else (danger.remaining,)
+                return await self._keeps_everything(shadow, scopes)
+            case Effect.CREATES:
+                return await self._keeps_everything(shadow, (False, True))
+            case Effect.FORGETS:
+                known = danger.source == str(source)
+                return known and await self._keeps_everything(shadow, (False, True))
+            case Effect.DELETES:
+                return not await self._share_ledgers(shadow, source)
+
+    async def _keeps_everything(self, shadow: TopicName, scopes: Iterable[bool]) -> bool:
+        """Whether the namespace's retention is -1/-1, and those of the topic in these scopes too where they are set."""
+        try:
+            policies = await self._get(f"/namespaces/{shadow.namespace.path}")
+        except NotFound:
+            return False
+        if not is_infinite(policies.get("retention_policies")):
+            return False
+        for is_global in scopes:
+            try:
+                own = await self._get(f"/{shadow.path}/retention", isGlobal=is_global)
+            except NotFound:
+                own = None
+            if own is not None and not is_infinite(own):
+                return False
+        return True
+
+    async def _share_ledgers(self, shadow: TopicName, source: TopicName) -> bool:
+        return bool(await self._ledgers(shadow) & await self._ledgers(source))
+
+    async def _ledgers(self, topic: TopicName) -> set[int]:
+        """The ledgers in the stored list of a topic, from which a broker deletes; none of a missing topic."""
+        try:
+            await self._get(f"/{topic.path}/partitions", checkAllowAutoCreation=False)
+        except NotFound:
+            return set()
+        return ledgers_in(await self._get(f"/{topic.path}/internal-info"))
+
+    async def _get(self, path: str, *, answered_retry_seconds: float | None = None, **params: str | int | bool) -> Json:
+        answer = await self._http.call(
+            "GET", self._admin + path, params=params, answered_retry_seconds=answered_retry_seconds
+        )
+        return self._http.document(answer)
+
+
+def ledgers_in(info: JsonObject) -> set[int]:
+    """The ids of all ledgers in an answer to `internal-info`, of a topic or of all partitions."""
+    parts = info.get("partitions")
+    infos = parts.values() if isinstance(parts, dict) else [info]
+    return {int(ledger["ledgerId"]) for part in infos for ledger in part.get("ledgers") or ()}

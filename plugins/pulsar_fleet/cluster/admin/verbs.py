@@ -1,0 +1,58 @@
+"""The HTTP methods of one cluster's admin API, with JSON; no write reaches a broker on another way."""
+
+from __future__ import annotations
+
+from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.cluster.admin.http import BrokerHttp
+from pulsar_fleet.cluster.admin.shadows.guard import ShadowGuard
+from pulsar_fleet.cluster.json import Json
+
+ADMIN = "/admin/v2"
+
+
+class AdminVerbs:
+    """Calls for procedures that derive paths from a catalogue; every write passes the guard of shadow topics."""
+
+    def __init__(self, http: BrokerHttp) -> None:
+        self.http = http
+        self._shadow_guard = ShadowGuard(http, ADMIN)
+
+    async def get(self, path: str, **params: str | int | bool) -> Json:
+        """`GET /admin/v2{path}`: the JSON answered, or None for an empty answer."""
+        return self.http.document(await self.http.call("GET", ADMIN + path, params=params))
+
+    async def get_v3(self, path: str) -> Json:
+        """`GET /admin/v3{path}`: functions, connectors and packages."""
+        return self.http.document(await self.http.call("GET", "/admin/v3" + path))
+
+    async def put(self, path: str, body: Json = None, **params: str | int | bool) -> None:
+        """`PUT /admin/v2{path}` with a JSON body."""
+        await self.send(_call("PUT", path, params, body))
+
+    async def post(self, path: str, body: Json = None, **params: str | int | bool) -> None:
+        """`POST /admin/v2{path}` with a JSON body."""
+        await self.send(_call("POST", path, params, body))
+
+    async def delete(self, path: str, **params: str | int | bool) -> None:
+        """`DELETE /admin/v2{path}`."""
+        await self.send(_call("DELETE", path, params))
+
+    async def send(self, call: Call) -> None:
+        """Send a planned call.
+
+        :raises PreconditionFailed: a shadow topic would delete data of its source; nothing was sent.
+        """
+        await self._shadow_guard.check(call)
+        await self.http.call(
+            call.method,
+            ADMIN + call.path,
+            params=dict(call.params),
+            body=call.body,
+            has_body=call.has_body,
+            content_type=call.content_type,
+        )
+
+
+def _call(method: str, path: str, params: dict[str, str | int | bool], body: Json = None) -> Call:
+    query = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in params.items()}
+    return Call(method, path, tuple(query.items()), body, has_body=body is not None)

@@ -1,0 +1,43 @@
+"""Where a replicator begins to read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import Conflict, NotFound
+from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
+
+EARLIEST = "earliest"
+
+
+async def copy_from(source: AdminClient, topic: TopicName, cluster: str, since: datetime | None = None) -> None:
+    """Let the replicator to `cluster` begin in what is stored; call it before replication begins.
+
+    It creates the replicator's cursor, which would begin at the newest message. The topic must stay loaded until
+    replication begins: a topic that is loaded without it removes the cursor (observed).
+
+    :param topic: a plain topic or a partition.
+    :param since: begin at the first message that was published then or later; None: at the first stored message.
+    """
+    name = replicator_cursor(cluster)
+    position = EARLIEST if since is None else await _first_since(source, topic, since)
+    try:
+        await source.create_subscription(topic, name, position)
+    except Conflict:
+        if name not in cursors_in_stats(await source.internal_stats(topic)):
+            # Replication ended since the topic was loaded: the cursor is gone, its name is still listed (observed).
+            await source.delete_subscription(topic, name)
+            await source.create_subscription(topic, name, position)
+
+
+async def _first_since(source: AdminClient, topic: TopicName, since: datetime) -> Position | str:
+    """The position of the first message published at a time or later; after the last one if there is none."""
+    try:
+        answer = await source.get(f"/{topic.path}/messageid/{int(since.timestamp() * 1000)}")
+    except NotFound:
+        # A partition that nobody has used yet.
+        return EARLIEST
+    return Position(int(answer["ledgerId"]), int(answer["entryId"]))

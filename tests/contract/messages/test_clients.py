@@ -1,0 +1,141 @@
+"""Consume on real brokers without a thread for each consumer, and keep what was not acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pulsar_fleet.airflow.triggers.messages import PulsarMessageTrigger
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, Unavailable
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.messages.clients.shared import shared_client
+from pulsar_fleet.messages.clients.stream import Subscription, open_stream
+
+MESSAGES = 25
+
+
+@pytest.fixture
+async def topic(
+    on_blue: AdminClient, new_namespace: Callable[[], NamespaceName], make_namespace: Callable[..., object]
+) -> str:
+    """A topic of the test's own, with a subscription `airflow` at its beginning and messages `0`, `1`, …"""
+    namespace = new_namespace()
+    await make_namespace(on_blue, namespace)
+    return f"persistent://{namespace}/orders"
+
+
+def publish(cluster: ClusterConnection, topic: str, count: int = MESSAGES) -> None:
+    client = open_client(cluster)
+    try:
+        producer = client.create_producer(topic)
+        for number in range(count):
+            producer.send(str(number).encode())
+    finally:
+        client.close()
+
+
+def subscription(topic: str, **settings: str) -> Subscription:
+    return Subscription(topic=topic, name="airflow", initial_position="earliest", **settings)
+
+
+async def test_a_batch_has_what_arrived_and_no_more_than_was_asked_for(blue: ClusterConnection, topic: str) -> None:
+    publish(blue, topic)
+    async with open_stream(blue, subscription(topic)) as stream:
+        first = await stream.next_batch(20, wait_seconds=10)
+        second = await stream.next_batch(20, wait_seconds=10)
+        none = await stream.next_batch(20, wait_seconds=0.5)
+    assert (len(first.messages), len(second.messages), none) == (20, 5, None)
+    assert [message.content for message in first.messages] == [str(number).encode() for number in range(20)]
+
+
+async def test_what_was_not_acknowledged_is_delivered_to_the_next_consumer(blue: ClusterConnection, topic: str) -> None:
+    publish(blue, topic)
+    async with open_stream(blue, subscription(topic)) as stream:
+        first = await stream.next_batch(10, wait_seconds=10)
+        assert await first.acknowledge()
+        await stream.next_batch(5, wait_seconds=10)
+    async with open_stream(blue, subscription(topic)) as stream:
+        again = await stream.next_batch(100, wait_seconds=10)
+    assert [message.content for message in again.messages] == [str(number).encode() for number in range(10, MESSAGES)]
+
+
+async def test_a_message_that_comes_after_the_end_of_a_wait_is_not_lost(blue: ClusterConnection, topic: str) -> None:
+    async with open_stream(blue, subscription(topic)) as stream:
+        assert await stream.next_batch(10, wait_seconds=0.2) is None
+        await asyncio.to_thread(publish, blue, topic, 3)
+        received = []
+        while len(received) < 3:
+            received += (await stream.next_batch(10, wait_seconds=10)).messages
+    assert [message.content for message in received] == [b"0", b"1", b"2"]
+
+
+async def test_a_hundred_consumers_need_no_more_threads_than_one(blue: ClusterConnection, topic: str) -> None:
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    async with shared_client(blue), open_stream(blue, subscription(topic)) as stream:
+        await stream.next_batch(1, wait_seconds=0.1)
+        one = threads()
+        running = [asyncio.create_task(_consume(blue, topic)) for _ in range(100)]
+        await asyncio.sleep(5)
+        hundred = threads()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    assert hundred <= one, threading.enumerate()
+
+
+async def _consume(cluster: ClusterConnection, topic: str) -> None:
+    async with open_stream(cluster, subscription(topic)) as stream:
+        await stream.next_batch(1)
+
+
+async def test_a_missing_namespace_is_named(blue: ClusterConnection) -> None:
+    with pytest.raises((NotFound, Unavailable), match="persistent://no-such/namespace/topic"):
+        async with open_stream(blue, subscription("persistent://no-such/namespace/topic")):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"kind": "sharred"}, "did you mean 'shared'"),
+        ({"name": ""}, "The setting 'subscription' is empty"),
+        ({"initial_position": "first"}, "initial_position 'first' is unknown"),
+    ],
+)
+def test_an_invalid_subscription_is_refused_before_anything_is_connected(
+    settings: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=sentence):
+        Subscription(**{"topic": "persistent://a/b/c", "name": "airflow", **settings})
+
+
+async def test_the_trigger_acknowledges_what_it_fired(
+    blue: ClusterConnection, topic: str, on_blue: AdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"service_url": blue.service_url}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PULSAR_BLUE", json.dumps({"conn_type": "pulsar", "host": blue.admin_url, "extra": extra})
+    )
+    publish(blue, topic, 3)
+    trigger = PulsarMessageTrigger(
+        topic=topic, subscription="airflow", pulsar_conn_id="pulsar_blue", initial_position="earliest", max_messages=2
+    )
+    events = trigger.run()
+    payloads = [(await anext(events)).payload["messages"] for _ in range(2)]
+    waiting = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(5)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert [[message["content"] for message in messages] for messages in payloads] == [["0", "1"], ["2"]]
+    async with open_stream(blue, subscription(topic)) as stream:
+        assert await stream.next_batch(10, wait_seconds=1) is None
