@@ -11,21 +11,22 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import end_replication
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.artefacts import ABORTED
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.redirect import set_flag
+from pulsar_fleet.migration.cutover.redirect import clear_flag
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import held, release
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.replication import end_replication, read_reserved_subscriptions
+from pulsar_fleet.migration.prepare.reserved_subscriptions import read_reserved_subscriptions
 from pulsar_fleet.migration.prepare.restore import restore_blue
 from pulsar_fleet.migration.repoint.steps import read_state
-from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.apply.outcome import Outcome
 from pulsar_fleet.planning.diff_entry import Resource
@@ -64,7 +65,7 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         for move in moves.moves:
             await _require_open(blue, move)
         flags = [str(move.namespace) for move in moves.moves if await _clear(blue, move)]
-        replication = await _end_replication(blue, moves, original) if original else []
+        replication, replicating = await _end_replication(blue, moves, original) if original else ([], [])
         overrides = await restore_blue(sides, run, original, delete_topics=True) if original else ()
         in_use = await _delete_reserved_subscriptions(green, run)
         removed, kept = await _undo_changes(green, run, names)
@@ -76,7 +77,7 @@ async def abort_migration(sides: Sides, run: Run, moves: Moves) -> AbortResult:
         replication=tuple(replication),
         overrides=overrides,
         removed=removed,
-        kept=(*kept, *in_use),
+        kept=(*kept, *in_use, *replicating),
     )
     run.artefacts.write_json(run.id, ABORTED, result.to_json())
     return result
@@ -113,21 +114,26 @@ async def _require_open(blue: AdminClient, move: Move) -> None:
 
 
 async def _clear(blue: AdminClient, move: Move) -> bool:
-    if not (await blue.namespace(move.namespace) or {}).get("migrated"):
+    if not await clear_flag(blue, move):
         return False
-    await set_flag(blue, move.namespace, migrated=False)
     # A broker may have checked the flag in the meantime.
     await _require_open(blue, move)
     return True
 
 
-async def _end_replication(blue: AdminClient, moves: Moves, original: OriginalSettings) -> list[str]:
-    clusters = original.replication
-    return [
-        str(move.namespace)
-        for move in moves.moves
-        if await end_replication(blue, moves.blue, move.namespace, moves.green, clusters[str(move.namespace)])
-    ]
+async def _end_replication(blue: AdminClient, moves: Moves, original: OriginalSettings) -> tuple[list[str], list[str]]:
+    """The namespaces whose replication to green was ended, and what goes on."""
+    ended, remaining = [], []
+    for move in moves.moves:
+        if not move.strategy.copies:
+            continue
+        name = str(move.namespace)
+        try:
+            if await end_replication(blue, moves.blue, move.namespace, moves.green, original.replication[name]):
+                ended.append(name)
+        except PreconditionFailed as error:
+            remaining.append(str(error))
+    return ended, remaining
 
 
 async def _delete_reserved_subscriptions(green: AdminClient, run: Run) -> list[str]:

@@ -20,6 +20,8 @@ ORIGINAL_SETTINGS = "original-settings.json"
 RESERVED_SUBSCRIPTIONS = "reserved.json"
 BASELINE = "proof-baseline.json"
 COPY_VERDICT = "copy-verdict.json"
+COPY_PROOF = "copy-proof"
+"""A folder."""
 
 CUT_OVER = "cut-over.json"
 DRAIN_STATE = "drain-state.json"

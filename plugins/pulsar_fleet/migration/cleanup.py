@@ -8,25 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import end_replication
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.replication import end_replication
-from pulsar_fleet.migration.stats.read import stats_of
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
 from pulsar_fleet.snapshot.resources import subscriptions_in_info
 
 log = logging.getLogger(__name__)
 
-VERIFIED_VERDICTS = frozenset({"equal", "drained"})
+VERIFIED_VERDICTS = frozenset({"equal", "repeated", "drained"})
 RECREATED_SECONDS = 3.0
 
 
@@ -80,10 +80,12 @@ class Leftovers:
 async def read_leftovers(blue: AdminClient, move: Move) -> Leftovers:
     """Read the partitions of a namespace: a call for each topic, two more for each partition that is not served.
 
-    A partition that is not loaded has no clients.
+    A partition that is not loaded has no clients. Under the flag of the cluster a subscription without a backlog is not
+    left: it redirects its consumers, while a new one would read everything again.
     """
-    answers = await stats_of(blue, move.partitions, precise=False)
-    parts = await asyncio.gather(*(_leftovers_of(blue, topic, stats) for topic, stats in answers.items()))
+    kept = move.strategy.flags_cluster
+    answers = await stats_of(blue, move.partitions, precise=kept)
+    parts = await asyncio.gather(*(_leftovers_of(blue, topic, stats, read=kept) for topic, stats in answers.items()))
     return Leftovers(
         tuple(subscription for part in parts for subscription in part.subscriptions),
         tuple(client for part in parts for client in part.clients),
@@ -91,12 +93,18 @@ async def read_leftovers(blue: AdminClient, move: Move) -> Leftovers:
     )
 
 
-async def _leftovers_of(blue: AdminClient, topic: TopicName, stats: TopicStats | FleetError) -> Leftovers:
+async def _leftovers_of(
+    blue: AdminClient, topic: TopicName, stats: TopicStats | FleetError, *, read: bool
+) -> Leftovers:
     if isinstance(stats, Conflict | NotFound):
         return await _leftovers_of_unloaded(blue, topic)
     if isinstance(stats, FleetError):
         raise stats
-    durable = sorted(name for name, subscription in stats.subscriptions.items() if subscription.durable)
+    durable = sorted(
+        name
+        for name, subscription in stats.subscriptions.items()
+        if subscription.durable and (subscription.backlog or not read)
+    )
     names = tuple(f"{topic} · {name}" for name in durable)
     return Leftovers(names, tuple(f"{client} on {topic}" for client in stats.clients), (str(topic),))
 
@@ -157,7 +165,8 @@ async def clean_up_namespace(
 ) -> NamespaceCleanUp:
     """End replication, remove from blue the subscriptions that were transferred to green, and its topics on request.
 
-    A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent.
+    A consumer that reads such a subscription on blue would get messages that green delivers again. Idempotent. Under
+    the flag of the cluster the subscription is set to its end instead of removed.
 
     :param clusters: the namespace's replication clusters before the run, to which it goes on replicating.
     :param remove_topics: consumers that subscribe by pattern lose a topic on green when it is deleted here, and clients
@@ -168,8 +177,9 @@ async def clean_up_namespace(
     if move.strategy.copies:
         await end_replication(blue, moves.blue, move.namespace, moves.green, clusters)
     topics = stored_transfers(run, str(move.namespace)).values()
+    finish = _skip_backlog if move.strategy.flags_cluster else _remove_subscription
     removed = [
-        await _remove_subscription(blue, TopicName.parse(cursor.topic), cursor.subscription, moves.blue, run)
+        await finish(blue, TopicName.parse(cursor.topic), cursor.subscription, moves.blue, run)
         for topic in topics
         for cursor in topic.cursors
     ]
@@ -203,6 +213,18 @@ async def _remove_subscription(blue: AdminClient, topic: TopicName, name: str, o
     before = {"markDeletePosition": str(cursor.mark_delete)}
     detail = "continues on green, at the position where the cut-over set it"
     _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "remove subscription", before, detail)
+    return 1
+
+
+async def _skip_backlog(blue: AdminClient, topic: TopicName, name: str, own: str, run: Run) -> int:
+    """Set a subscription to its end; 1 if it was elsewhere."""
+    stats = TopicStats.of(topic, await blue.stats(topic, precise=True))
+    subscription = stats.subscriptions.get(name)
+    if subscription is None or not subscription.backlog:
+        return 0
+    await blue.post(f"{topic.subscription_path(name)}/skip_all")
+    before, detail = {"backlog": subscription.backlog}, "continues on green, at the position where the cut-over set it"
+    _record(run, own, f"subscription:{topic}:{name}", f"{topic} · {name}", "skip the backlog", before, detail)
     return 1
 
 

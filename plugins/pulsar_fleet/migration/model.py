@@ -9,7 +9,7 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 
 
@@ -42,6 +42,9 @@ class Strategy(StrEnum):
     REPLICATE = "replicate_then_switch"
     """Stored messages are geo-replicated first; subscriptions continue on green at the same position."""
 
+    WHOLE_CLUSTER = "replicate_then_redirect_cluster"
+    """As `REPLICATE`, for every namespace of blue at once: its brokers can redirect only the whole cluster."""
+
     REPOINT = "replicate_then_repoint"
     """Messages are geo-replicated; owners connect every application to green; then blue refuses producers."""
 
@@ -54,6 +57,11 @@ class Strategy(StrEnum):
     def redirects(self) -> bool:
         """Whether blue redirects the clients to green; otherwise their owners change their configuration."""
         return self is not Strategy.REPOINT
+
+    @property
+    def flags_cluster(self) -> bool:
+        """Whether the flag of the cluster redirects the clients, and not one for each namespace."""
+        return self is Strategy.WHOLE_CLUSTER
 
 
 _BEFORE_TERMINATION = frozenset(

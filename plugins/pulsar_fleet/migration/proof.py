@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,50 +9,57 @@ from dataclasses import replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import COPY_VERDICT
+from pulsar_fleet.migration.artefacts import COPY_PROOF, COPY_VERDICT
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.termination import without_moved
-from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
+from pulsar_fleet.migration.model import Move, Moves, Phase
 from pulsar_fleet.migration.prepare.freeze import freeze_blue
 from pulsar_fleet.migration.proof_baseline import read_baseline, store_baseline
+from pulsar_fleet.migration.proof_reader import ProofReader, Unfinished
 from pulsar_fleet.migration.subscriptions.checkpoint import stored_transfers
-from pulsar_fleet.migration.subscriptions.verify import CursorComparison, CursorKey, wrong_cursors
+from pulsar_fleet.migration.subscriptions.comparisons import comparisons_of, consumed_on
+from pulsar_fleet.migration.subscriptions.verify import wrong_cursors
 from pulsar_fleet.verification.bounds.freeze import EarlierProofs
 from pulsar_fleet.verification.messages.incremental import proofs_in
 from pulsar_fleet.verification.messages.report import namespace_summary, verification_text
-from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import EntryMapping
-from pulsar_fleet.verification.steps import freeze_bounds, record, verify_in_process
-from pulsar_fleet.verification.subscriptions.correspondence import Unit
+from pulsar_fleet.verification.messages.verdict import TopicVerdict, Verdict, Verification
+from pulsar_fleet.verification.request import FOLDER, EntryMapping, VerifyRequest
+from pulsar_fleet.verification.steps import freeze_bounds, record
 from pulsar_fleet.verification.subscriptions.steps import compare_subscriptions
 from pulsar_fleet.verification.subscriptions.steps import record as record_subscriptions
-from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerdict, SubscriptionVerification
 
 log = logging.getLogger(__name__)
 
 DRAINED = "drained"
+REPEATED = "repeated"
+"""Green has every message, and stores some of them twice."""
 PREPARED = "prepared"
 COPY = "copy of {}"
 
 
-async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
+async def verify_copy(sides: Sides, run: Run, moves: Moves, *, reader: ProofReader | None = None) -> JsonObject:
     """Before the cut-over: compare what was replicated so far, and store the baseline that the cut-over checks.
 
     It freezes blue first, since `restore_blue` may have run in between, so that blue does not change afterwards.
-    Namespaces that an earlier attempt cut over are left out.
+    Namespaces that an earlier attempt cut over are left out. A large proof that was interrupted is continued.
 
     :raises PreconditionFailed: the verdict is different or inconclusive. No flag was set.
     """
-    messages = 0
+    messages, reader = 0, reader or ProofReader()
     async with sides.open() as (blue, green):
         moves = await without_moved(blue, moves)
         await freeze_blue(sides, run, moves)
-        baselines = {move.namespace: await read_baseline(blue, green, move) for move in moves.moves}
+        begun = Unfinished.read(run, COPY_PROOF, [str(name) for name in _replicated(moves)])
+        baselines = dict(begun[0].baselines) if begun else {}
+        for move in moves.moves:
+            if str(move.namespace) not in baselines:
+                baselines[str(move.namespace)] = await read_baseline(blue, green, move, run)
         if _replicated(moves):
-            verification = await _compare(blue, green, moves)
+            request = begun[1] if begun else await _frozen(blue, green, moves, reader)
+            verification = await reader.compare(run, blue, green, request, COPY_PROOF, baselines)
             messages = verification.messages
             run.artefacts.write(run.id, COPY_VERDICT, verification.to_bytes())
             _record_copy(run, verification)
@@ -63,7 +69,7 @@ async def verify_copy(sides: Sides, run: Run, moves: Moves) -> JsonObject:
                 )
     for move in moves.moves:
         equal = move.strategy.copies
-        store_baseline(run, move, baselines[move.namespace], Verdict.EQUAL.value if equal else PREPARED)
+        store_baseline(run, move, baselines[str(move.namespace)], Verdict.EQUAL.value if equal else PREPARED)
         if equal:
             run.ledger.enter_phase(run.id, str(move.namespace), Phase.REPLICATED)
     return {"messages": messages}
@@ -85,20 +91,28 @@ async def verify_subscriptions(sides: Sides, run: Run, moves: Moves) -> JsonObje
     async with sides.open() as (blue, green):
         request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves))
         verification = await compare_subscriptions(blue, green, request)
-        consumed = await _consumed(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
+        consumed = await consumed_on(green, [(cursor.topic, cursor.subscription) for cursor in transferred])
     record_subscriptions(run, verification)
-    wrong, moved = wrong_cursors(transferred, _by_name(verification), consumed)
+    comparisons = comparisons_of(verification)
+    wrong, moved = wrong_cursors(transferred, comparisons, consumed)
     if moved:
         log.warning("%d transferred subscriptions were consumed on green before the comparison: %s", len(moved), moved)
+    repeated = {f"{name!r} of {topic}": row.repeated for (topic, name), row in comparisons.items() if row.repeated}
+    if repeated:
+        log.warning("subscriptions get these numbers of messages again, which green stores twice: %s", repeated)
     if wrong:
         listed = "\n".join(f"  {sentence}" for sentence in wrong)
         raise PreconditionFailed(
             f"{len(wrong)} of {len(transferred)} transferred subscriptions do not continue as stated.\n{listed}"
         )
-    return {"subscriptions": len(transferred) - len(moved), "consumed": len(moved)}
+    return {
+        "subscriptions": len(transferred) - len(moved),
+        "consumed": len(moved),
+        "repeated": sum(repeated.values()),
+    }
 
 
-async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
+async def verify_messages(sides: Sides, run: Run, moves: Moves, *, reader: ProofReader | None = None) -> JsonObject:
     """At the end: compare what was replicated, message by message; a redirected namespace must have drained.
 
     Namespaces that an earlier attempt verified and cleaned up are left out. Entries do not change once they are stored,
@@ -111,20 +125,22 @@ async def verify_messages(sides: Sides, run: Run, moves: Moves) -> JsonObject:
     moves = _not_cleaned(run, moves)
     drained = {entry.namespace for entry in run.ledger.phases(run.id) if entry.phase == Phase.DRAINED}
     for move in moves.moves:
-        if move.strategy is Strategy.REDIRECT:
+        if move.namespace not in _replicated(moves):
             _record_drained(run, move, drained)
-    messages = read = 0
+    messages = read = repeated = 0
     copied = bool(_replicated(moves))
     if copied:
         async with sides.open() as (blue, green):
-            verification = await _compare_rest(run, blue, green, moves)
+            verification = await _compare_rest(run, blue, green, moves, reader or ProofReader())
         record(run, verification)
         messages, read = verification.proven, verification.messages
-        if verification.verdict is not Verdict.EQUAL:
+        if not all(_has_all(topic) for namespace in verification.namespaces for topic in namespace.topics):
             raise PreconditionFailed(f"The copy on green was not verified as equal.\n{verification_text(verification)}")
+        repeated = _record_repeated(run, verification)
     for move in moves.moves:
         run.ledger.enter_phase(run.id, str(move.namespace), Phase.VERIFIED)
-    return {"verdict": Verdict.EQUAL.value if copied else DRAINED, "messages": messages, "read": read}
+    verdict = (REPEATED if repeated else Verdict.EQUAL.value) if copied else DRAINED
+    return {"verdict": verdict, "messages": messages, "read": read, "repeated": repeated}
 
 
 def _not_cleaned(run: Run, moves: Moves) -> Moves:
@@ -139,18 +155,22 @@ def _mapping(moves: Moves) -> EntryMapping:
     return EntryMapping.REPLICATED if redirected else EntryMapping.COPIES
 
 
-async def _compare_rest(run: Run, blue: AdminClient, green: AdminClient, moves: Moves) -> Verification:
+async def _compare_rest(
+    run: Run, blue: AdminClient, green: AdminClient, moves: Moves, reader: ProofReader
+) -> Verification:
     """Continue the proof of `verify_copy`; compare everything where that does not prove equality.
 
     Where producers write to the target too, the copies behind a proof cannot be told by their number: all are compared.
     """
     copy = _proof_of_copy(run)
     if copy and _mapping(moves) is EntryMapping.REPLICATED:
-        rest = await _compare(blue, green, moves, lambda _, source, target: proofs_in(copy, run.id, source, target))
+        rest = await _compare(
+            run, blue, green, moves, reader, lambda _, source, target: proofs_in(copy, run.id, source, target)
+        )
         if rest.verdict is Verdict.EQUAL:
             return rest
         log.warning("everything is compared again, since the proof of verify_copy cannot be continued: %s", rest.topics)
-    return await _compare(blue, green, moves)
+    return await _compare(run, blue, green, moves, reader)
 
 
 def _proof_of_copy(run: Run) -> Verification | None:
@@ -164,14 +184,34 @@ def _proof_of_copy(run: Run) -> Verification | None:
 
 
 async def _compare(
-    blue: AdminClient, green: AdminClient, moves: Moves, continues: EarlierProofs | None = None
+    run: Run,
+    blue: AdminClient,
+    green: AdminClient,
+    moves: Moves,
+    reader: ProofReader,
+    continues: EarlierProofs | None = None,
 ) -> Verification:
-    request = await freeze_bounds(blue, green, _replicated(moves), mapping=_mapping(moves), continues=continues)
-    return await verify_in_process(blue, green, request)
+    begun = Unfinished.read(run, FOLDER, [str(name) for name in _replicated(moves)])
+    request = begun[1] if begun else await _frozen(blue, green, moves, reader, continues)
+    return await reader.compare(run, blue, green, request, FOLDER, {})
+
+
+async def _frozen(
+    blue: AdminClient, green: AdminClient, moves: Moves, reader: ProofReader, continues: EarlierProofs | None = None
+) -> VerifyRequest:
+    return await freeze_bounds(
+        blue,
+        green,
+        _replicated(moves),
+        mapping=_mapping(moves),
+        continues=continues,
+        max_bytes_per_second=reader.max_bytes_per_second,
+    )
 
 
 def _replicated(moves: Moves) -> list[NamespaceName]:
-    return [move.namespace for move in moves.moves if move.strategy.copies]
+    """Those whose messages are compared: of a namespace without persistent topics there is none."""
+    return [move.namespace for move in moves.moves if move.strategy.copies and move.partitions]
 
 
 def _record_copy(run: Run, verification: Verification) -> None:
@@ -187,6 +227,32 @@ def _record_copy(run: Run, verification: Verification) -> None:
         )
 
 
+def _has_all(topic: TopicVerdict) -> bool:
+    """Whether green has every message in order, perhaps some of them twice."""
+    return topic.verdict is Verdict.EQUAL or bool(topic.repeated and not topic.reordered)
+
+
+def _record_repeated(run: Run, verification: Verification) -> int:
+    """Record a verdict of its own for namespaces with messages that green stores twice; returns how many."""
+    counts = {row.namespace: sum(topic.repeated for topic in row.topics) for row in verification.namespaces}
+    for stored in run.ledger.verdicts(run.id):
+        if repeated := counts.get(stored.scope):
+            summary = (
+                f"green has every message, and {counted(repeated, 'message')} more than once: a replicator lost its "
+                "connection and sent again what green had not confirmed; consumers on green get these again"
+            )
+            log.warning("%s: %s", stored.scope, summary)
+            run.ledger.record_verdict(
+                run.id,
+                stored.scope,
+                verdict=REPEATED,
+                messages=stored.messages,
+                summary=summary,
+                artefact=stored.artefact,
+            )
+    return sum(counts.values())
+
+
 def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
     if str(move.namespace) not in drained:
         raise PreconditionFailed(
@@ -200,35 +266,3 @@ def _record_drained(run: Run, move: Move, drained: Collection[str]) -> None:
         summary="every subscription read its backlog on blue; no message is on both clusters to compare",
         artefact=None,
     )
-
-
-def _by_name(verification: SubscriptionVerification) -> dict[CursorKey, CursorComparison]:
-    topics = [topic for namespace in verification.namespaces for topic in namespace.topics]
-    return {(topic.topic, result.subscription): _compared(result) for topic in topics for result in topic.subscriptions}
-
-
-def _compared(subscription: SubscriptionVerdict) -> CursorComparison:
-    return CursorComparison(
-        redelivered=subscription.redelivered,
-        skipped=subscription.skipped,
-        by_entries=subscription.unit is Unit.ENTRIES,
-        settings=tuple(
-            f"{name} is {on_blue} on blue and {on_green} on green" for name, on_blue, on_green in subscription.settings
-        ),
-        reason=subscription.reason,
-    )
-
-
-async def _consumed(green: AdminClient, names: list[CursorKey]) -> set[CursorKey]:
-    """Subscriptions that have a consumer on green, or had a consumer since the topic was loaded."""
-    topics = sorted({topic for topic, _ in names})
-    documents = await asyncio.gather(*(green.stats(TopicName.parse(topic), precise=False) for topic in topics))
-    stats = {
-        topic: TopicStats.of(TopicName.parse(topic), document)
-        for topic, document in zip(topics, documents, strict=True)
-    }
-    return {
-        (topic, name)
-        for topic, name in names
-        if (subscription := stats[topic].subscriptions.get(name)) and (subscription.consumers or subscription.delivered)
-    }

@@ -20,15 +20,17 @@ from pulsar_fleet.messages.copies import Copies
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import replicated_up_to
 from pulsar_fleet.migration.artefacts import BASELINE
-from pulsar_fleet.migration.drain.poll import list_loaded
+from pulsar_fleet.migration.drain.poll import list_loaded, read_partitions
 from pulsar_fleet.migration.model import Move, Phase, Strategy
 from pulsar_fleet.migration.proof_freshness import Growth, ProofBaseline, stale, uncopied
+from pulsar_fleet.migration.stats.partition_state import Absence
+from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.resources import read_partition_counts
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
-async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> ProofBaseline:
+async def read_baseline(blue: AdminClient, green: AdminClient, move: Move, run: Run) -> ProofBaseline:
     """Read the state of both clusters, without a verdict. Read it before the verification starts.
 
     Calls: for a replicated namespace one per partition on both clusters, one more where copies are under way; for a
@@ -40,7 +42,7 @@ async def read_baseline(blue: AdminClient, green: AdminClient, move: Move) -> Pr
         ends = {name: (on_blue, on_green) for name, (on_blue, on_green, _) in zip(names, partition_ends, strict=True)}
         unsent = {name: uncopied_entries for name, (_, _, uncopied_entries) in zip(names, partition_ends, strict=True)}
         return replace(await _without_ends(blue, green, move), ends=ends, unsent=unsent)
-    return replace(await _without_ends(blue, green, move), stored=await _stored(green, move))
+    return replace(await _without_ends(blue, green, move), stored=await _stored(green, move, run))
 
 
 def store_baseline(run: Run, move: Move, baseline: ProofBaseline, verdict: str) -> None:
@@ -56,7 +58,7 @@ async def require_fresh(blue: AdminClient, green: AdminClient, move: Move, run: 
     document = (run.stored(BASELINE) or {}).get(str(move.namespace))
     baseline = ProofBaseline.from_json(document) if document else None
     now = await _without_ends(blue, green, move)
-    growth = await _growth(blue, green, baseline, move) if baseline and not _takes_clients(run, move) else ()
+    growth = await _growth(blue, green, baseline, move, run) if baseline and not _takes_clients(run, move) else ()
     if findings := stale(baseline, now, growth, max_age_minutes=max_age_minutes):
         raise PreconditionFailed(refusal_text(findings, f"{move.namespace} was not cut over, and not flagged."))
 
@@ -128,18 +130,29 @@ async def _ends(blue: AdminClient, green: AdminClient, topic: TopicName) -> tupl
     )
 
 
-async def _stored(green: AdminClient, move: Move) -> dict[str, int]:
-    """Stored bytes by partition, up to a minute old; 0 for a partition that is not loaded: it takes no messages."""
-    listed = await list_loaded(green, {move.namespace: frozenset(move.partitions)}, time.time())
+async def _stored(green: AdminClient, move: Move, run: Run) -> dict[str, int]:
+    """Stored bytes by partition, up to a minute old; 0 for a partition that is not loaded: it takes no messages.
+
+    A partition that may be loaded on a broker whose list cannot be read is read by itself.
+    """
+    now, partitions = time.time(), frozenset(move.partitions)
+    listed = await list_loaded(green, {move.namespace: partitions}, now, accepted_as_unread(run))
     if listed.unreachable:
         raise Unavailable(f"{listed.unreachable[0]} of {green.connection.name} did not list its topics.")
-    return {str(topic): listed.states[topic].stored if topic in listed.states else 0 for topic in move.partitions}
+    unlisted = partitions - listed.states.keys() if listed.unread else ()
+    states = {**listed.states, **await read_partitions(green, unlisted, now, together=True)}
+    for topic, state in states.items():
+        if state.absence not in (None, Absence.GONE):
+            raise Unavailable(f"{topic} on {green.connection.name} has no statistics: {state.absence}.")
+    return {str(topic): states[topic].stored if topic in states else 0 for topic in move.partitions}
 
 
-async def _growth(blue: AdminClient, green: AdminClient, baseline: ProofBaseline, move: Move) -> tuple[Growth, ...]:
+async def _growth(
+    blue: AdminClient, green: AdminClient, baseline: ProofBaseline, move: Move, run: Run
+) -> tuple[Growth, ...]:
     if baseline.stored:
         # Without a copy blue may grow, but nothing may be written to green.
-        now = await _stored(green, move)
+        now = await _stored(green, move, run)
         grown = ((name, now.get(name, 0) - before) for name, before in baseline.stored.items())
         return tuple(Growth(name, 0, more, "bytes") for name, more in grown if more > 0)
 

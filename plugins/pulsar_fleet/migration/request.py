@@ -12,12 +12,17 @@ from pulsar_fleet.cluster.json import JsonObject
 QUIESCE_SECONDS = 0.2
 """After it each partition is polled until its publishes are stored; longer only adds to the publish pause."""
 
+SPARK_ABOVE_ENTRIES = 1_000_000
+"""Entries of both clusters up to which a proof is read by the task itself, without a Spark job."""
+
 LIMITS: Mapping[str, tuple[float, float | None]] = {
     "wave_namespaces": (1, 500),
     "wave_topics": (1, None),
     "wave": (1, None),
     "quiesce_seconds": (QUIESCE_SECONDS, 5),
     "proof_max_age_minutes": (1, 10080),
+    "spark_above_entries": (0, None),
+    "max_bytes_per_second": (1, None),
     "drain_timeout_minutes": (1, 10080),
     "repoint_timeout_minutes": (1, 40320),
 }
@@ -40,6 +45,8 @@ class Request:
     waivers: Sequence[JsonObject] = ()
     quiesce_seconds: float = QUIESCE_SECONDS
     proof_max_age_minutes: int = 240
+    spark_above_entries: int = SPARK_ABOVE_ENTRIES
+    max_bytes_per_second: int | None = None
     drain_timeout_minutes: int = 60
     dry_run: bool = False
 
@@ -48,7 +55,9 @@ class Request:
         """The settings of a run's configuration; a missing one has its default, a value out of range is refused."""
         request = cls(**{field.name: conf[field.name] for field in fields(cls) if field.name in conf})
         for name, (low, high) in LIMITS.items():
-            value = getattr(request, name, low)
+            value = getattr(request, name, None)
+            if value is None:
+                continue
             if value < low or (high is not None and value > high):
                 upper = "" if high is None else f" and at most {high}"
                 raise InvalidRequest(f"{name!r} is {value}: set it to at least {low}{upper}.")

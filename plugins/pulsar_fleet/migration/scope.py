@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
 from pulsar_fleet.cluster.names import FUNCTIONS_STATE, SYSTEM_TENANT, NamespaceName
 from pulsar_fleet.cluster.selection import Selection
@@ -88,3 +90,28 @@ async def resolve(blue: AdminClient, texts: Sequence[str]) -> tuple[NamespaceNam
     if _DEFAULT in chosen and not selection.names(_DEFAULT) and not await blue.topics(_DEFAULT):
         chosen = select_namespaces(selection, cluster, by_tenant, [name for name in chosen if name != _DEFAULT])
     return chosen
+
+
+async def unmigrated_namespaces(admin: AdminClient) -> tuple[str, ...]:
+    """Namespaces whose clients the cluster does not redirect; one call for each tenant and each namespace.
+
+    Those of the brokers and an empty `public/default` are left out. None, where the flag of the whole cluster redirects
+    the clients of every topic.
+    """
+    if await redirects_every_topic(admin):
+        return ()
+    by_tenant = await list_namespaces(admin, await tenant_names(admin, Selection()), unknown=(NotFound,))
+    names = sorted(name for existing in by_tenant.values() for name in existing or () if not is_system(name))
+    if _DEFAULT in names and not await admin.topics(_DEFAULT):
+        names.remove(_DEFAULT)
+    documents = await asyncio.gather(*(admin.namespace(name) for name in names))
+    return tuple(
+        str(name)
+        for name, document in zip(names, documents, strict=True)
+        if document is not None and not document.get("migrated")
+    )
+
+
+async def namespaces_besides(blue: AdminClient, names: Collection[NamespaceName]) -> tuple[str, ...]:
+    """Namespaces on blue that are neither named nor of the brokers: the flag of the cluster would redirect them too."""
+    return tuple(str(name) for name in await resolve(blue, [ALL]) if name not in names)

@@ -12,50 +12,32 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.polling import wait_until
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, register_cluster, replicates_to
+from pulsar_fleet.links.lag import read_replication_progress
+from pulsar_fleet.links.partition_stats import required_stats
+from pulsar_fleet.links.start_position import copy_from
 from pulsar_fleet.migration import cleanup, proof
-from pulsar_fleet.migration.artefacts import CUT_OVER, MOVES, WAVES
+from pulsar_fleet.migration.artefacts import MOVES, WAVES
 from pulsar_fleet.migration.clusters import Sides
-from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
-from pulsar_fleet.migration.cutover.termination import is_moved, unterminated_partitions, without_moved
+from pulsar_fleet.migration.cutover.termination import without_moved
 from pulsar_fleet.migration.drain.poll import list_loaded
-from pulsar_fleet.migration.drain.remediate import record_moved_bundles
-from pulsar_fleet.migration.model import Move, Moves, Phase, Strategy
-from pulsar_fleet.migration.polling import wait_until
+from pulsar_fleet.migration.model import Move, Moves, Strategy
 from pulsar_fleet.migration.preflight.evaluation import evaluate_gates, recheck_gates
-from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
-from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare import freeze, restore, target
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
-from pulsar_fleet.migration.prepare.lease import holding, release, renew, renew_while_waiting, require_free
+from pulsar_fleet.migration.prepare.lease import holding, release, renew_while_waiting, require_free
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.replication import (
-    allow_cluster,
-    begin_replication,
-    copy_from_the_beginning,
-    register_cluster,
-    replicates_to,
-    reserve_subscriptions,
-    store_reserved_subscriptions,
-)
-from pulsar_fleet.migration.prepare.replication_lag import read_replication_progress
+from pulsar_fleet.migration.prepare.reserved_subscriptions import reserve_subscriptions, store_reserved_subscriptions
 from pulsar_fleet.migration.proof import verify_subscriptions
-from pulsar_fleet.migration.proof_baseline import require_fresh
-from pulsar_fleet.migration.repoint.steps import read_state
-from pulsar_fleet.migration.repoint.terminate import terminate_namespace
-from pulsar_fleet.migration.request import QUIESCE_SECONDS
-from pulsar_fleet.migration.resumption import Reached
-from pulsar_fleet.migration.stats.read import required_stats
-from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
-from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
+from pulsar_fleet.migration.unread_brokers import accepted_as_unread
+from pulsar_fleet.migration.wave_cutover import cut_over
 from pulsar_fleet.migration.waves.approval_text import wave_members
 from pulsar_fleet.migration.waves.planner import Limits, plan_waves
 from pulsar_fleet.preflight.findings import Finding
@@ -135,7 +117,7 @@ async def start_replication(sides: Sides, run: Run, moves: Moves) -> int:
             names = await asyncio.gather(*reserving)
             store_reserved_subscriptions(run, dict(zip(move.partitions, names, strict=True)))
             if not await replicates_to(blue, move.namespace, moves.green):
-                copying = (copy_from_the_beginning(blue, topic, moves.green) for topic in move.partitions)
+                copying = (copy_from(blue, topic, moves.green) for topic in move.partitions)
                 await asyncio.gather(*copying)
             await begin_replication(blue, moves.blue, move.namespace, moves.green)
             # A replicator starts when its topic is loaded: reading the statistics loads it.
@@ -155,7 +137,8 @@ async def replication_progress(sides: Sides, run: Run, moves: Moves) -> tuple[bo
         replicated = _replicated(await without_moved(blue, moves))
         partitions = [topic for move in replicated for topic in move.partitions]
         by_namespace = {move.namespace: frozenset(move.partitions) for move in replicated}
-        listed = (await list_loaded(blue, by_namespace, time.time())).states if partitions else {}
+        accepted = accepted_as_unread(run)
+        listed = (await list_loaded(blue, by_namespace, time.time(), accepted)).states if partitions else {}
         unsent = {topic: state.unsent for topic, state in listed.items()}
         ordered = sorted(partitions, key=lambda topic: -unsent.get(topic, 0))
         progress = await read_replication_progress(blue, moves.green, ordered)
@@ -181,99 +164,11 @@ async def wait_replicated(
     )
 
 
-@holding
-async def cut_over(
-    sides: Sides,
-    run: Run,
-    moves: Moves,
-    original: OriginalSettings,
-    *,
-    quiesce_seconds: float = QUIESCE_SECONDS,
-    individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
-    proof_max_age_minutes: float | None = None,
-) -> Reference:
-    """Cut over one namespace after the other; a namespace that is cut over already is only confirmed, by the cluster.
-
-    It freezes blue first: after a failed attempt `restore_blue` may have run. When every namespace is drained, blue is
-    left as it is.
-
-    :param quiesce_seconds: how long producers are throttled before the flag; more prolongs the publish
-        pause.
-    :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
-    :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
-    """
-    redirect = redirect_of(sides, run)
-    if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
-        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
-    reference = run.artefacts.find(run.id, CUT_OVER)
-    done: dict[str, JsonObject] = run.artefacts.read_json(reference) if reference else {}
-    watched = read_state(run)
-    async with sides.open() as (blue, green):
-        if not Reached.of(run).all(moves, Phase.DRAINED):
-            await freeze.freeze(blue, run, original)
-        if (waiting := await without_moved(blue, moves)).moves:
-            await require_settled_brokers(blue, green, run, waiting)
-        for move in moves.moves:
-            name = str(move.namespace)
-            if name not in done and not await is_moved(blue, move):
-                await recreate_missing(blue, move.namespace, move.topics, green)
-                await recreate_missing(green, move.namespace, move.topics, blue)
-            unterminated = await _open_partitions(blue, run, move)
-            if name in done and not unterminated:
-                continue
-            redirects = move.strategy.redirects
-            # Applications have written to a copy that their owners connected them to.
-            if proof_max_age_minutes and redirects and len(unterminated) == len(move.partitions):
-                await require_fresh(blue, green, move, run, max_age_minutes=proof_max_age_minutes)
-            await renew(sides, run, [name])
-            run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
-            if redirects:
-                result = await cut_over_namespace(
-                    blue,
-                    green,
-                    with_clients(move, stored_clients(run, replace(moves, moves=(move,)))),
-                    redirect=redirect,
-                    before=original,
-                    checkpoint=Checkpoint(run, name),
-                    unterminated=unterminated,
-                    quiesce_seconds=quiesce_seconds,
-                    individually_acknowledged=individually_acknowledged,
-                )
-            else:
-                result = await terminate_namespace(
-                    blue,
-                    green,
-                    move,
-                    before=original,
-                    checkpoint=Checkpoint(run, name),
-                    watch=watched.namespace(name),
-                    unterminated=unterminated,
-                    quiesce_seconds=quiesce_seconds,
-                )
-            done[name] = result.to_json()
-            _store(run, moves, done, result)
-    return run.artefacts.write_json(run.id, CUT_OVER, done)
-
-
 async def restore_blue(sides: Sides, run: Run, original: OriginalSettings, *, delete_topics: bool) -> tuple[str, ...]:
     """As `restore.restore_blue`; then other runs may change the namespaces. After a failure the lease stays."""
     restored = await restore.restore_blue(sides, run, original, delete_topics=delete_topics)
     await release(sides, run)
     return restored
-
-
-async def _open_partitions(blue: AdminClient, run: Run, move: Move) -> tuple[TopicName, ...]:
-    """Partitions that are not terminated; calls them only where a flag is set, or was set in this run."""
-    flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
-    attempted = run.ledger.entered(run.id, str(move.namespace), Phase.QUIESCED)
-    return await unterminated_partitions(blue, move) if flagged or attempted else tuple(move.partitions)
-
-
-def _store(run: Run, moves: Moves, done: dict[str, JsonObject], result: CutOverResult) -> None:
-    if result.moved_bundles:
-        record_moved_bundles(run, moves.blue, result.namespace, result.moved_bundles)
-    run.artefacts.write_json(run.id, CUT_OVER, done)
-    run.ledger.enter_phase(run.id, result.namespace, Phase.CUT_OVER, result.to_json())
 
 
 def _replicated(moves: Moves) -> list[Move]:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.fleets import FLEETS, Fleet
+from tests.support.fleets import FLEETS, Fleet, build_redirectable
 from tests.support.leaks import leaking, texts_below
 from tests.support.outcomes import DONE, check, done, ended, windows
 from tests.support.shell import Said, Shell
@@ -19,7 +19,6 @@ from tests.support.shell import Said, Shell
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
-from pulsar_sandbox.workload.live import IDLE_SUBSCRIPTION, live_topics
 
 NewNamespace = Callable[[], NamespaceName]
 RATE = 20.0
@@ -83,10 +82,7 @@ async def test_a_namespace_is_redirected_and_comes_back_under_traffic(
     fleet: Fleet, shell: Shell, new_namespace: NewNamespace, old: AdminClient, new: AdminClient
 ) -> None:
     live = new_namespace()
-    await build_estate(fleet.blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=0))
-    await old.delete(f"/namespaces/{live.path}/retention")
-    for topic in live_topics(live):
-        await old.delete_subscription(topic, IDLE_SUBSCRIPTION)
+    await build_redirectable(fleet.blue, live)
     with applications(fleet, live, shell.folder / "traffic") as traffic:
         ended(await migrate(shell, live, "--strategy", "redirect"))
         assert await flags(live, old, new) == [True, False]

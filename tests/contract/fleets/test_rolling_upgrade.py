@@ -1,4 +1,4 @@
-"""The brokers of the new cluster are upgraded one after the other while a namespace moves to it, with live traffic."""
+"""The brokers of the new cluster are upgraded one after the other while each procedure runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.fleets import connection
+from tests.support.fleets import build_redirectable, connection
 from tests.support.outcomes import DONE, check, done, ended, windows
 from tests.support.shell import Said, Shell
 
+from pulsar_fleet.cli.terminal import ExitState
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
@@ -23,6 +25,7 @@ from pulsar_sandbox.workload import EstateSpec, Traffic, build_estate
 OLD, NEW = "4.0.7", "4.2.4"
 NAMES = ("blue", "green")
 RATE = 20.0
+TRY_AGAIN = {ExitState.ERROR, ExitState.PARTLY, ExitState.INCONCLUSIVE}
 KEEP_ALIVE_SECONDS = 30
 """After this time without an answer a client closes its connection."""
 
@@ -108,6 +111,87 @@ async def test_a_migration_survives_a_rolling_upgrade_of_green(
     assert tally.publish_pauses[0][1].milliseconds < KEEP_ALIVE_SECONDS * 1_000, tally.text()
     verified = done(await asyncio.to_thread(shell.run, "verify", *shell.sides, "--namespace", live, "--json"))
     assert verified["verdict"] == "equal", verified
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_failback_survives_a_rolling_upgrade_of_green(
+    fleet: Sandbox, records: Path, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    live = new_namespace()
+    blue, green = (connection(fleet[name]) for name in NAMES)
+    shell, upgrade = Shell.between(records, blue, green), Upgrade(fleet, "check_failback")
+    await build_redirectable(blue, live)
+    by_redirect = (*shell.sides, "--namespaces", live, "--strategy", "redirect", "--yes", "--json")
+    ended(await asyncio.to_thread(shell.run, "migrate", *by_redirect))
+    words = ("fail-back", *by_redirect, "--allow-removal")
+    with Traffic.start(green, namespace=live, folder=records / "traffic", rate=RATE, restart_seconds=8) as traffic:
+        said = await asyncio.to_thread(watched, shell, upgrade, *words)
+        await asyncio.to_thread(upgrade.finish)
+        if said.state != DONE:
+            assert not await is_flagged(green, live), said.err
+            said = await asyncio.to_thread(resumed, shell, said, words)
+        run = ended(said)
+        tally = await asyncio.to_thread(traffic.stop)
+    check(tally, windows(run, live))
+    assert [await is_flagged(cluster, live) for cluster in (blue, green)] == [False, True]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_the_other_procedures_end_well_while_green_is_upgraded(
+    fleet: Sandbox, records: Path, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    blue, green = (connection(fleet[name]) for name in NAMES)
+    shell, moved, edited = Shell.between(records, blue, green), new_namespace(), new_namespace()
+    await build_estate(blue, EstateSpec(live=str(moved), tenants=1, namespaces_per_tenant=1, history=60))
+    ended(await asyncio.to_thread(shell.run, "migrate", *shell.sides, "--namespaces", moved, "--yes", "--json"))
+    pair = (*shell.sides, "--select", edited.tenant)
+    async with AdminClient(blue) as old, AdminClient(green) as new:
+        for admin in (old, new):
+            own = await admin.cluster_name()
+            await admin.put(f"/tenants/{edited.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+            await admin.put_namespace(edited, {"replication_clusters": [own]})
+        for command in (("reconcile", *pair, "--mode", "repair"), ("sync-metadata", *pair)):
+            done(await asyncio.to_thread(shell.run, *command, "--yes", "--json"))
+        upgrading, rounds = asyncio.create_task(asyncio.to_thread(both_upgraded, fleet)), 0
+        while rounds < 2 or not upgrading.done():
+            # The last round is one with all of green upgraded.
+            rounds += 1
+            joining = new_namespace()
+            await build_estate(blue, EstateSpec(live=str(joining), tenants=1, namespaces_per_tenant=2, history=20))
+            chosen = (*shell.sides, "--select", joining.tenant)
+            await repeated(shell, "apply", *chosen, "--yes", "--json")
+            assert (await repeated(shell, "diff", *chosen, "--json"))["equal"]
+            verified = await repeated(shell, "verify", *shell.sides, "--namespace", moved, "--json")
+            assert verified["verdict"] == "equal"
+
+            await old.post(f"/namespaces/{edited.path}/maxConsumersPerTopic", 10 + rounds)
+            await repeated(shell, "reconcile", *pair, "--mode", "repair", "--yes", "--json")
+            assert await limit(new, edited, "max_consumers_per_topic") == 10 + rounds
+            await old.post(f"/namespaces/{edited.path}/maxProducersPerTopic", 20 + rounds)
+            await repeated(shell, "sync-metadata", *pair, "--yes", "--json")
+            assert await limit(new, edited, "max_producers_per_topic") == 20 + rounds
+        await upgrading
+        assert {await new.version(broker) for broker in await new.brokers()} == {NEW}
+
+
+def both_upgraded(fleet: Sandbox) -> None:
+    for broker in (0, 1):
+        fleet.upgrade("green", broker, NEW)
+
+
+async def repeated(shell: Shell, *words: object) -> Any:
+    """What a command says in the end: where a broker that restarts ends it with a sentence, it is given again."""
+    async with asyncio.timeout(180):
+        while (said := await asyncio.to_thread(shell.run, *words)).state != DONE:
+            assert said.state in TRY_AGAIN, f"{said.out}\n{said.err}"
+            await asyncio.sleep(1)
+    return said.document
+
+
+async def limit(admin: AdminClient, name: NamespaceName, field: str) -> int | None:
+    return (await admin.namespace(name) or {}).get(field)
 
 
 async def is_flagged(cluster: ClusterConnection, name: NamespaceName) -> bool:

@@ -23,10 +23,10 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import begin_replication, end_replication, register_cluster
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Move, Moves, PartitionClients, Strategy
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.replication import begin_replication, end_replication, register_cluster
 from pulsar_fleet.migration.proof import verify_messages as prove_messages
 from pulsar_fleet.migration.proof import verify_subscriptions
 from pulsar_fleet.migration.steps import (

@@ -26,15 +26,10 @@ from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, QUIESCED_RATE
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.links.cluster_lists import allow_cluster, begin_replication, end_replication, register_cluster
 from pulsar_fleet.migration.prepare.dead_runs import find_overrides, restore_kept_policies, restore_overrides
 from pulsar_fleet.migration.prepare.lease import release, renew
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
-from pulsar_fleet.migration.prepare.replication import (
-    allow_cluster,
-    begin_replication,
-    end_replication,
-    register_cluster,
-)
 from pulsar_fleet.migration.steps import restore_blue
 from pulsar_fleet.planning.build import plan_changes
 from pulsar_fleet.snapshot.collect import collect

@@ -349,6 +349,7 @@ def moved_context(fleet: Fleet, topic: TopicName) -> RemedyContext:
         move=Move(topic.namespace, Strategy.REDIRECT, "", {topic: 2}, partitions),
         redirect=redirect_to(fleet.green.connection),
         before=OriginalSettings(green="green", publish_rates={}, replication={}),
+        run=fleet.run,
     )
 
 
@@ -362,13 +363,13 @@ async def test_a_lost_flag_and_a_lost_redirect_are_set_again_during_the_drain(fl
     await fleet.blue.post(f"/namespaces/{name.path}/migration", False)
     cleared = incident(IncidentKind.FLAG_RESET, Remedy.SET_FLAG, str(name), name)
     fleet.run.ledger.enter_phase("fail_back_namespaces/other", str(name), Phase.REOPENED)
-    assert await remediate(cleared, context, fleet.run) is None
+    assert await remediate(cleared, context) is None
     assert not (await fleet.blue.namespace(name) or {})["migrated"]
     fleet.run.ledger.enter_phase(fleet.run.id, str(name), Phase.CUT_OVER)
-    assert await remediate(cleared, context, fleet.run)
+    assert await remediate(cleared, context)
     await fleet.redirect_by_hand(NOBODY)
     lost = incident(IncidentKind.REDIRECT_LOST, Remedy.STORE_REDIRECT, str(name), name)
-    assert await remediate(lost, context, fleet.run)
+    assert await remediate(lost, context)
     assert await fleet.arrives(topic)
 
 
@@ -383,10 +384,10 @@ async def test_a_topic_with_unread_entries_is_not_unloaded_and_one_without_is(fl
             await asyncio.sleep(0.2)
     context = moved_context(fleet, topic)
     fenced = incident(IncidentKind.FENCED, Remedy.UNLOAD, str(part), topic.namespace)
-    assert await remediate(fenced, context, fleet.run) is None
+    assert await remediate(fenced, context) is None
     assert (await fleet.blue.stats(part))["subscriptions"]["billing"]["msgBacklog"] == 1
     await fleet.blue.post(f"{part.subscription_path('billing')}/skip_all")
-    assert await remediate(fenced, context, fleet.run)
+    assert await remediate(fenced, context)
     with pytest.raises(Conflict, match="already migrated"):
         await fleet.blue.stats(part)
 
@@ -404,6 +405,6 @@ async def test_permissions_are_granted_on_green_and_no_other_role_changes(fleet:
     for role, actions in (("app", ["consume"]), ("other", ["produce"])):
         await fleet.green.post(f"{path}/{role}", actions)
     missing = incident(IncidentKind.PERMISSIONS_MISSING, Remedy.GRANT, str(topic.namespace), topic.namespace)
-    assert await remediate(missing, moved_context(fleet, topic), fleet.run)
+    assert await remediate(missing, moved_context(fleet, topic))
     rights = {role: sorted(actions) for role, actions in (await fleet.green.get(path)).items()}
     assert rights == {"app": ["consume", "produce"], "other": ["produce"]}

@@ -6,7 +6,7 @@ Blue needs no flag for it: also a cluster of Pulsar 3.0.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from tests.support.applications import Application, Numbered, Publisher, Subscriber, wait_copied
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.message_client import open_client
@@ -23,11 +24,11 @@ from pulsar_fleet.cluster.versions import Redirect, release_of
 from pulsar_fleet.ledger.artefacts import Artefacts
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.abort import abort_migration
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult
-from pulsar_fleet.migration.cutover.redirect import stored_redirect
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Moves, Phase, Strategy
@@ -117,15 +118,19 @@ class Estate:
     async def settle(self) -> None:
         """Stop publishing, and wait until every subscription has everything, in the order of each key."""
         await asyncio.sleep(1)
+        await self.received_by(self.subscribers)
+
+    async def received_by(self, subscribers: Sequence[Subscriber]) -> None:
+        """Stop publishing, and wait until these have everything, in the order of each key."""
         for publisher in self.publishers:
             await asyncio.to_thread(publisher.stop)
-        for subscriber in self.subscribers:
+        for subscriber in subscribers:
             sent = self.sent(subscriber.topic)
             async with asyncio.timeout(15):
                 while subscriber.received.lost(sent):
                     await asyncio.sleep(0.2)
             assert subscriber.received.out_of_order() == []
-        assert [error for one in (*self.publishers, *self.subscribers) for error in one.errors] == []
+        assert [error for one in (*self.publishers, *subscribers) for error in one.errors] == []
 
     async def terminate(self) -> CutOverResult:
         reference = await steps.cut_over(self.sides, self.run, self.moves, self.original, proof_max_age_minutes=60)
@@ -268,6 +273,58 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
 
 @pytest.mark.long
 @pytest.mark.versions
+@pytest.mark.timeout(240)
+async def test_messages_that_a_replicator_sends_again_are_counted_and_the_run_goes_on(
+    estate: Estate, on_blue: AdminClient, on_green: AdminClient
+) -> None:
+    """When green closes a topic before it confirmed what it stored, blue's replicator sends that again."""
+    await asyncio.sleep(1)
+    await estate.copy()
+    partitions = estate.topic("events").partitions(3)
+    for publisher in estate.publishers:
+        publisher.pause_seconds = 0.001
+    async with asyncio.timeout(60):
+        while not await surplus(on_blue, on_green, partitions):
+            await on_green.put(f"/namespaces/{estate.namespace.path}/unload")
+    for publisher in estate.publishers:
+        publisher.pause_seconds = 1 / PER_SECOND
+    await estate.poll()
+    for application in (*estate.publishers, *estate.subscribers):
+        await estate.connect(application)
+    await estate.left()
+    await estate.terminate()
+    twice = await steps.verify_subscriptions(estate.sides, estate.run, estate.moves)
+    assert twice["repeated"] > 0  # of those that no application uses on green
+    await monitor_until_drained(estate.sides, estate.run, estate.moves, seconds=30, poll_seconds=1)
+    verified = await steps.verify_messages(estate.sides, estate.run, estate.moves)
+    assert (verified["verdict"], verified["repeated"]) == ("repeated", twice["repeated"])
+    (verdict,) = [row for row in estate.run.ledger.verdicts(estate.run.id) if row.scope == str(estate.namespace)]
+    assert f"green has every message, and {verified['repeated']:,} message" in verdict.summary
+    await steps.clean_up_blue(estate.sides, estate.run, estate.moves, estate.original)
+    for application in (*estate.publishers, *estate.subscribers):
+        await asyncio.to_thread(application.stop)
+    readers = [Subscriber(estate.topic(name), ARCHIVE) for name in ("events", "audit")]
+    for reader in readers:
+        reader.start(estate.sides.green)
+    async with asyncio.timeout(30):
+        while any(reader.received.lost(estate.sent(reader.topic)) for reader in readers):
+            await asyncio.sleep(0.2)
+    await asyncio.sleep(1)
+    for reader in readers:
+        await asyncio.to_thread(reader.stop)
+    assert sum(reader.received.twice() for reader in readers) == verified["repeated"]
+
+
+async def surplus(blue: AdminClient, green: AdminClient, partitions: Sequence[TopicName]) -> int:
+    """How many entries more green has than blue, which is read after it."""
+    await asyncio.sleep(0.5)
+    on_green = [len(Ledgers.of(await green.internal_stats(partition))) for partition in partitions]
+    on_blue = [len(Ledgers.of(await blue.internal_stats(partition))) for partition in partitions]
+    return sum(max(0, there - here) for there, here in zip(on_green, on_blue, strict=True))
+
+
+@pytest.mark.long
+@pytest.mark.versions
 @pytest.mark.timeout(300)
 async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
     make_estate: MakeEstate,
@@ -326,7 +383,5 @@ async def test_an_abort_keeps_what_applications_use_on_green_and_blue_is_as_befo
         kept = (await on_green.stats(partition, precise=False))["subscriptions"]
         assert {"billing", "fraud", ARCHIVE} & kept.keys() == {"billing"}
     assert await on_blue.get(path) == ["blue"]
-    for subscriber in others:
-        assert not subscriber.received.lost(estate.sent(subscriber.topic)[:-20])
-    assert [error for one in (*estate.publishers, *others) for error in one.errors] == []
+    await estate.received_by(others)
     assert estate.run.ledger.last_phase(str(estate.namespace)) == Phase.ABORTED

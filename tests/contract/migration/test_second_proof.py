@@ -83,12 +83,12 @@ async def test_what_was_proven_before_the_cut_over_is_not_read_again(moving: Mov
     moving.publish(STORED, LATER)
     await moving.cut_over(moves)
     verified = await steps.verify_messages(moving.sides, moving.run, moves)
-    assert verified == {"verdict": "equal", "messages": STORED + LATER, "read": LATER}
+    assert verified == {"verdict": "equal", "messages": STORED + LATER, "read": LATER, "repeated": 0}
     # A second call, and one without the first proof, come to the same verdict.
     assert await steps.verify_messages(moving.sides, moving.run, moves) == verified
     moving.run.artefacts.write(moving.run.id, COPY_VERDICT, b"{}")
     whole = await steps.verify_messages(moving.sides, moving.run, moves)
-    assert whole == {"verdict": "equal", "messages": STORED + LATER, "read": STORED + LATER}
+    assert whole == {"verdict": "equal", "messages": STORED + LATER, "read": STORED + LATER, "repeated": 0}
 
 
 async def test_messages_that_green_lost_after_the_first_proof_are_missed(moving: Moving, on_green: AdminClient) -> None:

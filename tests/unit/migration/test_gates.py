@@ -41,7 +41,7 @@ from tests.support.snapshots import (
 
 from pulsar_fleet.cluster.admin.read_problems import Area, Note, Problem
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS, check
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES
@@ -117,6 +117,14 @@ def blue_of(version: str) -> Spoil:
     return spoil
 
 
+of_3_0 = blue_of("3.0.7")
+
+
+def whole_cluster(findings: View, left_out: tuple[str, ...] | None = ()) -> View:
+    """The flag of the cluster redirects, and blue has these other namespaces."""
+    return with_survey(replace(findings, strategies={NAME: Strategy.WHOLE_CLUSTER}), left_out=left_out)
+
+
 def flagged(*sides: str) -> Spoil:
     return lambda findings: with_policies_of(findings, **{side: {"migrated": True} for side in sides})
 
@@ -138,6 +146,7 @@ def parsed_with(*, timeout: int, interval: int, stale_after: int) -> Spoil:
 IDLE = subscription("archive", msgBacklog=7)
 READER = subscription("reader", PYTHON, isDurable=False)
 LINK = {"replication": {"west": {"connected": True, "replicationBacklog": 9, "outboundConnection": "x"}}}
+UNLISTED = {"replication": {"west": {"connected": False, "replicationBacklog": 9}}}
 INBOUND = {"replication": {"west": {"connected": True, "inboundConnection": "x"}}}
 COPIED = {"replication": {"green": {"connected": True, "replicationBacklog": 0, "outboundConnection": "x"}}}
 SECOND = TopicName(NAME, "second")
@@ -163,6 +172,9 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("not-readable", note_on("green", f"topic policies of {ORDERS}")),
     ("topic-not-readable", lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),))),
     ("redirect-not-supported", blue_of("3.0.7")),
+    ("cluster-flag-not-needed blue-must-not-restart", whole_cluster),
+    ("namespace-left-out blue-must-not-restart", lambda base: whole_cluster(of_3_0(base), left_out=("acme/other",))),
+    ("namespace-left-out blue-must-not-restart", lambda base: whole_cluster(of_3_0(base), left_out=None)),
     ("redirect-unreachable", lambda base: with_probe(base, "brokerServiceUrl", answered="", error="refused")),
     ("redirect-not-green", lambda base: with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650")),
     ("redirect-not-green", lambda base: with_probe(base, "serviceUrl", answered="http://third:8080")),
@@ -238,6 +250,7 @@ FAULTS: tuple[tuple[str, Spoil], ...] = (
     ("delayed-messages", stats(**subscription("later", JAVA, msgBacklog=3, msgDelayed=3))),
     ("abandoned-subscription", stats(**IDLE)),
     ("replicator-disconnected", lambda base: with_facts(base, links={TOPIC: frozenset({"west"})})),
+    ("replicator-disconnected", stats(**UNLISTED)),
     ("replication-backlog", stats(**LINK)),
     ("replicates-into-blue", stats(**INBOUND)),
     (
@@ -301,6 +314,9 @@ NEAREST: dict[str, Spoil] = {
     "not-readable": note_on("green", f"topic policies of {ORDERS}", Problem.DELETED),
     "topic-not-readable": lambda base: with_facts(base, unread=(Note(EVENTS, Problem.UNREADABLE, "500"),), blue=None),
     "redirect-not-supported": lambda base: repointed(blue_of("3.0.7")(base)),
+    "cluster-flag-not-needed": lambda base: whole_cluster(of_3_0(base)),
+    "namespace-left-out": lambda base: whole_cluster(of_3_0(base)),
+    "blue-must-not-restart": lambda base: repointed(of_3_0(base)),
     "redirect-unreachable": lambda base: with_probe(base, "brokerServiceUrlTls", error="timed out"),
     "redirect-not-green": lambda base: with_redirect_probe(
         with_probe(base, "brokerServiceUrl", answered="pulsar://third:6650"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.drain_states import FIRST, ORDERS, SECOND, move_of, seen, stats
 
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.drain.detect import detect_incidents
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
@@ -57,6 +57,7 @@ def test_a_namespace_that_arrives_shows_no_incident() -> None:
 
 GONE = {FIRST: seen(Absence.UNLOADED)}
 UNREACHABLE = {"blue b:1": 20.0}
+READ_TO_THE_END = {"blue": {FIRST: seen(stats(billing=(0, ["c-1"])))}}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ UNREACHABLE = {"blue b:1": 20.0}
         ({"fenced": {FIRST}, "blue": {FIRST: seen(Absence.UNREACHABLE)}}, (IncidentKind.FENCED, Remedy.OPERATOR)),
         ({"green": {FIRST: seen(stats("p-1"))}}, (IncidentKind.CLIENT_MISSING, Remedy.OPERATOR)),
         ({"blue": {FIRST: seen(stats(billing=(3, [])))}}, (IncidentKind.NO_CONSUMERS, Remedy.OPERATOR)),
+        ({**READ_TO_THE_END, "flags_cluster": True}, (IncidentKind.CONSUMERS_WAIT, Remedy.RECONNECT)),
     ],
 )
 def test_each_kind_of_incident_is_detected(changes: dict[str, Any], expected: tuple[IncidentKind, Remedy]) -> None:
@@ -112,6 +114,20 @@ def test_a_client_is_not_missing_while_something_else_explains_it(changes: dict[
     assert IncidentKind.CLIENT_MISSING not in [kind for kind, _ in found(**late)]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"flags_cluster": True, "seconds": 1.0},
+        {"flags_cluster": True, "blue": {FIRST: seen(stats(billing=(1, ["c-1"])))}},
+        {"flags_cluster": True, "blue": {FIRST: seen(stats(billing=(0, [])))}},
+    ],
+    ids=["redirected one by one", "not yet", "reads", "left"],
+)
+def test_consumers_do_not_wait_while_the_broker_may_redirect_them(changes: dict[str, Any]) -> None:
+    assert IncidentKind.CONSUMERS_WAIT not in [kind for kind, _ in found(**{**READ_TO_THE_END, **changes})]
+
+
 EXECUTED = {
     IncidentKind.UNLOADED: "test_faults",
     IncidentKind.BUNDLE_MOVED: "test_faults",
@@ -120,6 +136,7 @@ EXECUTED = {
     IncidentKind.FLAG_RESET: "test_remedies",
     IncidentKind.REDIRECT_LOST: "test_remedies",
     IncidentKind.PERMISSIONS_MISSING: "test_remedies",
+    IncidentKind.CONSUMERS_WAIT: "test_whole_cluster",
 }
 """Kinds whose remedy is executed on real clusters → the module in tests/contract/migration."""
 BY_HAND = {

@@ -39,6 +39,21 @@ def test_a_kind_that_green_offers_and_the_connection_does_not_name_is_taken_from
     assert redirect.placeholders == ("serviceUrlTls",)
 
 
+def test_addresses_of_applications_replace_those_of_the_connection_and_of_the_broker() -> None:
+    urls = ("pulsar+ssl://apps:6651", "http://apps:8080")
+    green = ClusterConnection(
+        name="green", admin_url="https://in:8443", service_url="pulsar+ssl://in:6651", client_urls=urls
+    )
+    redirect = redirect_to(green, {"brokerServiceUrl": "pulsar://broker-0:6650"})
+    assert redirect.document == {
+        "serviceUrl": "http://apps:8080",
+        "serviceUrlTls": "https://apps:8443",
+        "brokerServiceUrl": "pulsar://apps:6650",
+        "brokerServiceUrlTls": "pulsar+ssl://apps:6651",
+    }
+    assert set(redirect.placeholders) == {"serviceUrlTls", "brokerServiceUrl"}
+
+
 def test_what_was_proven_is_what_is_stored() -> None:
     redirect = redirect_to(ClusterConnection(name="green", admin_url="http://green:8080", service_url="pulsar://g:1"))
     probes = tuple(

@@ -99,6 +99,15 @@ def test_a_run_of_one_namespace_has_no_canary_and_nothing_has_no_wave() -> None:
     assert plan_waves([]).waves == ()
 
 
+def test_what_one_flag_redirects_is_one_wave_without_a_canary_whatever_the_limits() -> None:
+    members = [replace(member(number), strategy=Strategy.WHOLE_CLUSTER) for number in range(30)]
+    (wave,) = plan_waves(members, Limits(namespaces=2, topics=1)).waves
+    assert (len(wave.members), wave.is_canary) == (30, False)
+    approval = approval_markdown(WavePlan((wave,)), wave, ("blue", "green"), gates=1)
+    assert "Copy, then redirect the whole cluster, from blue to green" in approval
+    assert "After that nothing leads back to blue" in approval
+
+
 def test_a_thousand_namespaces_that_hang_together_are_planned() -> None:
     chance = random.Random(5)
     many = [member(number, tuple(f"app{chance.randrange(900)}" for _ in range(3))) for number in range(1000)]

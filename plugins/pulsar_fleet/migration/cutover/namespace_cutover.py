@@ -20,8 +20,16 @@ from pulsar_fleet.cluster.names import Position, TopicName
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.cutover.quiesce import QUIESCE_TIMEOUT_SECONDS, pending_text, wait_quiesced
-from pulsar_fleet.migration.cutover.redirect import Redirect, read_clients, require_green, set_flag, store_redirect
+from pulsar_fleet.migration.cutover.redirect import (
+    Redirect,
+    is_flagged,
+    read_clients,
+    require_green,
+    set_flag,
+    store_redirect,
+)
 from pulsar_fleet.migration.cutover.termination import (
+    CheckPeriods,
     Terminations,
     check_periods,
     move_to_checking_brokers,
@@ -29,6 +37,7 @@ from pulsar_fleet.migration.cutover.termination import (
     wait_producers_left,
     wait_terminated,
 )
+from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, reconnect_consumers
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
@@ -88,6 +97,7 @@ async def cut_over_namespace(
     before: OriginalSettings,
     checkpoint: Checkpoint,
     unterminated: Sequence[TopicName],
+    cluster_flag: ClusterFlag | None = None,
     quiesce_seconds: float = QUIESCE_SECONDS,
     individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
 ) -> CutOverResult:
@@ -97,6 +107,7 @@ async def cut_over_namespace(
     :param before: the publish rates before the run, restored in every case, as soon as every partition is
         terminated and blue has closed its producers.
     :param checkpoint: connected clients and transferred cursors, also of an earlier attempt.
+    :param cluster_flag: instead of the flag of the namespace.
     :param individually_acknowledged: what happens to entries acknowledged beyond a mark-delete position.
     :raises PreconditionFailed: green cannot take the clients, publishes stayed in flight, or a partition was not
         terminated; the message says what to do. `Conflict`: replication did not catch up, or a cursor cannot be set.
@@ -109,7 +120,8 @@ async def cut_over_namespace(
     if transfer:
         await asyncio.gather(*(transfer.transfer_idle(topic, move.partitions[topic]) for topic in unterminated))
     # Everything that can be read before producers are throttled is: they wait for every call from here to the end.
-    periods, rate = await asyncio.gather(check_periods(blue), throttle_rate(blue, _written(move, unterminated)))
+    reading_rate = throttle_rate(blue, _written(move, unterminated))
+    periods, rate = await asyncio.gather(check_periods(blue, checkpoint.run), reading_rate)
     loop = asyncio.get_running_loop()
     began = loop.time()
     ends: Mapping[TopicName, Position] = {}
@@ -123,10 +135,15 @@ async def cut_over_namespace(
             if transferred:
                 checkpoint.store_transfers(transferred)
             throttle.require_held()
-        await set_flag(blue, move.namespace, migrated=True)
+        if cluster_flag:
+            await cluster_flag.set(throttle.require_held)
+        else:
+            await set_flag(blue, move.namespace, migrated=True)
         terminations, moved = await _confirm_termination(blue, move, periods)
-        await wait_producers_left(blue, _written(move, unterminated), max(periods.values()) + _SLACK_SECONDS)
+        await wait_producers_left(blue, _written(move, unterminated), periods.longest + _SLACK_SECONDS)
     seconds, late = loop.time() - began, late_entries(ends, terminations)
+    if cluster_flag:
+        await reconnect_consumers(blue, tuple(move.partitions))
     if late:
         log.warning("%s: %d entries entered after it was quiesced: %s", move.namespace, sum(late.values()), late)
     transfers = checkpoint.stored_transfers()
@@ -220,8 +237,7 @@ async def _cursor_transfer(
 
     None under the flag: an earlier attempt has transferred the cursors, and consumers may be on green already.
     """
-    flagged = (await blue.namespace(move.namespace) or {}).get("migrated")
-    if not move.strategy.copies or flagged:
+    if not move.strategy.copies or await is_flagged(blue, move):
         return None
     return CursorTransfer(blue, green, individually_acknowledged=individually_acknowledged)
 
@@ -250,16 +266,17 @@ async def _messages_in(admin: AdminClient, topic: TopicName, entry: Position) ->
 
 
 async def _confirm_termination(
-    blue: AdminClient, move: Move, periods: Mapping[str, float]
+    blue: AdminClient, move: Move, periods: CheckPeriods
 ) -> tuple[Terminations, tuple[str, ...]]:
     """Wait until every partition is terminated: two check periods, and again after moving bundles if needed.
 
     Returns the moved bundles.
     """
-    seconds = 2 * max(periods.values()) + _SLACK_SECONDS
+    seconds = 2 * periods.longest + _SLACK_SECONDS
     terminations = await wait_terminated(blue, move, seconds)
     waiting = terminations.waiting
-    moved = await move_to_checking_brokers(blue, move, waiting, periods) if waiting else ()
+    movable = waiting and not move.strategy.flags_cluster
+    moved = await move_to_checking_brokers(blue, move, waiting, periods) if movable else ()
     if moved:
         terminations = await wait_terminated(blue, move, seconds)
     if waiting := terminations.waiting:

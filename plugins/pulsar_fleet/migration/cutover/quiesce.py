@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.migration.stats.read import required_internal_stats
+from pulsar_fleet.links.partition_stats import required_internal_stats
 
 log = logging.getLogger(__name__)
 

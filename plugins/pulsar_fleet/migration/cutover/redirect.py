@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Self
 from urllib.parse import urlsplit
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic, stored_redirect
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.read_back import is_kept
+from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.stats.clients import ConnectedClients
-from pulsar_fleet.migration.stats.read import required_stats
 
 ADDRESS_SCHEMES = {
     "serviceUrl": "http",
@@ -31,7 +31,7 @@ ADDRESS_SCHEMES = {
 def has_addresses(stored: JsonObject | None, document: JsonObject) -> bool:
     """Whether a cluster redirects to these addresses.
 
-    :param stored: as `redirect.stored_redirect` returns it.
+    :param stored: as `stored_redirect` returns it.
     """
     address = (stored or {}).get("migratedClusterUrl") or {}
     return all(address.get(key) == value for key, value in document.items())
@@ -53,46 +53,42 @@ class Redirect:
         return cls(dict(document["document"]), tuple(document["placeholders"]))
 
 
-def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = None) -> Redirect:
-    """All four addresses of green.
+_PAIRS = (("serviceUrl", "serviceUrlTls"), ("brokerServiceUrl", "brokerServiceUrlTls"))
+_PORTS = {"http": 8080, "https": 8443, "pulsar": 6650, "pulsar+ssl": 6651}
 
-    An address that the connection does not have is taken from the addresses that green's brokers offer. Where they
-    offer none, it gets the other address's host and the default port: Java 3.0 and 3.1 clients fail on a redirect
+
+def redirect_to(green: ClusterConnection, offered: Mapping[str, str] | None = None, *, admin: bool = True) -> Redirect:
+    """All four addresses of green: those of its applications if the connection has them, else those of the connection.
+
+    An address that the connection does not have is taken from the addresses that green's only broker offers. Without
+    them it gets the other address's host and the default port: Java 3.0 and 3.1 clients fail on a redirect
     without a TLS address even when they do not use TLS (observed).
 
-    :param offered: key → address of a broker of green, for the services that it offers.
+    :param offered: key → address of the only broker of green, for the services that it offers.
+    :param admin: with the addresses of the admin API, which brokers of Pulsar 3.0 do not keep.
     """
-    admin, service = urlsplit(green.admin_url), urlsplit(green.require_service_url())
-    secure_admin, secure_service = admin.scheme == "https", service.scheme == "pulsar+ssl"
-    document = {
-        "serviceUrl": f"http://{admin.hostname}:8080" if secure_admin else green.admin_url.rstrip("/"),
-        "serviceUrlTls": green.admin_url.rstrip("/") if secure_admin else f"https://{admin.hostname}:8443",
-        "brokerServiceUrl": f"pulsar://{service.hostname}:6650" if secure_service else green.service_url,
-        "brokerServiceUrlTls": green.service_url if secure_service else f"pulsar+ssl://{service.hostname}:6651",
-    }
-    placeholders = (
-        "serviceUrl" if secure_admin else "serviceUrlTls",
-        "brokerServiceUrl" if secure_service else "brokerServiceUrlTls",
-    )
-    replaced = {key: offered[key] for key in placeholders if offered and key in offered}
-    return Redirect({**document, **replaced}, tuple(key for key in placeholders if key not in replaced))
+    document: JsonObject = {}
+    placeholders = []
+    owned = zip(_PAIRS, (green.admin_url.rstrip("/"), green.require_service_url()), strict=True)
+    for keys, own in owned if admin else list(owned)[1:]:
+        given = _by_key(keys, green.client_urls)
+        known = given or {**_of_keys(keys, offered or {}), **_by_key(keys, [own])}
+        host = urlsplit(next(iter(given.values()), own)).hostname
+        for key in keys:
+            scheme = ADDRESS_SCHEMES[key]
+            document[key] = known.get(key) or f"{scheme}://{host}:{_PORTS[scheme]}"
+            if key not in known:
+                placeholders.append(key)
+    return Redirect(document, tuple(placeholders))
 
 
-async def stored_redirect(admin: AdminClient, cluster: str) -> JsonObject | None:
-    """Where the cluster redirects to; None if nothing was ever stored (the broker answers 404 then).
+def _by_key(keys: Iterable[str], urls: Iterable[str]) -> dict[str, str]:
+    by_scheme = {urlsplit(url).scheme: url for url in urls}
+    return {key: by_scheme[ADDRESS_SCHEMES[key]] for key in keys if ADDRESS_SCHEMES[key] in by_scheme}
 
-    Pulsar 3.0 has only the call that writes it (405) and shows it in the cluster's data.
-    """
-    try:
-        return dict(await admin.get(f"/clusters/{cluster}/migrate"))
-    except NotFound:
-        return None
-    except InvalidRequest as error:
-        if error.status != HTTPStatus.METHOD_NOT_ALLOWED:
-            raise
-    data = await admin.get(f"/clusters/{cluster}")
-    keys = ("migrated", "migratedClusterUrl")
-    return {key: data[key] for key in keys} if data.get("migratedClusterUrl") else None
+
+def _of_keys(keys: Iterable[str], addresses: Mapping[str, str]) -> dict[str, str]:
+    return {key: addresses[key] for key in keys if key in addresses}
 
 
 async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
@@ -101,14 +97,16 @@ async def is_stored(blue: AdminClient, cluster: str, redirect: Redirect) -> bool
 
 
 async def store_redirect(blue: AdminClient, cluster: str, redirect: Redirect) -> bool:
-    """Store the redirect for blue's clients, without flagging the cluster; True if it had to be written.
+    """Store the redirect for blue's clients, without changing the cluster's flag; True if it had to be written.
 
     The broker accepts any cluster name and any address with 200, so the redirect is read back. `PreconditionFailed`
     if it differs.
     """
-    if await is_stored(blue, cluster, redirect):
+    stored = await stored_redirect(blue, cluster)
+    if has_addresses(stored, redirect.document):
         return False
-    await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=False)
+    flagged = bool((stored or {}).get("migrated"))
+    await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=flagged)
     if not await is_kept(lambda: is_stored(blue, cluster, redirect)):
         raise PreconditionFailed(
             f"{cluster} did not keep the redirect to {redirect.document['brokerServiceUrl']}; nothing was flagged. "
@@ -137,6 +135,48 @@ async def set_flag(blue: AdminClient, namespace: NamespaceName, *, migrated: boo
 
     if not await is_kept(flagged):
         raise PreconditionFailed(f"{blue.connection.name} did not keep migrated={migrated} for namespace {namespace}.")
+
+
+async def set_cluster_flag(blue: AdminClient, redirect: Redirect, *, migrated: bool) -> None:
+    """Flag a whole cluster as migrated, or clear the flag, and read it back together with the addresses.
+
+    `PreconditionFailed` if either was not kept.
+    """
+    cluster = await blue.cluster_name()
+
+    async def flagged() -> bool:
+        stored = await stored_redirect(blue, cluster) or {}
+        return has_addresses(stored, redirect.document) and bool(stored.get("migrated")) is migrated
+
+    if await flagged():
+        return
+    await blue.post(f"/clusters/{cluster}/migrate", redirect.document, migrated=migrated)
+    if not await is_kept(flagged):
+        raise PreconditionFailed(
+            f"{cluster} did not keep migrated={migrated} with {redirect.document['brokerServiceUrl']}. Check "
+            f"GET /admin/v2/clusters/{cluster}.",
+            cluster=cluster,
+        )
+
+
+async def is_flagged(blue: AdminClient, move: Move) -> bool:
+    """Whether blue redirects the clients of this namespace, by its own flag or by the cluster's."""
+    if move.strategy.flags_cluster:
+        return await redirects_every_topic(blue)
+    return bool((await blue.namespace(move.namespace) or {}).get("migrated"))
+
+
+async def clear_flag(blue: AdminClient, move: Move) -> bool:
+    """Clear the flag by which blue redirects the clients of this namespace; True if it was set."""
+    if not await is_flagged(blue, move):
+        return False
+    if move.strategy.flags_cluster:
+        stored = await stored_redirect(blue, await blue.cluster_name()) or {}
+        addresses = {key: url for key, url in stored["migratedClusterUrl"].items() if key in ADDRESS_SCHEMES}
+        await set_cluster_flag(blue, Redirect(addresses, ()), migrated=False)
+    else:
+        await set_flag(blue, move.namespace, migrated=False)
+    return True
 
 
 async def require_green(green: AdminClient, move: Move) -> None:

@@ -16,16 +16,20 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import Position, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.migration.cutover.redirect import set_flag
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.partition_stats import stats_of
+from pulsar_fleet.migration.cutover.redirect import is_flagged, set_flag
 from pulsar_fleet.migration.model import Move, Moves
-from pulsar_fleet.migration.stats.read import stats_of
+from pulsar_fleet.migration.unread_brokers import read_settings
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY
 from pulsar_fleet.snapshot.resources import read_info
 
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = "clusterMigrationCheckDurationSeconds"
+SELDOM_SECONDS = 10
+"""A longer period prolongs the publish pause, and a gate warns of it."""
 
 _FIRST_TOPICS = 2
 _POLL_SECONDS = 0.1
@@ -61,7 +65,7 @@ async def without_moved(blue: AdminClient, moves: Moves) -> Moves:
 async def is_moved(blue: AdminClient, move: Move) -> bool:
     """Whether an attempt has begun to cut over the namespace: it is flagged, or a partition is terminated."""
     if move.strategy.redirects:
-        return bool((await blue.namespace(move.namespace) or {}).get("migrated"))
+        return await is_flagged(blue, move)
     return len(await unterminated_partitions(blue, move)) < len(move.partitions)
 
 
@@ -143,13 +147,28 @@ def unterminated_text(move: Move, waiting: Sequence[TopicName], seconds: float) 
     )
 
 
-async def check_periods(blue: AdminClient) -> dict[str, float]:
-    """Broker → seconds between two checks of the flag; 0 means that its migration check is off."""
-    brokers = await blue.brokers()
-    configurations = await asyncio.gather(*(blue.runtime_configuration(broker) for broker in brokers))
-    return {
-        broker: float(settings.get(CHECK_PERIOD) or 0) for broker, settings in zip(brokers, configurations, strict=True)
-    }
+@dataclass(frozen=True, slots=True)
+class CheckPeriods:
+    """How often the brokers of blue check the flag.
+
+    :param seconds: broker → seconds between two checks; 0 means that its migration check is off.
+    :param unread: brokers of which it is unknown; a waiver has accepted that.
+    """
+
+    seconds: Mapping[str, float]
+    unread: tuple[str, ...] = ()
+
+    @property
+    def longest(self) -> float:
+        """In seconds; an unknown period counts as the longest that no gate warns of."""
+        return max([*self.seconds.values(), *(SELDOM_SECONDS for _ in self.unread)])
+
+
+async def check_periods(blue: AdminClient, run: Run) -> CheckPeriods:
+    """How often each broker checks the flag; the run says which brokers need not be read. One call for each broker."""
+    brokers = await read_settings(blue, run)
+    seconds = {broker: float(settings.get(CHECK_PERIOD) or 0) for broker, settings in brokers.settings.items()}
+    return CheckPeriods(seconds, brokers.unread)
 
 
 async def _read(
@@ -180,7 +199,7 @@ def _by_partition(topic: TopicName, document: JsonObject, move: Move) -> Iterato
 
 
 async def move_to_checking_brokers(
-    blue: AdminClient, move: Move, topics: Sequence[TopicName], periods: Mapping[str, float]
+    blue: AdminClient, move: Move, topics: Sequence[TopicName], periods: CheckPeriods
 ) -> tuple[str, ...]:
     """Move the bundles of these partitions to a broker that checks the flag; none if there is no such broker.
 
@@ -188,11 +207,11 @@ async def move_to_checking_brokers(
     Producers must be throttled. Terminated topics move without harm (observed: 4–7 duplicates for each moved topic,
     0 lost).
     """
-    checking = sorted(broker for broker, seconds in periods.items() if seconds > 0)
-    not_checking = sorted(broker for broker, seconds in periods.items() if seconds <= 0)
+    checking = sorted(broker for broker, seconds in periods.seconds.items() if seconds > 0)
+    not_checking = sorted(broker for broker, seconds in periods.seconds.items() if seconds <= 0)
     if not checking or not not_checking:
         return ()
-    bundles = sorted({await bundle_of(blue, topic) for topic in topics})
+    bundles = sorted({await blue.bundle(topic) for topic in topics})
     log.warning(
         "%s: %s do not check the flag; bundles %s are moved to %s", move.namespace, not_checking, bundles, checking[0]
     )
@@ -204,12 +223,6 @@ async def move_to_checking_brokers(
     finally:
         await set_flag(blue, move.namespace, migrated=True)
     return tuple(bundles)
-
-
-async def bundle_of(admin: AdminClient, topic: TopicName) -> str:
-    """The bundle of a topic, such as `0x00000000_0x40000000`."""
-    answer = await admin.http.call("GET", f"/lookup/v2/topic/{topic.path}/bundle")
-    return answer.text.strip().strip('"')
 
 
 async def load_all(admin: AdminClient, topics: Sequence[TopicName]) -> None:

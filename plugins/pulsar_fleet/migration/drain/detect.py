@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.stats.clients import absent_clients
 from pulsar_fleet.migration.stats.partition_state import Absence
 
 ARRIVAL_SECONDS = 30.0
 """A client that is on neither cluster for longer will not reconnect; a Go producer needs its operation time-out."""
+RECONNECT_SECONDS = 5.0
+"""A consumer of Failover begins to read a second after it connected; a broker of Pulsar 3.0 redirects it then."""
 OUTAGE_SECONDS = 60.0
 """Two session time-outs of brokers: after one, another broker serves the topics of a broker that has failed."""
 
@@ -199,6 +201,21 @@ def _no_consumers(facts: DrainFacts) -> Iterator[Incident]:
                 yield _incident(facts, kind, Remedy.OPERATOR, text, subject=subject, topics=[topic])
 
 
+def _consumers_wait(facts: DrainFacts) -> Iterator[Incident]:
+    """Consumers that have read everything on a cluster whose brokers redirect none that waits for messages."""
+    if not facts.flags_cluster or facts.seconds < RECONNECT_SECONDS:
+        return
+    for topic, state in facts.blue.items():
+        for name, backlog in state.backlog.items():
+            if state.close and not backlog and state.consumers(name):
+                text = (
+                    f"Consumers of subscription {name!r} on {topic} have read everything and wait on blue: its brokers "
+                    "redirect them when they connect again."
+                )
+                kind, subject = IncidentKind.CONSUMERS_WAIT, f"{topic} {name}"
+                yield _incident(facts, kind, Remedy.RECONNECT, text, subject=subject, topics=[topic])
+
+
 def _departed_consumers(facts: DrainFacts) -> Iterator[Incident]:
     """A backlog on blue whose last consumer left between the gates and the cutover: nobody reads it there."""
     for topic, clients in facts.departed.items():
@@ -240,5 +257,6 @@ _RULES: tuple[Callable[[DrainFacts], Iterator[Incident]], ...] = (
     _permissions,
     _clients,
     _no_consumers,
+    _consumers_wait,
     _departed_consumers,
 )

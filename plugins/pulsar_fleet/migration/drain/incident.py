@@ -18,6 +18,7 @@ class IncidentKind(StrEnum):
     FENCED = "topic-fenced"
     CLIENT_MISSING = "client-missing"
     NO_CONSUMERS = "no-consumers"
+    CONSUMERS_WAIT = "consumers-wait"
     UNLOADED = "topic-unloaded"
     BROKER_RESTARTED = "broker-restarted"
     BUNDLE_MOVED = "bundle-moved"
@@ -39,6 +40,7 @@ class Remedy(StrEnum):
     SET_FLAG = "set the flag again"
     STORE_REDIRECT = "store the redirect again"
     GRANT = "grant the same permissions on green as on blue"
+    RECONNECT = "set its cursor to the end, where it is: its consumers connect again, and are redirected"
     READ_PARTITIONS = "read the statistics of each partition"
     WAIT = "wait"
     OPERATOR = "an operator must act"
@@ -88,6 +90,7 @@ class DrainFacts:
     :param unreachable: broker, as `cluster host:port` → seconds of its outage.
     :param live: blue's brokers that answer.
     :param restarted: blue's brokers that were unreachable since the cutover and answer again.
+    :param flags_cluster: the flag of the cluster redirects the clients, and not one of the namespace.
     """
 
     namespace: NamespaceName
@@ -105,3 +108,4 @@ class DrainFacts:
     live: Collection[str] = frozenset()
     restarted: Collection[str] = frozenset()
     departed: ConnectedClients = field(default_factory=dict)
+    flags_cluster: bool = False

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import FleetError
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import Role
-from pulsar_fleet.migration.cutover.redirect import Redirect, is_stored
+from pulsar_fleet.cluster.statistics.topic_statistics import Role
+from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged, is_stored
 from pulsar_fleet.migration.drain.detect import ARRIVAL_SECONDS, detect_incidents, missing_clients
 from pulsar_fleet.migration.drain.forecast import forecast
 from pulsar_fleet.migration.drain.incident import DrainFacts, Incident
@@ -72,6 +72,7 @@ class DrainMonitor:
     :param connected: namespace → the clients connected to blue right before the cutover.
     :param departed: namespace → consumers of the gates that left before the cutover, see `departed_consumers`.
     :param redirect: the address to which blue must redirect its clients.
+    :param accepted_as_unread: brokers whose lists are not read.
     :param probing: probe with a new producer whether topics are fenced; not in a process that must not hang.
     """
 
@@ -83,6 +84,7 @@ class DrainMonitor:
     redirect: Redirect
     state: DrainState
     probing: bool
+    accepted_as_unread: Collection[str] = ()
 
     async def poll(self, now: float) -> DrainStatus:
         """Poll once. `state` is updated; nothing else is changed.
@@ -118,7 +120,7 @@ class DrainMonitor:
         self.state.listed = now
         partitions = {move.namespace: frozenset(move.partitions) for move in self._open()}
         blue, green = await asyncio.gather(
-            list_loaded(self.blue, partitions, now), list_loaded(self.green, partitions, now)
+            *(list_loaded(admin, partitions, now, self.accepted_as_unread) for admin in (self.blue, self.green))
         )
         self._record_outages("blue", blue, now)
         self._record_outages("green", green, now)
@@ -173,7 +175,7 @@ class DrainMonitor:
         facts = self._facts(move, now, live)
         if namespace.ended is None and facts.seconds >= ARRIVAL_SECONDS and now - namespace.checked >= CHECK_SECONDS:
             namespace.checked = now
-            facts = await self._with_settings(facts)
+            facts = await self._with_settings(move, facts)
         incidents = detect_incidents(facts)
         namespace.record_incidents(incidents, now)
         return incidents
@@ -192,21 +194,23 @@ class DrainMonitor:
             restarted=self.state.restarted,
             fenced=namespace.fenced,
             departed=self.departed.get(str(move.namespace), {}),
+            flags_cluster=move.strategy.flags_cluster,
         )
 
-    async def _with_settings(self, facts: DrainFacts) -> DrainFacts:
+    async def _with_settings(self, move: Move, facts: DrainFacts) -> DrainFacts:
         """Add what only matters when a namespace is not done in time: flag, address, and permissions."""
         name = facts.namespace
         try:
             blue, green = await asyncio.gather(self.blue.namespace(name), self.green.namespace(name))
             redirected = await is_stored(self.blue, await self.blue.cluster_name(), self.redirect)
+            flagged = await is_flagged(self.blue, move)
         except FleetError as error:
             log.warning("%s: %s", name, error)
             return facts
         grants = missing_grants(name, blue or {}, green or {})
         return replace(
             facts,
-            flagged=bool((blue or {}).get("migrated")),
+            flagged=flagged,
             redirected=redirected,
             green_exists=green is not None,
             roles_without_permission=tuple(sorted({grant.role for grant in grants})),

@@ -13,9 +13,10 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import Conflict, FleetError, NotFound, Unavailable
 from pulsar_fleet.cluster.message_client import open_client
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.links.partition_stats import stats_of
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState, read_loaded
-from pulsar_fleet.migration.stats.read import stats_of
+from pulsar_fleet.migration.unread_brokers import brokers_to_ask
 
 log = logging.getLogger(__name__)
 
@@ -28,21 +29,29 @@ _PROBE_SECONDS = 8
 class LoadedPartitions:
     """The partitions that the brokers of a cluster list as loaded.
 
-    :param answered: brokers that answered, as `host:port`; `unreachable` those that did not.
+    :param answered: brokers that answered, as `host:port`; `unreachable` those that did not; `unread` those that are
+        accepted as unread, and were not asked.
     """
 
     states: Mapping[TopicName, PartitionState] = field(default_factory=dict)
     answered: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 async def list_loaded(
-    admin: AdminClient, partitions: Mapping[NamespaceName, frozenset[TopicName]], at: float
+    admin: AdminClient,
+    partitions: Mapping[NamespaceName, frozenset[TopicName]],
+    at: float,
+    accepted_as_unread: Collection[str],
 ) -> LoadedPartitions:
-    """One call for each broker, whatever the number of topics; brokers renew their lists once a minute."""
-    address = urlsplit(admin.connection.admin_url).netloc
+    """One call for each broker, whatever the number of topics; brokers renew their lists once a minute.
+
+    :param accepted_as_unread: brokers that are not asked; partitions that they serve are in no list.
+    """
+    address = urlsplit(admin.http.admin_url).netloc
     try:
-        brokers = await admin.brokers()
+        brokers, unread = await brokers_to_ask(admin, accepted_as_unread)
     except Unavailable:
         return LoadedPartitions(unreachable=(address,))
     states: dict[TopicName, PartitionState] = {}
@@ -54,7 +63,7 @@ async def list_loaded(
             answered.append(broker)
         except Unavailable:
             unreachable.append(broker)
-    return LoadedPartitions(states, tuple(answered), tuple(unreachable))
+    return LoadedPartitions(states, tuple(answered), tuple(unreachable), unread)
 
 
 async def read_partitions(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient
 from pulsar_fleet.cluster.text import counted, duration
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient
 from pulsar_fleet.migration.drain.forecast import Forecast
-from pulsar_fleet.migration.model import Move, PartitionClients, Strategy
+from pulsar_fleet.migration.model import Move, PartitionClients
 from pulsar_fleet.migration.stats.partition_state import PartitionState, PartitionStates
 
 
@@ -142,7 +142,7 @@ def _unread(move: Move, topic: TopicName, state: PartitionState) -> Mapping[str,
     """Subscription → unread entries; without those that continue on green, whose messages were replicated."""
     transferred = (
         {name for name, count in move.partitions[topic].consumers.items() if count == 0}
-        if move.strategy is Strategy.REPLICATE
+        if move.strategy.copies and move.strategy.redirects
         else set()
     )
     return {name: entries for name, entries in state.backlog.items() if entries and name not in transferred}

@@ -8,19 +8,21 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.cutover.redirect import Redirect, set_flag, store_redirect, stored_redirect
+from pulsar_fleet.migration.cutover.redirect import Redirect, set_cluster_flag, set_flag, store_redirect
 from pulsar_fleet.migration.cutover.termination import (
     check_periods,
     load_all,
     unterminated_partitions,
     wait_terminated,
 )
+from pulsar_fleet.migration.cutover.whole_cluster import set_to_end, waiting_subscriptions
 from pulsar_fleet.migration.drain.incident import Incident, IncidentKind, Remedy
 from pulsar_fleet.migration.drain.permissions import missing_grants
 from pulsar_fleet.migration.model import Move, Phase
@@ -79,6 +81,7 @@ class RemedyContext:
     move: Move
     redirect: Redirect
     before: OriginalSettings
+    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,12 @@ class RemedyResult:
     after: Json
 
 
-async def remediate(incident: Incident, context: RemedyContext, run: Run) -> RemedyResult | None:
+async def remediate(incident: Incident, context: RemedyContext) -> RemedyResult | None:
     """Remediate an incident and record it; a failure is recorded too, and returns None instead of raising."""
     result, outcome = None, "failed"
     try:
-        _require_own_flag(incident, run, str(context.move.namespace))
+        _require_own_flag(incident, context.run, str(context.move.namespace))
+        _require_namespace_flag(incident, context.move)
         result = recorded = await _REMEDIES[incident.remedy](incident, context)
         outcome = "applied"
         log.info("%s %s", incident.sentence, result.text)
@@ -102,7 +106,7 @@ async def remediate(incident: Incident, context: RemedyContext, run: Run) -> Rem
         log.warning("%s: %s", incident.id, error)
         recorded = RemedyResult(str(error), None, None)
     cluster, namespace = context.blue.connection.name, str(context.move.namespace)
-    _record(run, cluster, namespace, incident.id, incident.remedy.value, recorded, outcome)
+    _record(context.run, cluster, namespace, incident.id, incident.remedy.value, recorded, outcome)
     return result
 
 
@@ -111,6 +115,15 @@ def _require_own_flag(incident: Incident, run: Run, namespace: str) -> None:
     phase = run.ledger.last_phase(namespace)
     if incident.remedy in (Remedy.SET_FLAG, Remedy.RELOAD) and phase in (Phase.REOPENED, Phase.ABORTED):
         raise PreconditionFailed(f"{namespace} is {phase} by another run, so its flag was not set again.")
+
+
+def _require_namespace_flag(incident: Incident, move: Move) -> None:
+    """Without the cluster's flag clients of every namespace would hang, and it unloads into an unreadable topic."""
+    if move.strategy.flags_cluster and incident.remedy in (Remedy.RELOAD, Remedy.UNLOAD):
+        raise PreconditionFailed(
+            f"{move.namespace} moved with the flag of the whole cluster, so nothing was unloaded and the flag stays. "
+            "Its messages are on green too; connect the applications of this topic to green and restart them."
+        )
 
 
 def record_moved_bundles(run: Run, blue: str, namespace: str, bundles: Sequence[str]) -> None:
@@ -153,8 +166,8 @@ async def _reload(incident: Incident, context: RemedyContext) -> RemedyResult:
 
 
 async def _wait_terminated(context: RemedyContext) -> tuple[TopicName, ...]:
-    periods = await check_periods(context.blue)
-    return (await wait_terminated(context.blue, context.move, 2 * max(periods.values()) + 5)).waiting
+    periods = await check_periods(context.blue, context.run)
+    return (await wait_terminated(context.blue, context.move, 2 * periods.longest + 5)).waiting
 
 
 async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) -> None:
@@ -171,7 +184,10 @@ async def _load_without_flag(context: RemedyContext, fenced: list[TopicName]) ->
 async def _set_flag(_incident: Incident, context: RemedyContext) -> RemedyResult:
     stored = await store_redirect(context.blue, await context.blue.cluster_name(), context.redirect)
     await load_all(context.blue, list(context.move.partitions))
-    await set_flag(context.blue, context.move.namespace, migrated=True)
+    if context.move.strategy.flags_cluster:
+        await set_cluster_flag(context.blue, context.redirect, migrated=True)
+    else:
+        await set_flag(context.blue, context.move.namespace, migrated=True)
     return RemedyResult("The flag is set again.", {"migrated": False}, {"migrated": True, "stored": stored})
 
 
@@ -191,6 +207,15 @@ async def _grant(_incident: Incident, context: RemedyContext) -> RemedyResult:
     roles = ", ".join(sorted({grant.role for grant in grants}))
     calls = [grant.call.text() for grant in grants]
     return RemedyResult(f"{roles} have the permissions of blue on green.", green.get("auth_policies"), calls)
+
+
+async def _reconnect(incident: Incident, context: RemedyContext) -> RemedyResult:
+    (topic,) = map(TopicName.parse, incident.topics)
+    name = incident.subject.removeprefix(f"{topic} ")
+    if (topic, name) not in await waiting_subscriptions(context.blue, [topic]):
+        return RemedyResult("Its consumers have left, or have more to read; nothing was changed.", None, None)
+    await set_to_end(context.blue, topic, name)
+    return RemedyResult("Its cursor was set to the end, where it was: its consumers connect again.", None, None)
 
 
 def _record(
@@ -216,4 +241,5 @@ _REMEDIES: Mapping[Remedy, Callable[[Incident, RemedyContext], Awaitable[RemedyR
     Remedy.SET_FLAG: _set_flag,
     Remedy.STORE_REDIRECT: _store_redirect,
     Remedy.GRANT: _grant,
+    Remedy.RECONNECT: _reconnect,
 }

@@ -25,6 +25,7 @@ from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.subscriptions.checkpoint import departed_consumers, stored_clients, with_clients
+from pulsar_fleet.migration.unread_brokers import accepted_as_unread
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ async def _monitor(sides: Sides, run: Run, moves: Moves, *, probing: bool) -> As
                 redirect=redirect_of(sides, run),
                 state=state,
                 probing=probing,
+                accepted_as_unread=accepted_as_unread(run),
             )
         finally:
             run.artefacts.write_json(run.id, DRAIN_STATE, state.to_json())
@@ -128,8 +130,8 @@ async def _remediate(
     monitor: DrainMonitor, blue: AdminClient, green: AdminClient, incident: Incident, run: Run
 ) -> bool:
     move = next(move for move in monitor.moves if str(move.namespace) == incident.namespace)
-    context = RemedyContext(blue=blue, green=green, move=move, redirect=monitor.redirect, before=_before(run))
-    result = await remediate(incident, context, run)
+    context = RemedyContext(blue=blue, green=green, move=move, redirect=monitor.redirect, before=_before(run), run=run)
+    result = await remediate(incident, context)
     namespace = monitor.state.namespaces[incident.namespace]
     namespace.incidents[incident.id]["remediated"] = (
         result.text if result else "The remedy failed; the ledger has the reason."

@@ -10,7 +10,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.cleanup import remove_topic
 from pulsar_fleet.migration.failback.checks import LeftoverTopic
 from pulsar_fleet.snapshot.model import MIGRATED_PROPERTY

@@ -19,6 +19,7 @@ from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.rows import NewChange
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.messages.copies import REPLICATED_FROM
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.migration.artefacts import FAILBACK_CHECKS
@@ -36,7 +37,6 @@ from pulsar_fleet.migration.preflight.view import ClusterFacts, Expectations, Vi
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import require_free
-from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.scope import parse_scope
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
 from pulsar_fleet.preflight.findings import Finding, refusal_text

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import tenacity
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.admin.reachability import unreachable
+from pulsar_fleet.cluster.admin.probes.reachability import unreachable
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import FleetError, NotAllowed, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
@@ -53,6 +53,14 @@ async def advertised_addresses(green: AdminClient) -> dict[str, dict[str, str]]:
     }
 
 
+def addresses_of_all(advertised: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """The addresses that stand for a whole cluster: those of its only broker; none where it has several.
+
+    :param advertised: the result of `advertised_addresses`.
+    """
+    return next(iter(advertised.values())) if len(advertised) == 1 else {}
+
+
 async def probe_redirect(
     blue: ClusterConnection,
     green: ClusterConnection,
@@ -85,7 +93,7 @@ async def probe_stored(
     Nobody has said that they are green's, so they get no credentials: a cluster that asks for them stays unknown.
     """
     own = frozenset(address for addresses in advertised.values() for address in addresses.values())
-    anonymous = replace(green, token=None, token_file=None, oauth2=None, tls_certificate_file=None, tls_key_file=None)
+    anonymous = green.with_credentials_of(None)
     broker = next(iter(sorted(advertised)), "")
     probes = (
         _probe(anonymous, key, url, placeholder=False, own=own, broker=broker)
@@ -146,15 +154,7 @@ def _with_refusals(
     probe: RedirectProbe, blue: ClusterConnection, green: ClusterConnection, broker: str
 ) -> RedirectProbe:
     """With green's errors for blue's credentials and for blue's trust store, and with why green did not answer."""
-    as_blue = replace(
-        green,
-        token=blue.token,
-        token_file=blue.token_file,
-        oauth2=blue.oauth2,
-        tls_trust_file=blue.tls_trust_file or green.tls_trust_file,
-        tls_certificate_file=blue.tls_certificate_file,
-        tls_key_file=blue.tls_key_file,
-    )
+    as_blue = green.with_credentials_of(blue)
     try:
         _serving(as_blue, broker)
     except NotAllowed:

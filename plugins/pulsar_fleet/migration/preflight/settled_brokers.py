@@ -11,10 +11,11 @@ from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import BROKERS, FINDINGS, FINDINGS_BEFORE_CUT_OVER
+from pulsar_fleet.migration.artefacts import BROKERS
+from pulsar_fleet.migration.gate_findings import reported_findings
 from pulsar_fleet.migration.model import Moves
 from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions, absences, new_blockers, upgrades
-from pulsar_fleet.preflight.findings import Finding, refusal_text
+from pulsar_fleet.preflight.findings import refusal_text
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
 from pulsar_fleet.snapshot.model import Snapshot
 
@@ -60,15 +61,10 @@ async def require_settled_brokers(
     for sentence in absent:
         log.warning("%s: the cut-over goes on without the others", sentence)
     redirects = any(move.strategy.redirects for move in moves.moves)
-    if findings := new_blockers(*snapshots, _reported(run), redirects=redirects):
+    if findings := new_blockers(*snapshots, reported_findings(run), redirects=redirects):
         raise PreconditionFailed(refusal_text(findings, _STATE))
 
 
 async def _read(admin: AdminClient, cluster: str) -> Snapshot:
     brokers = await read_brokers(admin, open_redactor(), PartialReads())
     return Snapshot(cluster=cluster, began="", ended="", key_id="", brokers=tuple(brokers))
-
-
-def _reported(run: Run) -> list[Finding]:
-    rows = [*(run.stored(FINDINGS) or ()), *(run.stored(FINDINGS_BEFORE_CUT_OVER) or ())]
-    return [Finding.from_json(row) for row in rows]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import stored_redirect
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import Area, Problem
 from pulsar_fleet.cluster.errors import FleetError
@@ -21,12 +22,18 @@ from pulsar_fleet.cluster.names import FUNCTIONS_STATE, NamespaceName, TopicName
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to, stored_redirect
+from pulsar_fleet.links.partition_stats import read_partitions
+from pulsar_fleet.migration.cutover.redirect import has_addresses, redirect_to
 from pulsar_fleet.migration.preflight.flagged import GreenTargets, flagged_names, read_flagged, verified_addresses
-from pulsar_fleet.migration.preflight.redirect_probe import advertised_addresses, probe_redirect, probe_stored
+from pulsar_fleet.migration.preflight.redirect_probe import (
+    addresses_of_all,
+    advertised_addresses,
+    probe_redirect,
+    probe_stored,
+)
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, Survey
+from pulsar_fleet.migration.scope import namespaces_besides
 from pulsar_fleet.migration.stats.facts import FlaggedNamespace, NamespaceFacts
-from pulsar_fleet.migration.stats.read import read_partitions
 from pulsar_fleet.migration.stats.retention import retained_by
 from pulsar_fleet.preflight.schema_probe import probe_schemas
 from pulsar_fleet.snapshot.collect import collect
@@ -50,7 +57,7 @@ async def survey(
     namespaces = await asyncio.gather(*(_namespace(blue, green, name, blue_contents, green_contents) for name in names))
     attempts = PartialReads()
     advertised = await attempts.read("addresses of the brokers", advertised_addresses(green), area=Area.BROKERS) or {}
-    redirect = redirect_to(green.connection, next(iter(advertised.values()), {}))
+    redirect = redirect_to(green.connection, addresses_of_all(advertised), admin=not on_blue.unflagged)
     redirect_probe = await probe_redirect(blue.connection, green.connection, redirect, advertised)
     answers = await attempts.read("schemas", probe_schemas(green, on_blue.snapshot, on_green.snapshot)) or ()
     on_green = ClusterFacts(
@@ -73,10 +80,18 @@ async def survey(
         flagged=flagged,
         flagged_on_green=None if on_green_flagged is None else tuple(map(str, on_green_flagged)),
         home=home,
+        left_out=await _left_out(blue, names) if on_blue.unflagged else (),
         answers=answers,
         calls=blue.calls + green.calls - before,
         seconds=time.monotonic() - began,
     )
+
+
+async def _left_out(blue: AdminClient, names: Sequence[NamespaceName]) -> tuple[str, ...] | None:
+    try:
+        return await namespaces_besides(blue, names)
+    except FleetError:
+        return None
 
 
 async def _cluster(admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor) -> ClusterFacts:

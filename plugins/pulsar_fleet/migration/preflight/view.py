@@ -145,6 +145,8 @@ class Survey:
     :param flagged: other namespaces on blue that are flagged already; None if they could not be read.
     :param flagged_on_green: read only where green redirects to another cluster than blue; None if that failed.
     :param home: addresses that lead to blue; read only where green has a redirect.
+    :param left_out: namespaces on blue that do not move; read only where its brokers flag the whole cluster; None if
+        they could not be read.
     :param answers: the answers of green's brokers about schemas that differ.
     :param calls: HTTP requests of the survey, to both clusters.
     """
@@ -157,6 +159,7 @@ class Survey:
     flagged: tuple[FlaggedNamespace, ...] | None = ()
     flagged_on_green: tuple[str, ...] | None = ()
     home: frozenset[str] = frozenset()
+    left_out: tuple[str, ...] | None = ()
     answers: tuple[SchemaAnswer, ...] = ()
     calls: int = 0
     seconds: float = 0.0
@@ -268,6 +271,11 @@ class View:
     def redirected(self) -> tuple[NamespaceFacts, ...]:
         """Those of `moving` whose clients blue would redirect to green."""
         return tuple(facts for facts in self.moving if self._strategy(facts.namespace).redirects)
+
+    @property
+    def flags_cluster(self) -> bool:
+        """Whether one flag redirects the clients of every namespace at once."""
+        return any(strategy.flags_cluster for strategy in self.strategies.values())
 
     def replicates(self, name: NamespaceName) -> bool:
         """Whether the namespace is replicated before the cut-over."""

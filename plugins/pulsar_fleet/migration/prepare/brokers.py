@@ -13,32 +13,39 @@ from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns
 from pulsar_fleet.cluster.runs.overrides import FROZEN_SETTINGS
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.unread_brokers import BrokerSettings, read_settings
 
 log = logging.getLogger(__name__)
 
 _CONFIRM_SECONDS = 10.0
 
 
-async def freeze_brokers(blue: AdminClient, run_id: str) -> None:
+async def freeze_brokers(blue: AdminClient, run: Run) -> None:
     """Turn off load shedding and bundle splits for a run; the settings before are recorded on blue first. Idempotent.
+
+    A broker that a waiver accepts as unknown is not asked whether it applies them.
 
     :raises PreconditionFailed: a broker did not apply a value within 10 s (the broker accepts any text with 200).
     """
+    brokers = await read_settings(blue, run)
 
     async def join(runs: ClusterRuns) -> ClusterRuns:
-        brokers = runs.brokers or await _settings_before(blue)
-        return replace(runs, brokers=replace(brokers, runs=tuple(sorted({*brokers.runs, run_id}))))
+        before = runs.brokers or await _settings_before(blue, brokers)
+        return replace(runs, brokers=replace(before, runs=tuple(sorted({*before.runs, run.id}))))
 
     recorded = (await read_runs(blue)).brokers
-    if recorded is None or run_id not in recorded.runs:
+    if recorded is None or run.id not in recorded.runs:
         await update_runs(blue, join)
     overrides = await blue.dynamic_overrides()
     for key, value in FROZEN_SETTINGS.items():
         if overrides.get(key) != value:
             log.info("blue: %s = %s (was %s)", key, value, overrides.get(key, "not overridden"))
             await blue.set_dynamic(key, value)
-    for broker in await blue.brokers():
+    for broker in brokers.settings:
         await _confirm(blue, broker, FROZEN_SETTINGS)
+    if brokers.unread:
+        log.warning("blue: whether %s apply %s is not known", ", ".join(brokers.unread), ", ".join(FROZEN_SETTINGS))
 
 
 async def restore_brokers(blue: AdminClient, run_id: str) -> tuple[str, ...]:
@@ -63,14 +70,13 @@ async def restore_brokers(blue: AdminClient, run_id: str) -> tuple[str, ...]:
     return tuple(restored)
 
 
-async def _settings_before(blue: AdminClient) -> BrokerOverrides:
-    overrides, brokers = await blue.dynamic_overrides(), await blue.brokers()
-    configurations = await asyncio.gather(*(blue.runtime_configuration(broker) for broker in brokers))
+async def _settings_before(blue: AdminClient, brokers: BrokerSettings) -> BrokerOverrides:
+    overrides = await blue.dynamic_overrides()
     return BrokerOverrides(
         dynamic={key: overrides.get(key) for key in FROZEN_SETTINGS},
         effective={
             broker: {key: settings[key] for key in FROZEN_SETTINGS if key in settings}
-            for broker, settings in zip(brokers, configurations, strict=True)
+            for broker, settings in brokers.settings.items()
         },
         runs=(),
     )

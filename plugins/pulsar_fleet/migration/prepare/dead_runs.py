@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
@@ -16,8 +17,8 @@ from pulsar_fleet.cluster.policies.documents import without_nulls
 from pulsar_fleet.cluster.runs.leases import ClusterRuns, Lease
 from pulsar_fleet.cluster.runs.overrides import NamespaceOverrides, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs, update_runs
+from pulsar_fleet.links.cluster_lists import end_replication
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
-from pulsar_fleet.migration.prepare.replication import end_replication
 from pulsar_fleet.migration.prepare.restore import flagged_namespaces, restore_original_settings
 
 log = logging.getLogger(__name__)
@@ -128,9 +129,13 @@ class Restored(Document):
 async def find_overrides(admin: AdminClient, *, ended: str = "", namespaces: Sequence[str] = ()) -> LeftOverrides:
     """What runs have left on a cluster: a call for each of their namespaces. Changes nothing.
 
+    Nothing, where the whole cluster is redirected: an unloaded topic, or a policy of one, would do harm there.
+
     :param ended: id of a run that a person knows to have ended, though it still has a lease.
     :param namespaces: more namespaces: a migration that succeeded leaves overrides on purpose, without a lease.
     """
+    if await redirects_every_topic(admin):
+        return LeftOverrides(cluster=admin.connection.argument)
     runs, now = await read_runs(admin), time.time()
     names = [NamespaceName.parse(text) for text in sorted({*runs.leases, *namespaces})]
     documents = await asyncio.gather(*(admin.namespace(name) for name in names))
@@ -168,6 +173,8 @@ async def restore_overrides(
         of the brokers stay, and so do its leases. A topic that is unloaded then cannot be loaded again.
     :raises PreconditionFailed: a value could not be restored; all were tried, and the lease stays.
     """
+    if await redirects_every_topic(admin):
+        return Restored(cluster=admin.connection.argument)
     left = await find_overrides(admin, ended=ended, namespaces=namespaces)
     records = await _records(admin, [namespace.name for namespace in left.dead])
     original = OriginalSettings.recorded(records)

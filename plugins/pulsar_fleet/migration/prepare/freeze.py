@@ -117,7 +117,7 @@ async def freeze(blue: AdminClient, run: Run, original: OriginalSettings) -> Non
     :raises PreconditionFailed: a broker did not apply a value within 10 s (the broker accepts any text with 200).
     """
     await asyncio.gather(*(_record(blue, run, name, original) for name in original.namespaces))
-    await freeze_brokers(blue, run.id)
+    await freeze_brokers(blue, run)
     await asyncio.gather(*(_keep_inactive_topics(blue, name, original) for name in original.namespaces))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
@@ -26,12 +27,15 @@ MOST_THROTTLED_SECONDS = 40.0
 async def override(admin: AdminClient, owner: NamespaceName | TopicName, policy: str, value: JsonObject | None) -> bool:
     """Set this policy of a namespace or topic, or remove its own value with None; True if it had another value.
 
-    The broker answers 204 before a topic's policy can be read.
+    The broker answers 204 before a topic's policy can be read. Where the whole cluster is redirected, no topic's policy
+    is set: it would be stored on the other cluster.
 
     :raises PreconditionFailed: the value could not be read back within 10 s.
     """
     path = _path(owner, policy)
     if await admin.get(path) == value:
+        return False
+    if isinstance(owner, TopicName) and await redirects_every_topic(admin):
         return False
     await (admin.delete(path) if value is None else admin.post(path, value))
     current: Json = None

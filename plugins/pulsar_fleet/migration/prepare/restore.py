@@ -8,18 +8,19 @@ import time
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.cluster.runs.overrides import PROPERTY, overrides_in
 from pulsar_fleet.cluster.runs.state_topic import read_runs
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import disallow_cluster
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.model import Phase, is_reversible
 from pulsar_fleet.migration.prepare.brokers import restore_brokers
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import INACTIVE, restore_inactive, restore_publish_rates
-from pulsar_fleet.migration.prepare.replication import disallow_cluster
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,9 @@ async def _cut_over_namespaces(blue: AdminClient, run: Run, original: OriginalSe
 
 
 async def flagged_namespaces(blue: AdminClient, names: Sequence[NamespaceName]) -> frozenset[str]:
-    """Those of the namespaces that are flagged as migrated, or that cannot be read."""
+    """Those of the namespaces that are flagged as migrated, or cannot be read; all, if their cluster is flagged."""
+    if await redirects_every_topic(blue):
+        return frozenset(map(str, names))
     policies = await asyncio.gather(*(blue.namespace(name) for name in names), return_exceptions=True)
     return frozenset(
         str(name)

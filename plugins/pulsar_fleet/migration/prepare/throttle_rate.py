@@ -9,7 +9,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.runs.overrides import QUIESCED_RATE, byte_throttle
 from pulsar_fleet.cluster.versions import release_of
-from pulsar_fleet.migration.stats.read import required_internal_stats
+from pulsar_fleet.links.partition_stats import required_internal_stats
 
 _WAIT_SECONDS = 5.0
 _PARTITIONS_PER_SECOND = 200

@@ -19,6 +19,7 @@ from pulsar_fleet.migration.prepare.dead_runs import restore_kept_policies
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.lease import release, renew_while_waiting
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.proof_reader import Job, ProofReader
 from pulsar_fleet.migration.request import Request
 from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
 from pulsar_fleet.migration.waves.steps import (
@@ -79,6 +80,25 @@ class Procedure(ABC):
         if not moves.moves:
             return ()
         return await steps.recheck_gates(self.sides, self.run, moves, expected=self.expected, waivers=self.waivers)
+
+    async def verify_copy(self, moves: Moves, job: Job | None = None) -> JsonObject:
+        """Compare what was replicated, and store the baseline that the cut-over checks.
+
+        :param job: reads a large proof; without one this process does.
+        """
+        return await steps.verify_copy(self.sides, self.run, moves, reader=self._reader(job))
+
+    async def verify_messages(self, moves: Moves, job: Job | None = None) -> JsonObject:
+        """At the end: compare what was replicated; a redirected namespace must have drained.
+
+        :param job: reads a large proof; without one this process does.
+        """
+        return await steps.verify_messages(self.sides, self.run, moves, reader=self._reader(job))
+
+    def _reader(self, job: Job | None) -> ProofReader:
+        request = self.request
+        limit = request.max_bytes_per_second
+        return ProofReader(job=job, job_above=request.spark_above_entries, max_bytes_per_second=limit)
 
     async def cut_over(self, moves: Moves, original: OriginalSettings) -> Reference:
         """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""

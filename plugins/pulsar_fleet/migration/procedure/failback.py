@@ -42,9 +42,9 @@ class Failback(Procedure):
     def validate(cls, conf: Mapping[str, Any]) -> None:
         """Refuse an invalid setting with `InvalidRequest`, before any call."""
         request = FailbackRequest.of(conf)
-        if request.strategy == Strategy.REPOINT:
+        if request.strategy in (Strategy.REPOINT, Strategy.WHOLE_CLUSTER):
             raise InvalidRequest(
-                f"A failback has no strategy {request.strategy!r}: green redirects the clients to blue. Set "
+                f"A failback has no strategy {request.strategy!r}: green redirects single namespaces. Set "
                 "'redirect', 'replicate_then_switch' or 'auto'."
             )
         parse_waivers(request.waivers)

@@ -12,7 +12,7 @@ from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration import steps
-from pulsar_fleet.migration.model import Moves
+from pulsar_fleet.migration.model import Moves, Strategy
 from pulsar_fleet.migration.preflight.view import Expectations
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure.common import Findings, Procedure
@@ -50,6 +50,11 @@ class Migration(Procedure):
         request = MigrationRequest.of(conf)
         Calendar.parse(request.change_windows, request.freeze_windows)
         parse_waivers(request.waivers)
+        if request.remove_topics_on_blue and request.strategy == Strategy.WHOLE_CLUSTER:
+            raise InvalidRequest(
+                f"'remove_topics_on_blue' is not possible with the strategy {request.strategy!r}: blue would take "
+                "messages for a removed topic again, until its next check. Leave it off."
+            )
         if not request.continues:
             parse_scope(request.namespaces)
 

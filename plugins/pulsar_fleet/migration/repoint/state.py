@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pulsar_fleet.cluster.document import Document, Sorted
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.cluster.text import counted, duration
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
 from pulsar_fleet.migration.stats.clients import ConnectedClients, absent_clients
 
 SETTLED_SECONDS = 600.0

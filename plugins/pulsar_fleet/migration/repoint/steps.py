@@ -15,12 +15,13 @@ from dataclasses import replace
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Conflict
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.polling import wait_until
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.migration.artefacts import REPOINT_STATE
 from pulsar_fleet.migration.clusters import Sides
 from pulsar_fleet.migration.cutover.redirect import read_clients
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.polling import wait_until
 from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
 from pulsar_fleet.migration.prepare.lease import renew_while_waiting
 from pulsar_fleet.migration.repoint.state import (
@@ -32,7 +33,6 @@ from pulsar_fleet.migration.repoint.state import (
 )
 from pulsar_fleet.migration.resumption import Reached
 from pulsar_fleet.migration.stats.clients import ConnectedClients
-from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 

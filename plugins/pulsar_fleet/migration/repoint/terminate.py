@@ -9,8 +9,9 @@ from collections.abc import Collection, Sequence
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.names import Position, TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.topic_statistics import TopicStats
+from pulsar_fleet.links.partition_stats import required_stats
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EARLIEST
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
@@ -22,7 +23,6 @@ from pulsar_fleet.migration.model import Move
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.prepare.overrides import Throttle
 from pulsar_fleet.migration.repoint.state import NamespaceWatch, PartitionWatch
-from pulsar_fleet.migration.stats.read import required_stats
 from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.subscriptions.transfer import CursorTransfer
 

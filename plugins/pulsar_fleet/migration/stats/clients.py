@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient
 
 ConnectedClients = Mapping[TopicName, tuple[ConnectedClient, ...]]
 """Partition → its clients."""

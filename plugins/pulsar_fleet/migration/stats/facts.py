@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pulsar_fleet.cluster.admin.read_problems import Note
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, TopicStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pulsar_fleet.cluster.document import Document, Rounded
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role, TopicStats
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role, TopicStats
 from pulsar_fleet.snapshot.inventory import members, topics_in
 
 

@@ -12,15 +12,16 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.polling import POLL_SECONDS
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.cluster.topic_statistics import TopicStats
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor, subscription_cursors
 from pulsar_fleet.migration.artefacts import CURSOR_TRANSFERS
 from pulsar_fleet.migration.model import Moves
-from pulsar_fleet.migration.polling import POLL_SECONDS
+from pulsar_fleet.migration.unread_brokers import BrokerSettings, read_settings
 
 MAX_CARRIED = 100_000
 """Individual acknowledgments repeated on green for one subscription of a partition, at about 20,000 a second."""
@@ -146,8 +147,11 @@ async def plan_transfers(
         *(_plan(blue, topic, individually_acknowledged, redirects=redirects) for topic, redirects in topics)
     )
     plans = [plan for partition in partitions for plan in partition]
-    settings = [await blue.runtime_configuration(broker) for broker in await blue.brokers()] if topics else []
-    batch_index = any(broker.get(_BY_BATCH_INDEX) == "true" for broker in settings)
+    brokers = await read_settings(blue, run) if topics else BrokerSettings({})
+    # Of a broker that is accepted as unknown the worse is said.
+    batch_index = bool(brokers.unread) or any(
+        settings.get(_BY_BATCH_INDEX) == "true" for settings in brokers.settings.values()
+    )
     document: JsonObject = {
         "schema_version": 1,
         "plans": [{**asdict(plan), "redelivered": plan.redelivered} for plan in plans],

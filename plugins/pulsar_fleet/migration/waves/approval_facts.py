@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.cluster.text import counted, duration
-from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
-from pulsar_fleet.ledger.rows import RecordedVerdict
+from pulsar_fleet.ledger.rows import RecordedVerdict, utc
 from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.waves.planner import Member
 
@@ -47,7 +47,7 @@ def verification_sentence(
             by_verdict.setdefault(verdicts[name].verdict, []).append(name)
     parts = []
     for verdict, group in sorted(by_verdict.items()):
-        at = {name: _utc(verdicts[name].at) for name in group}
+        at = {name: utc(verdicts[name].at) for name in group}
         oldest = min(group, key=at.__getitem__)
         age = f"{duration((now - at[oldest]).total_seconds())} ago"
         parts.append(f"{verdict} {age}" if len(names) == 1 else f"{len(group)} {verdict}, oldest {age} ({oldest})")
@@ -75,8 +75,3 @@ def drain_sentence(members: Sequence[Member]) -> str:
         f"Expected drain: about {duration(max(slowest.drain_seconds, 1.0))} at the present read rates; "
         f"{counted(sum(member.backlog for member in members), 'unread entry')}, {slowest.namespace} takes longest."
     )
-
-
-def _utc(at: datetime) -> datetime:
-    # SQLite drops the time zone; the ledger stores UTC.
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

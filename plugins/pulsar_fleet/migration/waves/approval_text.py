@@ -16,6 +16,11 @@ REVERSIBLE = (
     "After you approve: the publish pause is about 3 s per namespace. Until the first topic is terminated, *Abort* "
     "restores everything.\nAfter that, a failback is a second migration and needs application restarts."
 )
+WHOLE_CLUSTER = (
+    "After you approve: one flag redirects every client of {blue}, and the publish pause is about 3 s. Until the first "
+    "topic is terminated, *Abort* restores everything.\nAfter that nothing leads back to {blue}: its brokers' own "
+    "topics are terminated too, and a broker that restarts serves no topic."
+)
 REPOINTED = (
     "After you approve: messages are copied, and *wait_repointed* waits until the owners of the applications have "
     "connected them to {green}: consumers first, all of a subscription together, then producers. A subscription gets "
@@ -25,6 +30,7 @@ REPOINTED = (
 _WORDS = {
     Strategy.REDIRECT: "Redirect",
     Strategy.REPLICATE: "Copy, then redirect",
+    Strategy.WHOLE_CLUSTER: "Copy, then redirect the whole cluster,",
     Strategy.REPOINT: "Copy, then let the owners of the applications change their service URL,",
 }
 _MOST = 50
@@ -78,6 +84,7 @@ def approval_markdown(
     gates: int,
     transfers: str = "",
     sentences: Sequence[str] = (),
+    redirect: Sequence[str] = (),
 ) -> str:
     """What a person reads before a wave: its size, its gates, its risks, and what is not reversible.
 
@@ -86,6 +93,7 @@ def approval_markdown(
     :param gates: number of gates that were evaluated.
     :param transfers: what the cut-over will do to its subscriptions, in Markdown.
     :param sentences: the age of the last verification and the expected drain, see `approval_facts`.
+    :param redirect: the addresses to which clients of blue are redirected.
     """
     shown = [finding for finding in findings if (name := namespace_of(finding)) is None or name in wave.namespaces]
     strategies = sorted({_WORDS[member.strategy] for member in wave.members})
@@ -99,7 +107,7 @@ def approval_markdown(
         f"{' and '.join(strategies)} from {clusters[0]} to {clusters[1]}.",
         *sentences,
         f"{passed}, {counted(warnings, 'warning')}.",
-        *_after_approval(wave, *clusters),
+        *_after_approval(wave, *clusters, redirect),
         *wave.notes,
     ]
     prediction = f"**If it were cut over now:**\n\n{transfers}" if transfers else ""
@@ -107,10 +115,13 @@ def approval_markdown(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _after_approval(wave: Wave, blue: str, green: str) -> Iterable[str]:
+def _after_approval(wave: Wave, blue: str, green: str, redirect: Sequence[str]) -> Iterable[str]:
     strategies = {member.strategy for member in wave.members}
     if any(strategy.redirects for strategy in strategies):
-        yield REVERSIBLE
+        if redirect:
+            yield f"Clients are redirected to {', '.join(redirect)}."
+        whole = Strategy.WHOLE_CLUSTER in strategies
+        yield WHOLE_CLUSTER.format(blue=blue) if whole else REVERSIBLE
     if Strategy.REPOINT in strategies:
         yield REPOINTED.format(blue=blue, green=green)
 

@@ -14,7 +14,8 @@ from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
-from pulsar_fleet.migration.artefacts import MOVES, WAVE_MOVES, WAVE_TEXT, WAVES
+from pulsar_fleet.migration.artefacts import MOVES, REDIRECT, WAVE_MOVES, WAVE_TEXT, WAVES
+from pulsar_fleet.migration.cutover.redirect import Redirect
 from pulsar_fleet.migration.cutover.termination import unterminated_partitions
 from pulsar_fleet.migration.model import NOBODY, Move, Moves, Phase, Strategy
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
@@ -110,11 +111,19 @@ def select_wave(
         gates=len(GATE_CHECKS),
         transfers=transfers,
         sentences=_sentences(run, wave),
+        redirect=_addresses(run),
     )
     if number == 1 and len(plan.waves) > 1:
         text += "\n" + plan_markdown(plan, moves.blue, moves.green)
     stored = run.artefacts.write_json(run.id, WAVE_MOVES, moves.to_json())
     return _selected(plan, number, moves, stored, run.artefacts.write(run.id, WAVE_TEXT, text.encode()))
+
+
+def _addresses(run: Run) -> list[str]:
+    """Where the cut-over redirects clients to, without addresses that nothing listens at."""
+    document = run.stored(REDIRECT)
+    redirect = Redirect.from_json(document) if document else None
+    return [url for key, url in redirect.document.items() if key not in redirect.placeholders] if redirect else []
 
 
 def begun_namespaces(run: Run) -> frozenset[str]:

@@ -18,6 +18,7 @@ from pulsar_fleet.migration.preflight.gates import (
     retention,
     scheduler,
     topics,
+    whole_cluster,
 )
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.preflight.findings import Finding, blockers_first
@@ -55,6 +56,9 @@ GATE_CHECKS: tuple[GateCheck, ...] = (
     clients.clients_follow_a_redirect,
     clients.readers_continue,
     clients.pattern_consumers_are_reported,
+    whole_cluster.cluster_flag_is_needed,
+    whole_cluster.every_namespace_moves,
+    whole_cluster.blue_is_not_restarted,
     scheduler.airflow_keeps_the_dag,
 )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsar_fleet.cluster.admin.read_problems import Note, Problem, remedy_for
-from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD
+from pulsar_fleet.migration.cutover.termination import CHECK_PERIOD, SELDOM_SECONDS
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import ClusterFacts, View
+from pulsar_fleet.migration.unread_brokers import NOT_READABLE
 from pulsar_fleet.preflight.context import NO_RESTART, in_broker_conf
 from pulsar_fleet.preflight.findings import Finding
 
-_SELDOM_SECONDS = 10
 _FUNCTIONS = ("functions", "sources", "sinks")
 AUTO_CREATION = "clusterMigrationAutoResourceCreation"
 
@@ -33,7 +33,7 @@ _AUTO_CREATION = blocks(
     never_waived="green deletes the topics of such a namespace.",
 )
 _BROKER_UNREADABLE = blocks(
-    "broker-not-readable",
+    NOT_READABLE,
     Owner.BLUE,
     "Its settings are not known, and each broker decides by its own settings whether it terminates topics.",
 )
@@ -84,7 +84,7 @@ def checks_are_on(blue: ClusterFacts) -> Iterator[Finding]:
                 f"{CHECK_PERIOD} = {seconds}",
                 in_broker_conf(f"{CHECK_PERIOD}=1", "each broker without it"),
             )
-        elif settings and int(seconds) > _SELDOM_SECONDS:
+        elif settings and int(seconds) > SELDOM_SECONDS:
             yield _CHECK_SELDOM.finding(
                 f"broker {broker} of {blue.name}",
                 f"{CHECK_PERIOD} = {seconds}",
@@ -99,8 +99,8 @@ def resources_are_not_created_by_the_broker(view: View) -> Iterator[Finding]:
 
 
 def creation_is_off(blue: ClusterFacts) -> Iterator[Finding]:
-    """The resource creation of each broker."""
-    for broker, settings in blue.brokers.items():
+    """The resource creation of each broker; those of Pulsar 3.0 have neither the setting nor the creation."""
+    for broker, settings in blue.brokers.items() if not blue.unflagged else ():
         if settings and settings.get(AUTO_CREATION) != "false":
             yield _AUTO_CREATION.finding(
                 f"broker {broker} of {blue.name}",
@@ -128,7 +128,7 @@ def everything_could_be_read(view: View) -> Iterator[Finding]:
 
 
 def _kind_of(note: Note) -> Gate:
-    if note.resource == "brokers" or note.resource.startswith("broker "):
+    if note.concerns_brokers:
         return _BROKER_UNREADABLE
     if note.resource.startswith(_FUNCTIONS):
         return _FUNCTIONS_UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pulsar_fleet.cluster.names import TopicName
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.migration.preflight import client_compatibility
 from pulsar_fleet.migration.preflight.client_compatibility import Behaviour, behaviour
 from pulsar_fleet.migration.preflight.gates.catalogue import Gate, Owner, blocks, warns

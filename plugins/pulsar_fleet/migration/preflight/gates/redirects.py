@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.migration.cutover.redirect import ADDRESS_SCHEMES
+from pulsar_fleet.migration.model import Strategy
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks
 from pulsar_fleet.migration.preflight.gates.flags import flagged_elsewhere, moved_to_green
 from pulsar_fleet.migration.preflight.view import AddressProbe, ClusterFacts, View
@@ -82,13 +83,16 @@ _TRUST = blocks(
 )
 
 
+_EXTRAS = "service_url, or client_urls for addresses of the applications"
+
+
 def blue_redirects_single_namespaces(view: View) -> Iterator[Finding]:
     """Pulsar 3.0 flags a whole cluster only: the call for one namespace does not exist there (observed: 405)."""
-    for facts in view.redirected if view.blue.unflagged else ():
+    for facts in view.redirected if view.blue.unflagged and not view.flags_cluster else ():
         yield _NOT_SUPPORTED.finding(
             str(facts.namespace),
             f"brokers of Pulsar {view.blue.unflagged} on {view.blue.name}",
-            "move the namespace with replicate_then_repoint.",
+            f"move the namespace with {Strategy.REPOINT}, or every namespace with {Strategy.WHOLE_CLUSTER}.",
         )
 
 
@@ -116,17 +120,26 @@ def _kind_missing(view: View, probe: AddressProbe, kind: str) -> Finding:
 
 def _check_probe(view: View, probe: AddressProbe) -> Iterator[Finding]:
     where, green = f"{probe.key} {probe.url}", view.green.name
+    # The addresses that green's brokers offer are each broker's own.
+    kind = ADDRESS_SCHEMES[probe.key]
+    add = f"add the {kind}:// address that leads to all brokers of {green} to client_urls of its connection"
     if probe.error:
         yield _UNREACHABLE.finding(
             where,
             f"no connection from here: {probe.error}",
-            f"correct the address in the connection to {green}, or open the network to it.",
+            f"{add}: {probe.url} is a guess."
+            if probe.placeholder
+            else f"correct the address in the connection to {green} ({_EXTRAS}), or open the network to it; waive this "
+            "only if every application reaches it.",
         )
     elif not probe.answered:
         yield _NOT_VERIFIED.finding(
             where,
             probe.detail or "it did not name its broker",
-            f"run again; if it stays, set an address in the connection that leads to {green}'s own brokers.",
+            f"{add}."
+            if probe.placeholder
+            else f"run again; if it stays, set an address in the connection that leads to {green}'s own brokers "
+            f"({_EXTRAS}).",
         )
     elif probe.answered not in view.survey.redirect_probe.advertised:
         brokers = ", ".join(sorted(view.survey.redirect_probe.advertised)) or "none"

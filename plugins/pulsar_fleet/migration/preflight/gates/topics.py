@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.cluster.text import listed
-from pulsar_fleet.cluster.topic_statistics import SubscriptionStats, TopicStats
 from pulsar_fleet.migration.preflight.gates.catalogue import Owner, blocks, warns
 from pulsar_fleet.migration.preflight.view import View
 from pulsar_fleet.migration.stats.facts import NamespaceFacts
@@ -130,22 +130,31 @@ def replicators_are_connected(view: View) -> Iterator[Finding]:
     """Every cluster in a topic's list must have a connected replicator, also where the statistics leave it out."""
     for facts in view.moving:
         broken: dict[str, list[TopicStats]] = {}
+        unlisted: dict[str, list[TopicStats]] = {}
         for partition in (stats for stats in facts.partitions if stats.exists):
             listed = facts.links.get(partition.topic.parent, frozenset())
             for cluster in listed | set(partition.replication_connected):
                 if not partition.replication_connected.get(cluster):
-                    broken.setdefault(cluster, []).append(partition)
+                    (broken if cluster in listed else unlisted).setdefault(cluster, []).append(partition)
         for cluster, partitions in sorted(broken.items()):
-            waiting = sum(stats.replication_backlog.get(cluster, 0) for stats in partitions)
             yield _DISCONNECTED.finding(
                 str(facts.namespace),
-                f"no link to {cluster} from {len(partitions)} partitions, first {partitions[0].topic}; "
-                f"{waiting:,} entries wait",
+                f"no link to {cluster} from {_described(partitions, cluster)}",
                 f"repair the replication to {cluster}. Only if {cluster} needs none of these entries, take it out of "
-                "the "
-                "namespace's list, and leave all other clusters in it.",
+                "the namespace's list, and leave all other clusters in it.",
+            )
+        for cluster, partitions in sorted(unlisted.items()):
+            yield _DISCONNECTED.finding(
+                str(facts.namespace),
+                f"no link to {cluster}, which is in no list any more, from {_described(partitions, cluster)}",
+                "store the namespace's list of clusters once more as it is: the broker then ends this replicator.",
             )
         yield from _waiting(facts)
+
+
+def _described(partitions: Sequence[TopicStats], cluster: str) -> str:
+    waiting = sum(stats.replication_backlog.get(cluster, 0) for stats in partitions)
+    return f"{len(partitions)} partitions, first {partitions[0].topic}; {waiting:,} entries wait"
 
 
 def _waiting(facts: NamespaceFacts) -> Iterator[Finding]:

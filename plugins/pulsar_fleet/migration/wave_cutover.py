@@ -1,0 +1,183 @@
+"""Cut over the namespaces of a wave: one after the other, or all at once where the flag of the cluster redirects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.cluster_redirect import redirects_every_topic
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.migration.artefacts import CUT_OVER
+from pulsar_fleet.migration.clusters import Sides
+from pulsar_fleet.migration.cutover.namespace_cutover import CutOverResult, cut_over_namespace
+from pulsar_fleet.migration.cutover.redirect import Redirect, is_flagged
+from pulsar_fleet.migration.cutover.termination import is_moved, unterminated_partitions, without_moved
+from pulsar_fleet.migration.cutover.whole_cluster import ClusterFlag, together
+from pulsar_fleet.migration.drain.remediate import record_moved_bundles
+from pulsar_fleet.migration.model import Move, Moves, Phase
+from pulsar_fleet.migration.preflight.redirect_probe import redirect_of
+from pulsar_fleet.migration.preflight.settled_brokers import require_settled_brokers
+from pulsar_fleet.migration.prepare import freeze
+from pulsar_fleet.migration.prepare.inactive_topics import recreate_missing
+from pulsar_fleet.migration.prepare.lease import holding, renew
+from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
+from pulsar_fleet.migration.proof_baseline import require_fresh
+from pulsar_fleet.migration.repoint.state import RepointState
+from pulsar_fleet.migration.repoint.steps import read_state
+from pulsar_fleet.migration.repoint.terminate import terminate_namespace
+from pulsar_fleet.migration.request import QUIESCE_SECONDS
+from pulsar_fleet.migration.resumption import Reached
+from pulsar_fleet.migration.subscriptions.checkpoint import Checkpoint, stored_clients, with_clients
+from pulsar_fleet.migration.subscriptions.transfer_plan import IndividuallyAcknowledged
+
+log = logging.getLogger(__name__)
+
+
+@holding
+async def cut_over(
+    sides: Sides,
+    run: Run,
+    moves: Moves,
+    original: OriginalSettings,
+    *,
+    quiesce_seconds: float = QUIESCE_SECONDS,
+    individually_acknowledged: IndividuallyAcknowledged = IndividuallyAcknowledged.CARRY,
+    proof_max_age_minutes: float | None = None,
+) -> Reference:
+    """Cut over every namespace; one that is cut over already is only confirmed, by the cluster.
+
+    It freezes blue first: after a failed attempt `restore_blue` may have run. When every namespace is drained, blue is
+    left as it is.
+
+    :param quiesce_seconds: how long producers are throttled before the flag; more prolongs the publish
+        pause.
+    :param individually_acknowledged: what happens to individually acknowledged messages in what was replicated.
+    :param proof_max_age_minutes: refuse a namespace whose proof is older, or stale for another reason; None: no check.
+    """
+    redirect = redirect_of(sides, run)
+    if redirect.placeholders and any(move.strategy.redirects for move in moves.moves):
+        log.info("redirect: green has no service for %s; placeholders are stored", ", ".join(redirect.placeholders))
+    async with sides.open() as (blue, green):
+        if not Reached.of(run).all(moves, Phase.DRAINED):
+            await freeze.freeze(blue, run, original)
+        if (waiting := await without_moved(blue, moves)).moves:
+            await require_settled_brokers(blue, green, run, waiting)
+        wave = _WaveCutOver(
+            sides=sides,
+            run=run,
+            moves=moves,
+            original=original,
+            blue=blue,
+            green=green,
+            redirect=redirect,
+            watched=read_state(run),
+            quiesce_seconds=quiesce_seconds,
+            individually_acknowledged=individually_acknowledged,
+            proof_max_age_minutes=proof_max_age_minutes,
+        )
+        await (wave.all_at_once() if any(move.strategy.flags_cluster for move in moves.moves) else wave.one_by_one())
+        return run.artefacts.write_json(run.id, CUT_OVER, wave.done())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WaveCutOver:
+    sides: Sides
+    run: Run
+    moves: Moves
+    original: OriginalSettings
+    blue: AdminClient
+    green: AdminClient
+    redirect: Redirect
+    watched: RepointState
+    quiesce_seconds: float
+    individually_acknowledged: IndividuallyAcknowledged
+    proof_max_age_minutes: float | None
+
+    def done(self) -> dict[str, JsonObject]:
+        """Namespace → what its cut-over did."""
+        reference = self.run.artefacts.find(self.run.id, CUT_OVER)
+        return self.run.artefacts.read_json(reference) if reference else {}
+
+    async def one_by_one(self) -> None:
+        for move in self.moves.moves:
+            unterminated = await self._prepared(move)
+            if unterminated is not None:
+                await self._cut_over(move, unterminated)
+
+    async def all_at_once(self) -> None:
+        """With the flag of the cluster: nothing is flagged unless every namespace can be cut over."""
+        prepared = {move.namespace: await self._prepared(move) for move in self.moves.moves}
+        open_ = {name: partitions for name, partitions in prepared.items() if partitions is not None}
+        moves = [move for move in self.moves.moves if move.namespace in open_]
+        if not moves:
+            return
+        flag = ClusterFlag(self.blue, self.moves.moves, self.redirect, waiting=len(moves))
+        if not await redirects_every_topic(self.blue):
+            await flag.require_all()
+        await together(lambda move: self._cut_over(move, open_[move.namespace], flag), moves)
+
+    async def _prepared(self, move: Move) -> tuple[TopicName, ...] | None:
+        """The partitions that are not terminated, when the namespace may be cut over; None when it was already."""
+        name = str(move.namespace)
+        done = name in self.done()
+        if not done and not await is_moved(self.blue, move):
+            await recreate_missing(self.blue, move.namespace, move.topics, self.green)
+            await recreate_missing(self.green, move.namespace, move.topics, self.blue)
+        unterminated = await self._open_partitions(move)
+        if done and not unterminated:
+            return None
+        # Applications have written to a copy that their owners connected them to.
+        proven = move.strategy.redirects and len(unterminated) == len(move.partitions)
+        if self.proof_max_age_minutes and proven:
+            await require_fresh(self.blue, self.green, move, self.run, max_age_minutes=self.proof_max_age_minutes)
+        return unterminated
+
+    async def _open_partitions(self, move: Move) -> tuple[TopicName, ...]:
+        """Partitions that are not terminated; calls them only where a flag is set, or was set in this run."""
+        attempted = self.run.ledger.entered(self.run.id, str(move.namespace), Phase.QUIESCED)
+        if attempted or await is_flagged(self.blue, move):
+            return await unterminated_partitions(self.blue, move)
+        return tuple(move.partitions)
+
+    async def _cut_over(self, move: Move, unterminated: Sequence[TopicName], flag: ClusterFlag | None = None) -> None:
+        run, name = self.run, str(move.namespace)
+        await renew(self.sides, run, [name])
+        run.ledger.enter_phase(run.id, name, Phase.QUIESCED)
+        checkpoint = Checkpoint(run, name)
+        if move.strategy.redirects:
+            result = await cut_over_namespace(
+                self.blue,
+                self.green,
+                with_clients(move, stored_clients(run, replace(self.moves, moves=(move,)))),
+                redirect=self.redirect,
+                before=self.original,
+                checkpoint=checkpoint,
+                unterminated=unterminated,
+                cluster_flag=flag,
+                quiesce_seconds=self.quiesce_seconds,
+                individually_acknowledged=self.individually_acknowledged,
+            )
+        else:
+            result = await terminate_namespace(
+                self.blue,
+                self.green,
+                move,
+                before=self.original,
+                checkpoint=checkpoint,
+                watch=self.watched.namespace(name),
+                unterminated=unterminated,
+                quiesce_seconds=self.quiesce_seconds,
+            )
+        self._store(result)
+
+    def _store(self, result: CutOverResult) -> None:
+        run = self.run
+        if result.moved_bundles:
+            record_moved_bundles(run, self.moves.blue, result.namespace, result.moved_bundles)
+        run.artefacts.write_json(run.id, CUT_OVER, {**self.done(), result.namespace: result.to_json()})
+        run.ledger.enter_phase(run.id, result.namespace, Phase.CUT_OVER, result.to_json())

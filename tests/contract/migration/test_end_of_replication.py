@@ -1,0 +1,57 @@
+"""Replication to a cluster ends on real brokers, also where its replicator is only just being started."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.contract.migration.test_gate_remedies import west_of, without
+from tests.contract.migration.test_remedies import Fleet, fleet
+from tests.support.replication import know_each_other, wait_linked
+
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.links.cluster_lists import begin_replication, end_replication
+
+__all__ = ["fleet"]
+
+
+async def _linked(fleet: Fleet, topic: TopicName) -> set[str]:
+    partitions = topic.partitions(2)
+    answers = await asyncio.gather(*(fleet.blue.stats(partition) for partition in partitions))
+    return {
+        cluster
+        for partition, stats in zip(partitions, answers, strict=True)
+        for cluster in TopicStats.of(partition, stats).replication_connected
+    }
+
+
+async def test_a_replicator_that_is_being_started_is_ended_too(fleet: Fleet) -> None:
+    """A broker keeps a replicator that it was starting when two changes of the list came one after the other."""
+    name, topic = fleet.next, TopicName(fleet.next, "events")
+    west = tuple(f"{name.tenant}-{side}" for side in ("west", "east"))
+    await west_of(fleet.blue, name, west)
+    for attempt in range(12):
+        await fleet.blue.post(f"/namespaces/{name.path}/replication", ["blue", *west])
+        await asyncio.sleep(0.2 + 0.02 * attempt)
+        for cluster in west:
+            assert await end_replication(fleet.blue, "blue", name, cluster, ["blue"])
+        assert not await _linked(fleet, topic)
+    await without(fleet.blue, name, west)
+
+
+async def test_a_topic_that_lists_the_cluster_itself_keeps_its_replicator(fleet: Fleet) -> None:
+    name, topic = fleet.next, TopicName(fleet.next, "events")
+    await know_each_other(fleet.blue, fleet.green)
+    for admin in (fleet.blue, fleet.green):
+        await admin.post(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["blue", "green"]})
+    await fleet.blue.post(f"/{topic.path}/replication", ["blue", "green"])
+    assert await begin_replication(fleet.blue, "blue", name, "green")
+    await wait_linked(fleet.blue, topic.partitions(2), "green")
+    assert await end_replication(fleet.blue, "blue", name, "green", ["blue"])
+    assert not await end_replication(fleet.blue, "blue", name, "green", ["blue"])
+    assert await _linked(fleet, topic) == {"green"}
+    assert (await fleet.blue.namespace(name) or {})["replication_clusters"] == ["blue"]
+    await fleet.blue.delete(f"/{topic.path}/replication")
+    async with asyncio.timeout(20):
+        while await _linked(fleet, topic):
+            await asyncio.sleep(0.2)
