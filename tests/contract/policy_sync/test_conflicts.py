@@ -14,6 +14,7 @@ from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, h
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 from pulsar_fleet.report.reconciliation import headline
 
@@ -109,7 +110,7 @@ async def test_a_namespace_that_was_edited_on_one_side_is_not_deleted_because_th
     assert [(one.resource, one.field) for one in found.listed_conflicts] == [(f"namespace {shared}", "")]
     assert found.listed_conflicts[0].values == {"blue": None, "green": {MAX_CONSUMERS[1]: 7}}
     for _ in range(2):
-        found, _ = await keeper.cycle(propagate_deletes=True)
+        found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
         assert (found.plans, [one.field for one in found.listed_conflicts]) == ({}, [""])
         assert await on_green.namespace(shared) is not None
 
@@ -122,15 +123,15 @@ async def test_the_operator_decides_between_the_edit_and_the_deletion(
     await on_blue.delete(f"/namespaces/{shared.path}")
     found = await keeper.find(mode=Mode.REPORT)
     (conflict,) = found.listed_conflicts
-    found, _ = await keeper.cycle(propagate_deletes=True, choose={conflict.id: chosen})
+    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, choose={conflict.id: chosen})
     if chosen == "green":
         assert await held(on_blue, shared, (MAX_CONSUMERS[1],)) == {MAX_CONSUMERS[1]: 7}
     else:
         assert await on_green.namespace(shared) is not None  # a deletion still needs its own permission
         (change,) = keeper.run.artefacts.read_json(found.plans["green"].plan)["changes"]
-        await keeper.cycle(propagate_deletes=True, allow=frozenset({change["id"]}))
+        await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, allow=frozenset({change["id"]}))
         assert await on_green.namespace(shared) is None
-    found, _ = await keeper.cycle(propagate_deletes=True)
+    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
     assert (found.drifting, found.conflicts) == (0, 0)
 
 
@@ -141,7 +142,7 @@ async def test_a_run_with_an_authority_does_not_settle_the_conflict(
     await on_blue.delete(f"/namespaces/{shared.path}")
     await keeper.find(mode=Mode.REPORT)
     await keeper.find(mode=Mode.REPORT, authority=Authority.parse("cluster:blue"))
-    found = await keeper.find(propagate_deletes=True)
+    found = await keeper.find(propagate_deletes=PropagateDeletes.APPROVE)
     assert (found.plans, found.conflicts) == ({}, 1)
 
 
@@ -153,7 +154,7 @@ async def test_an_edit_between_two_runs_after_the_deletion_is_asked_for_too(
     assert found.conflicts == 0
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     for _ in range(3):
-        found, _ = await keeper.cycle(propagate_deletes=True)
+        found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
         assert (found.plans, found.conflicts) == ({}, 1)
     assert await held(on_green, shared, (MAX_CONSUMERS[1],)) == {MAX_CONSUMERS[1]: 7}
 
@@ -167,5 +168,5 @@ async def test_a_second_deletion_of_a_recreated_namespace_is_judged_again(
     await keeper.cycle(choose={found.listed_conflicts[0].id: "green"})
     await keeper.cycle()
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found, _ = await keeper.cycle(propagate_deletes=True)
+    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
     assert (found.conflicts, found.plans["green"].needs_permission) == (0, 1)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.desired_state import DIFFERENT, REFUSED, Shell
 from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, held, make_namespaces
 
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -17,34 +15,6 @@ from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
-DONE, DIFFERENT, REFUSED = 0, 3, 4
-
-
-class Shell:
-    """Runs commands in a folder, on blue and green by their URLs."""
-
-    def __init__(self, folder: Path, tenant: str, *clusters: ClusterConnection) -> None:
-        self.folder, self.tenant = folder, tenant
-        self.clusters = [one.admin_url for one in clusters]
-
-    def run(self, *words: str) -> tuple[int, Any]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pulsar_fleet.cli", *words, "--select", self.tenant, "--json"],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
-
-    def export(self) -> Any:
-        state, found = self.run("export", self.clusters[0], "fleet")
-        assert state == DONE, found
-        return found
-
-    def reconcile(self, *words: str) -> tuple[int, Any]:
-        return self.run("reconcile", *self.clusters, "--authority", "file:fleet", *words)
 
 
 async def test_an_estate_with_everything_is_exported_adopted_without_a_plan_and_an_edit_is_exactly_that_change(

@@ -8,7 +8,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from tests.support.event_exchange import Exchange
 from tests.support.proxy import NONE, Proxy, answer
-from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, held, make_namespaces, set_policy
+from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, Reconciler, held, set_policy
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -39,32 +39,6 @@ log = logging.getLogger(__name__)
 
 OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
 KILLS = int(os.environ.get("PULSAR_FLEET_FOLLOWER_POINTS", "1"))
-NewNamespace = Callable[[], NamespaceName]
-
-
-@pytest.fixture
-async def shared(
-    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, records: Path
-) -> NamespaceName:
-    """A namespace that both clusters have, without policies."""
-    name = new_namespace()
-    await make_namespaces([name], on_blue, on_green)
-    return name
-
-
-@pytest.fixture
-async def exchange(
-    shared: NamespaceName,
-    blue: ClusterConnection,
-    green: ClusterConnection,
-    on_blue: AdminClient,
-    on_green: AdminClient,
-) -> AsyncIterator[Exchange]:
-    """Events of its tenant, after the clusters have told each other all that they have."""
-    found = Exchange.of(shared.tenant, blue, green)
-    await found.settle()
-    yield found
-    await found.remove(on_blue, on_green)
 
 
 async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_anything_to_say(
@@ -88,7 +62,21 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_any
     assert await held(on_blue, shared, wanted) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
 
 
-async def test_what_is_made_on_one_side_is_made_on_the_other_and_what_is_deleted_is_kept_and_said(
+async def test_a_run_ends_after_the_events_that_wait_for_a_cluster_and_not_before(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    """However short a pause between two events ends it: a replicator or a consumer may be slow."""
+    for value in (5, 6, 7):
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
+        found = await exchange.run(idle_seconds=0.001)
+        assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: value}, found
+    for admin in (on_blue, on_green):
+        await exchange.read_again(admin)
+    found = await exchange.run(idle_seconds=0.001)
+    assert all(one.dropped >= 3 and not one.backlog for one in found.clusters.values()), found
+
+
+async def test_what_is_made_on_one_side_is_made_on_the_other(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     new = NamespaceName(shared.tenant, "new")
@@ -96,17 +84,6 @@ async def test_what_is_made_on_one_side_is_made_on_the_other_and_what_is_deleted
     await exchange.run()
     wanted = {"replication_clusters": ["blue"], MAX_PRODUCERS[1]: 3}
     assert await held(on_blue, new, wanted) == wanted
-    await exchange.settle()
-    await on_green.delete(f"/namespaces/{new.path}")
-    found = await exchange.run()
-    assert await held(on_blue, new, wanted) == wanted
-    assert [one.refused for one in found.clusters.values()] == [1, 0]
-    (letter,) = exchange.dead_letters(exchange.connections[0])
-    assert letter["reason"].startswith(f"namespace {new} was deleted on green")
-    await set_policy(on_blue, new, MAX_CONSUMERS[0], 4)
-    found = await exchange.run()
-    assert "was deleted here" in found.clusters["green"].reasons[0]
-    assert await on_green.namespace(new) is None
 
 
 async def test_policies_of_topics_arrive_where_the_topic_is(
@@ -213,7 +190,8 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     stamps = [((await admin.namespace(shared)) or {})["properties"] for admin in (on_blue, on_green)]
     assert stamps[0] == stamps[1]
     assert (stamps[0]["lastUpdatedBy"], stamps[0]["owner"]) == ("blue", "us")
-    assert began <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000)
+    # By the brokers' clock, which is measured to half a second.
+    assert began - 1000 <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000) + 1000
     for stamp in (True, False):
         quiet = (await exchange.run(write_provenance=stamp)).clusters.values()
         assert [(one.published, one.applied, one.provenance_written) for one in quiet] == [(0, 0, 0)] * 2
@@ -363,26 +341,6 @@ class Following:
         """Stop; what it has counted."""
         self.stopped.set()
         return await self.task
-
-
-@pytest.mark.long
-async def test_a_cluster_that_joins_later_is_equal_after_one_snapshot(
-    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, tmp_path: Path
-) -> None:
-    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
-    await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
-    await exchange.run()
-    with Sandbox.start(tmp_path / "red", clusters=("red",)) as sandbox:
-        red = ClusterConnection(name="red", admin_url=sandbox["red"].admin_url, service_url=sandbox["red"].service_url)
-        async with AdminClient(red) as on_red:
-            await make_namespaces([shared], on_red)
-            await set_policy(on_red, shared, MAX_PRODUCERS[0], 1)
-            exchange.connections = (*exchange.connections, red)
-            await exchange.run(snapshot=True)
-            wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
-            for admin in (on_blue, on_green, on_red):
-                assert await held(admin, shared, wanted) == wanted
-            await exchange.remove(on_blue, on_green, on_red)
 
 
 async def arrives(admin: AdminClient, name: NamespaceName, field: str, value: int, seconds: float = 60.0) -> None:

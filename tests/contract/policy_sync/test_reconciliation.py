@@ -25,6 +25,7 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.reconcile.request import Authority, Mode
 
@@ -232,10 +233,10 @@ async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_r
         assert found.tombstones == (f"namespace {new}",)
         assert await on_green.namespace(new) is not None
         assert await on_blue.namespace(new) is None
-    refused, _ = await keeper.cycle(propagate_deletes=True)
+    refused, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
     assert await on_green.namespace(new) is not None
     (change,) = keeper.run.artefacts.read_json(refused.plans["green"].plan)["changes"]
-    await keeper.cycle(propagate_deletes=True, allow=frozenset({change["id"]}))
+    await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, allow=frozenset({change["id"]}))
     assert await on_green.namespace(new) is None
     assert (await keeper.find()).drifting == 0
 

@@ -11,10 +11,11 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.outages import Outages
+from pulsar_fleet.policy_sync.events.fleet.outages import Outages
+from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
-from pulsar_fleet.policy_sync.events.versions import Version
+from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.policy_sync.merge.view import Item
 from pulsar_fleet.report.metadata import failure, headline, lines, metadata_report, metrics
 
@@ -104,6 +105,18 @@ def test_a_run_says_which_cluster_its_events_wait_for() -> None:
     waiting = found(unsent={"green": 3})
     assert "3 events wait on blue for green" in metadata_report(waiting)
     assert (metrics(waiting)["unsent.green"], metrics(waiting)["unsent.blue"]) == (3, 0)
+
+
+def test_a_deletion_that_waits_is_listed_with_its_command_and_one_that_was_refused_fails_the_run() -> None:
+    command = "pulsar-fleet sync-metadata pulsar_blue --propagate-deletes approve --allow 3f2a91c0"
+    batch = PendingDeletions(id="3f2a91c0", resources=("tenant acme: deleted on green",), command=command)
+    waiting = found(pending_deletions=batch, kept_edits=["the edit wins"], new_topics=["orders: 3 partitions"])
+    report = metadata_report(waiting)
+    for text in (command, "tenant acme: deleted on green", "the edit wins", "blue: new topic orders: 3 partitions"):
+        assert text in report
+    assert (metrics(waiting)["pending_deletions"], failure(waiting)) == (1, "")
+    refused = found(not_deleted=["topic x: has a backlog"], deleted=2)
+    assert (failure(refused), metrics(refused)["deleted"]) == ("not deleted: topic x: has a backlog", 2)
 
 
 def test_edits_that_whole_documents_took_back_are_said() -> None:

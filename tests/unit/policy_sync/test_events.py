@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,18 +15,29 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
 from pulsar_fleet.policy_sync.events.last_updated import stale_properties
+from pulsar_fleet.policy_sync.events.ordering.conflicts import conflicts_of, kept_edit_conflict
+from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.events.resolve import Order, accepted_updates, lost_edits, outstanding, resolve
+from pulsar_fleet.policy_sync.events.resolve import (
+    Order,
+    accepted_updates,
+    is_newer,
+    lost_edits,
+    outstanding,
+    resolve,
+    waiting_deletion,
+)
 from pulsar_fleet.policy_sync.events.versions import (
     EXISTS,
     FieldVersion,
     ObservedValues,
     ResourceVersions,
-    Version,
     next_versions,
 )
+from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.view import Item
 
 CLUSTERS = ("blue", "green", "red")
@@ -43,6 +54,7 @@ class Cluster:
     known: ResourceVersions | None = None
     inbox: list[MetadataChangeEvent] = field(default_factory=list)
     lost: int = 0
+    recorded: set[Json] = field(default_factory=set)
 
     def scan_cluster(self, now: int, order: Order) -> None:
         provenance = ObservedValues(values=self.held, now=now, first=self.known is None, whole=order.whole)
@@ -53,7 +65,9 @@ class Cluster:
         self.scan_cluster(now, order)
         assert self.known is not None
         wanted = accepted_updates([event], self.known, order)
-        decided = resolve(ITEM, wanted, self.known, exists=bool(self.held))
+        decided = resolve(ITEM, wanted, self.known, [event], order, present=self.held or None)
+        for conflict in conflicts_of(ITEM, wanted, self.known, self.held):
+            self.recorded |= {side["value"] for side in conflict.sides.values()}
         self.known = self.known.awaiting(decided.versions)
         if crash == "before the write":
             return False
@@ -62,7 +76,7 @@ class Cluster:
         if not crash:
             self.lost += len(lost_edits(wanted, [event], self.known, self.name, order))
             self.scan_cluster(now, order)
-            assert not outstanding(wanted, self.known, order)
+            assert not outstanding(ITEM, wanted, self.known, order)
             assert not self.known.expected
         return bool(written)
 
@@ -76,11 +90,13 @@ class Fleet:
     serial: int = 0
     edits: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in FIELDS})
     last: dict[str, Json] = field(default_factory=dict)
+    replaced: set[Json] = field(default_factory=set)
     clusters: dict[str, Cluster] = field(default_factory=lambda: {name: Cluster(name) for name in CLUSTERS})
     topic: list[MetadataChangeEvent] = field(default_factory=list)
 
     def edit(self, cluster: str, name: str) -> None:
         self.serial += 1
+        self.replaced.add(self.clusters[cluster].held.get(name))
         self.clusters[cluster].held[name] = self.edits[name][cluster] = self.last[name] = self.serial
 
     def publish(self, cluster: str, *, snapshot: bool = False) -> None:
@@ -134,6 +150,20 @@ def play(fleet: Fleet, steps: Sequence[tuple[str, str, str]]) -> None:
 
 @settings(max_examples=300)
 @given(STEPS, st.sampled_from(TieBreak))
+def test_an_edit_that_nobody_replaced_and_that_is_gone_is_a_conflict_on_record(
+    steps: list[tuple[str, str, str]], tie_break: TieBreak
+) -> None:
+    fleet = Fleet(Order(tie_break=tie_break))
+    play(fleet, steps)
+    fleet.settle()
+    recorded = {value for one in fleet.clusters.values() for value in one.recorded}
+    for name, edits in fleet.edits.items():
+        gone = set(edits.values()) - {fleet.clusters["blue"].held.get(name)} - fleet.replaced
+        assert gone <= recorded, name
+
+
+@settings(max_examples=300)
+@given(STEPS, st.sampled_from(TieBreak))
 def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(
     steps: list[tuple[str, str, str]], tie_break: TieBreak
 ) -> None:
@@ -181,11 +211,12 @@ def test_a_later_edit_of_the_same_field_wins_and_is_no_lost_edit() -> None:
     assert [(one.held["ttl"], one.lost) for one in fleet.clusters.values()] == [(2, 0)] * 3
 
 
-def test_a_document_makes_nothing_again_that_was_deleted_here() -> None:
+def test_a_later_document_makes_again_what_was_deleted_here() -> None:
     order = Order(granularity=Granularity.DOCUMENT)
     gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(5, "blue"))})
     changed = event(at=7, data={"values": {EXISTS: True, "ttl": 1}, "times": TIMES, "made_with": {}})
-    assert "was deleted here" in resolve(ITEM, accepted_updates([changed], gone, order), gone, exists=False).refused
+    decided = resolve(ITEM, accepted_updates([changed], gone, order), gone, [changed], order, present=None)
+    assert (decided.create, decided.values) == (True, {"ttl": 1})
 
 
 TIMES = {EXISTS: [1, "green"], "ttl": [7, "green"]}
@@ -279,14 +310,86 @@ def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
     assert late.held[FIELDS[0]] == 1
 
 
-def test_what_was_deleted_is_not_made_again_by_a_change_elsewhere_and_nothing_is_deleted_by_an_event() -> None:
+def test_an_edit_that_is_later_than_a_deletion_makes_the_whole_resource_again() -> None:
     gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(5, "blue"))})
-    changed = {"ttl": (1, Version(7, "green"))}
-    assert "was deleted here" in resolve(ITEM, changed, gone, exists=False).refused
+    times = {**TIMES, "limit": [3, "green"]}
+    edited = event(at=7, data={"values": {EXISTS: True, "ttl": 1, "limit": 2}, "times": times, "made_with": {}})
+    updates = {"ttl": (1, Version(7, "green"))}
+    decided = resolve(ITEM, updates, gone, [edited], Order(), present=None)
+    assert (decided.create, decided.values) == (True, {"ttl": 1, "limit": 2})
+    assert decided.versions[EXISTS].version == Version(7, "green")
+    assert decided.kept_edit
+    assert "deleted on blue" in decided.kept_edit.text(ITEM)
+    recreated = resolve(ITEM, {EXISTS: (True, Version(9, "red")), **updates}, gone, [edited], Order(), present=None)
+    assert (recreated.create, recreated.kept_edit) == (True, None)
+
+
+def test_a_deletion_waits_where_nobody_edited_later_and_is_overruled_where_somebody_did() -> None:
     deletion = {EXISTS: (None, Version(9, "green"))}
-    kept = resolve(ITEM, deletion, ResourceVersions(), exists=True)
-    assert ("is kept here" in kept.refused, kept.values, kept.versions) == (True, {}, {})
-    assert resolve(ITEM, {EXISTS: (True, Version(9, "red")), **changed}, gone, exists=False).create
+    early = ResourceVersions(fields={EXISTS: FieldVersion("d", Version(1, "blue")), "ttl": FieldVersion("d", EARLY)})
+    decided = resolve(ITEM, deletion, early, [], Order(), present={"ttl": 3})
+    assert (decided.deleted, decided.values, decided.versions) == (Version(9, "green"), {}, {})
+    waiting = replace(early, deleted_elsewhere=decided.deleted)
+    assert waiting_deletion(waiting, Order()) == Version(9, "green")
+    again = event(at=9, cluster="green", type=EventType.DELETED, data=None)
+    assert (EXISTS in accepted_updates([again], early, Order()), accepted_updates([again], waiting, Order())) == (
+        True,
+        {},
+    )
+    late = replace(waiting, fields={**early.fields, "ttl": FieldVersion("e", Version(12, "blue"))})
+    assert waiting_deletion(late, Order()) is None
+    overruled = resolve(ITEM, deletion, late, [], Order(), present={"ttl": 3})
+    assert (overruled.deleted, overruled.versions[EXISTS].version) == (None, Version(12, "blue"))
+    assert overruled.kept_edit
+    conflict = kept_edit_conflict(ITEM, overruled.kept_edit, {"ttl": 3})
+    assert (conflict.field, conflict.rule, conflict.winner) == (EXISTENCE, EDIT_WINS, "blue")
+    assert {cluster: side["value"] for cluster, side in conflict.sides.items()} == {"green": None, "blue": {"ttl": 3}}
+
+
+TOPIC = (Resource.TOPIC, "persistent://acme/orders/new")
+EARLY = Version(2, "blue")
+
+
+@pytest.mark.parametrize(
+    ("field", "current", "value", "at", "wins"),
+    [
+        ("partitions", 3, 5, 1, True),
+        ("partitions", 5, 3, 1, False),
+        ("partitions", 5, 3, 9, True),
+        ("partitions", 3, 3, 9, True),
+        ("partitions", 3, "many", 1, False),
+        ("schemas", ["a"], ["a", "b"], 1, True),
+        ("schemas", ["a"], ["c"], 9, True),
+        ("schemas", ["a"], ["c"], 1, False),
+        ("schemas", ["a"], None, 9, False),
+        ("schemas", None, ["a"], 1, False),
+        ("properties/owner", "us", None, 9, True),
+    ],
+)
+def test_of_two_values_that_grow_the_one_that_contains_the_other_wins(
+    field: str, current: Json, value: Json, at: int, wins: bool
+) -> None:
+    here = FieldVersion(digest(current), EARLY)
+    assert is_newer(TOPIC, field, (value, Version(at, "green")), here, Order()) is wins
+
+
+@pytest.mark.parametrize(
+    ("held", "value", "at", "values", "version"),
+    [
+        (5, 3, 9, {}, (5, Version(9, "green"))),
+        (3, 5, 1, {"partitions": 5}, (5, EARLY)),
+        (3, 5, 9, {"partitions": 5}, (5, Version(9, "green"))),
+    ],
+    ids=["a smaller and later one", "a larger and earlier one", "a larger and later one"],
+)
+def test_the_larger_partition_count_stays_with_the_later_version(
+    held: int, value: int, at: int, values: Json, version: tuple[int, Version]
+) -> None:
+    current = ResourceVersions(fields={"partitions": FieldVersion(digest(held), EARLY)})
+    updates = {"partitions": (value, Version(at, "green"))}
+    decided = resolve(TOPIC, updates, current, [], Order(), present={"partitions": held})
+    count, expected = version
+    assert (decided.values, decided.versions) == (values, {"partitions": FieldVersion(digest(count), expected)})
 
 
 def test_at_the_same_time_the_name_decides_in_the_direction_that_was_said() -> None:

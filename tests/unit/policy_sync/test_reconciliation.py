@@ -27,7 +27,7 @@ from pulsar_fleet.policy_sync.merge.compare import (
     namespaces_to_list,
 )
 from pulsar_fleet.policy_sync.merge.fields import SELF, localised, namespace_values, neutral, whole_value
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair
+from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Provenance
 from pulsar_fleet.policy_sync.merge.scan import EventTimes
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of
@@ -171,16 +171,15 @@ def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_
     assert one(found, ORDERS).gone == ("blue",)
     assert [steps(plan(found, held)) for held in (blue, green)] == [[], []]
     whole = {"acme/orders": {"replication_clusters": ["green"]}}
-    (change,) = plan(found, green, delete=True, whole=whole).changes
+    (change,) = plan_deletions(found.compared, Target(snapshot=green, deletable=whole)).changes
     assert (change.calls[0].text(), change.hazard.needs_permission) == ("DELETE /namespaces/acme/orders", True)
 
 
 def test_a_deletion_is_not_carried_over_an_edit() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     green = snapshot("green", **{PRODUCERS: 9})
-    assert (
-        plan(compare(views(without_namespace("blue"), green), base, CompareOptions()), green, delete=True).changes == ()
-    )
+    found = compare(views(without_namespace("blue"), green), base, CompareOptions())
+    assert plan_deletions(found.compared, Target(snapshot=green)).changes == ()
 
 
 def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
@@ -408,7 +407,8 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         "tie_break": "smaller",
         "granularity": "field",
         "topics": True,
-        "propagate_deletes": False,
+        "partitioned_topics": True,
+        "propagate_deletes": "never",
         "skew_seconds": 2.0,
         "allow_changes": [],
         "choose": ["1f=green"],

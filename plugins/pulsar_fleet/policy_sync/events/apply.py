@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pulsar_fleet.cluster.errors import InvalidRequest, NotFound, PreconditionFailed
@@ -15,7 +15,9 @@ from pulsar_fleet.planning.plan import Plan
 from pulsar_fleet.policy_sync.events.batch import Batch
 from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
-from pulsar_fleet.policy_sync.events.participant import Participant, StoredVersions
+from pulsar_fleet.policy_sync.events.ordering.conflicts import record_conflicts
+from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
+from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import observed_versions, without_deleted_topics
 from pulsar_fleet.policy_sync.events.resolve import (
     Resolution,
@@ -23,16 +25,19 @@ from pulsar_fleet.policy_sync.events.resolve import (
     accepted_updates,
     lost_edits,
     outstanding,
+    reason_to_leave,
     resolve,
 )
-from pulsar_fleet.policy_sync.events.versions import ResourceVersions
-from pulsar_fleet.policy_sync.fleet import apply_recorded
+from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
+from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.merge_field import Decision, Rule
 from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource
 from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.merge.topic_plan import growths
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
+from pulsar_fleet.policy_sync.recorded_apply import apply_recorded
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
 
 log = logging.getLogger(__name__)
@@ -51,11 +56,14 @@ async def apply_received(participant: Participant, received: Sequence[Received])
     batch = Batch.of(received, participant.request.includes, participant.ledger.in_migration())
     before = participant.stored_versions(list(batch.events))
     batch.drop([item for item in batch.events if not _updates(participant, batch, item, before.of(item))])
-    if batch.events:
-        await _apply_each(participant, batch)
+    for part in batch.stages():
+        await _apply_each(participant, part)
+        batch.add(part)
     for message, reason in batch.refused.items():
         log.warning("%s: event %s is not applied: %s", participant.own, message.id, reason)
     await participant.topic.dead_letter(batch.refused)
+    if any(message.ends_snapshot_for(participant.own) for message in received):
+        participant.members.receive_snapshot(participant.own)
     await participant.topic.acknowledge([*batch.dropped, *batch.applied, *batch.refused])
     await participant.topic.negatively_acknowledge(batch.postponed)
     return batch
@@ -74,7 +82,7 @@ async def _apply_each(participant: Participant, batch: Batch) -> None:
             batch.refuse(items[0], f"{items[0][0].value} {items[0][1]}: {cause}")
             return
         for item in items:
-            part = batch.take(item)
+            part = batch.take([item])
             await _apply_each(participant, part)
             batch.add(part)
 
@@ -88,29 +96,67 @@ async def _apply(participant: Participant, batch: Batch) -> None:
     updates = {item: _updates(participant, batch, item, versions[item]) for item in batch.events}
     lost = _lost(participant, batch, updates, versions)
     resolutions = {
-        item: resolve(item, requested, versions[item], exists=scan.view.values(item) is not None)
+        item: _resolve(participant, batch, scan, item, requested, versions[item])
+        if not (reason := reason_to_leave(scan.view, item, requested))
+        else Resolution(refused=reason)
         for item, requested in updates.items()
     }
     expected = {item: versions[item].awaiting(resolution.versions) for item, resolution in resolutions.items()}
+    expected = {
+        item: replace(entry, deleted_elsewhere=resolutions[item].deleted or entry.deleted_elsewhere)
+        for item, entry in expected.items()
+    }
     if not participant.save(scan.stored, expected):
         batch.postpone(batch.events)
         return
+    batch.conflicts += record_conflicts(
+        participant.ledger,
+        participant.fleet,
+        f"{PROCEDURE}/{participant.own}",
+        {item: scan.view.values(item) or {} for item in resolutions},
+        updates,
+        versions,
+        resolutions,
+    )
     plan = await _plan(participant, scan, resolutions, _source_snapshots(participant, batch))
+    plan = await leave_incompatible_out(plan, participant.clusters, participant.redactor)
     applied = await _apply_plan(participant, plan) if plan.changes else PlanResult(plan.id, plan.target, ())
     batch.written += applied.counts()[Outcome.APPLIED]
     scan = await _scan(participant, batch)
+    scan = replace(scan, stored=scan.stored.confirming(_in_place(batch, plan, applied)))
     versions = {item: entry.awaiting({}) for item, entry in _versions(participant, batch, scan).items()}
     if not participant.save(scan.stored, versions):
         batch.postpone(batch.events)
     final = {item: versions[item] for item in batch.events}
     batch.provenance_written += await update_properties(participant, scan.observed, final)
     for item in list(batch.events):
-        failed = outstanding(updates[item], versions[item], participant.request.order)
+        failed = outstanding(item, updates[item], versions[item], participant.request.order.of(item))
+        if resolutions[item].deleted:
+            failed.pop(EXISTS, None)
+            batch.deletions += 1
         batch.lost += len(lost[item] - set(failed))
         if failed and _is_retryable(item, applied):
             batch.postpone([item])
         else:
             batch.finish(item, failed, _reason(item, resolutions[item], plan, applied))
+
+
+def _resolve(
+    participant: Participant,
+    batch: Batch,
+    scan: _Scan,
+    item: Item,
+    updates: Updates,
+    current: ResourceVersions,
+) -> Resolution:
+    """Decide on the updates of a resource; a conflict is logged before anything is written."""
+    order, present = participant.request.order.of(item), scan.view.values(item)
+    resolution = resolve(item, updates, current, batch.of_item(item), order, present=present)
+    if resolution.kept_edit:
+        text = resolution.kept_edit.text(item)
+        log.warning("%s: %s", participant.own, text)
+        batch.kept_edits.append(text)
+    return resolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +182,7 @@ async def _scan(participant: Participant, batch: Batch) -> _Scan:
 
 
 def _updates(participant: Participant, batch: Batch, item: Item, current: ResourceVersions | None) -> Updates:
-    return accepted_updates(batch.of_item(item), current or ResourceVersions(), participant.request.order)
+    return accepted_updates(batch.of_item(item), current or ResourceVersions(), participant.request.order.of(item))
 
 
 def _lost(
@@ -148,7 +194,7 @@ def _lost(
     """The edits that the updates revert, logged before the write."""
     order = participant.request.order
     lost = {
-        item: lost_edits(requested, batch.of_item(item), versions[item], participant.own, order)
+        item: lost_edits(requested, batch.of_item(item), versions[item], participant.own, order.of(item))
         for item, requested in updates.items()
     }
     for item, names in lost.items():
@@ -218,7 +264,16 @@ def _compared(view: View, item: Item, resolution: Resolution) -> ComparedResourc
 async def _apply_plan(participant: Participant, plan: Plan) -> PlanResult:
     run_id = f"{PROCEDURE}/{participant.own}/{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     admin, peers, ledger = participant.admin, participant.peers, participant.ledger
-    return await apply_recorded(plan, admin, peers, ledger, run_id, PROCEDURE, redactor=participant.redactor)
+    return await apply_recorded(
+        plan, admin, peers, ledger, run_id, PROCEDURE, redactor=participant.redactor, allow=growths(plan)
+    )
+
+
+def _in_place(batch: Batch, plan: Plan, applied: PlanResult) -> list[Item]:
+    """The resources of which every planned value was written and read back."""
+    incomplete = {result.change.name for result in applied.not_in_place()} | {entry.name for entry in plan.left_alone}
+    planned = {change.name for change in plan.changes} - incomplete
+    return [item for item in batch.events if item[1] in planned]
 
 
 def _is_retryable(item: Item, applied: PlanResult) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Self
 
 from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
 from pulsar_fleet.policy_sync.events.event_topic import Received
-from pulsar_fleet.policy_sync.events.versions import Version
+from pulsar_fleet.policy_sync.events.ordering.version import Version
+from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 
 Pair = tuple[Received, MetadataChangeEvent]
@@ -22,6 +24,9 @@ class Batch:
     :param written: number of changes on the cluster.
     :param lost: number of edits that a whole document reverted.
     :param provenance_written: number of namespaces whose provenance properties were written.
+    :param conflicts: the recorded conflicts between edits that it decided.
+    :param deletions: number of deletions on other clusters that wait here for an approval since this batch.
+    :param kept_edits: the edits that won against a deletion.
     """
 
     events: dict[Item, list[Pair]] = field(default_factory=dict)
@@ -32,6 +37,9 @@ class Batch:
     written: int = 0
     lost: int = 0
     provenance_written: int = 0
+    conflicts: list[ListedConflict] = field(default_factory=list)
+    deletions: int = 0
+    kept_edits: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, received: Iterable[Received], includes: Callable[[Item], bool], busy: Set[str]) -> Self:
@@ -79,18 +87,28 @@ class Batch:
         """Refuse all events of a resource."""
         self.refused |= dict.fromkeys(self._pop(item), reason)
 
-    def take(self, item: Item) -> Self:
-        """Move the events of one resource to a batch of their own."""
-        return type(self)(events={item: self.events.pop(item)})
+    def take(self, items: Iterable[Item]) -> Self:
+        """Move the events of some resources to a batch of their own."""
+        return type(self)(events={item: self.events.pop(item) for item in items})
+
+    def stages(self) -> Iterator[Self]:
+        """Move the open events to batches that are applied one after the other: topics before their policies."""
+        policies = [item for item in self.events if item[0] is Resource.TOPIC_POLICY]
+        others = [item for item in self.events if item[0] is not Resource.TOPIC_POLICY]
+        yield from (self.take(items) for items in (others, policies) if items)
 
     def add(self, part: Self) -> None:
         """Add the outcomes of a batch that `take` returned."""
+        self.dropped += part.dropped
         self.applied += part.applied
         self.postponed += part.postponed
         self.refused |= part.refused
         self.written += part.written
         self.lost += part.lost
         self.provenance_written += part.provenance_written
+        self.deletions += part.deletions
+        self.kept_edits += part.kept_edits
+        self.conflicts += part.conflicts
 
     def postpone(self, items: Collection[Item]) -> None:
         """Postpone the events of these resources: they are redelivered."""

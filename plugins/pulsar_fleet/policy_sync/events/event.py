@@ -14,7 +14,8 @@ from pulsar_fleet.cluster.errors import FleetError, InvalidRequest
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, EXISTS, ResourceVersions, Version
+from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Version, is_version
+from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
 from pulsar_fleet.policy_sync.merge.view import Item
 
 
@@ -27,19 +28,23 @@ class EventType(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """Kinds of resources; `Topics` is an extension of PIP-136, for topic policies."""
+    """Kinds of resources; `Topics` is an extension of PIP-136, for topic policies and for partitioned topics.
+
+    Only that of a partitioned topic has a version of its existence, or no data: policies of topics are never deleted.
+    """
 
     TENANTS = "Tenants"
     NAMESPACES = "Namespaces"
     TOPICS = "Topics"
 
 
-_KINDS = {
-    ResourceType.TENANTS: Resource.TENANT,
-    ResourceType.NAMESPACES: Resource.NAMESPACE,
-    ResourceType.TOPICS: Resource.TOPIC_POLICY,
+_TYPES = {
+    Resource.TENANT: ResourceType.TENANTS,
+    Resource.NAMESPACE: ResourceType.NAMESPACES,
+    Resource.TOPIC: ResourceType.TOPICS,
+    Resource.TOPIC_POLICY: ResourceType.TOPICS,
 }
-_TYPES = {kind: name for name, kind in _KINDS.items()}
+_KEYS = {**{kind: str(name) for kind, name in _TYPES.items()}, Resource.TOPIC: "PartitionedTopics"}
 
 SCHEMA: JsonObject = {
     "type": "record",
@@ -67,7 +72,7 @@ SCHEMA: JsonObject = {
 class MetadataChangeEvent:
     """One event; `update_time` and `source_cluster` are those of its newest field.
 
-    :param data: `{"values": {field: value}, "times": {field: [ms, cluster]}, "made_with": {field: value}}`: shared
+    :param data: `{"values": {field: value}, "times": {field: version}, "made_with": {field: value}}`: shared
         fields, secrets redacted; a field with a time and without a value was unset. `made_with` has the settings for
         the creation of a namespace, which are local to each cluster afterwards. None if the resource was deleted.
     """
@@ -87,10 +92,8 @@ class MetadataChangeEvent:
         kind, name = item
         newest = versions.newest or Version(BEFORE_EVERYTHING, "")
         exists = kind is Resource.TOPIC_POLICY or EXISTS in values
-        created = versions.version(EXISTS) == newest and newest.update_time != BEFORE_EVERYTHING
-        times = {
-            field: [entry.version.update_time, entry.version.source_cluster] for field, entry in versions.fields.items()
-        }
+        created = versions.version(EXISTS) == newest and newest.update_time > BEFORE_EVERYTHING
+        times = {field: entry.version.as_array() for field, entry in versions.fields.items()}
         return cls(
             type=(EventType.CREATED if created else EventType.MODIFIED) if exists else EventType.DELETED,
             resource=_TYPES[kind],
@@ -103,7 +106,17 @@ class MetadataChangeEvent:
     @property
     def item(self) -> Item:
         """The resource as an `Item`."""
-        return _KINDS[self.resource], self.resource_name
+        return self._kind, self.resource_name
+
+    @property
+    def _kind(self) -> Resource:
+        if self.resource is ResourceType.TENANTS:
+            return Resource.TENANT
+        if self.resource is ResourceType.NAMESPACES:
+            return Resource.NAMESPACE
+        times = self.data.get("times") if isinstance(self.data, dict) else None
+        is_topic = self.data is None or (isinstance(times, dict) and EXISTS in times)
+        return Resource.TOPIC if is_topic else Resource.TOPIC_POLICY
 
     @property
     def fields(self) -> dict[str, tuple[Json, Version]]:
@@ -111,12 +124,12 @@ class MetadataChangeEvent:
         if self.data is None:
             return {EXISTS: (None, self.version)}
         values = self.data["values"]
-        return {name: (values.get(name), Version(*version)) for name, version in self.data["times"].items()}
+        return {name: (values.get(name), Version.of(version)) for name, version in self.data["times"].items()}
 
     @property
     def key(self) -> str:
         """The key of the message: a compaction keeps the last event of each resource."""
-        return f"{self.resource.value}/{self.resource_name}"
+        return f"{_KEYS[self._kind]}/{self.resource_name}"
 
     @property
     def version(self) -> Version:
@@ -190,13 +203,7 @@ def _is_document(data: Json) -> bool:
         return False
     if not times or not set(values) <= set(times):
         return False
-    return all(_is_version(entry) for entry in times.values())
-
-
-def _is_version(entry: Json) -> bool:
-    if not isinstance(entry, list) or len(entry) != 2:
-        return False
-    return type(entry[0]) is int and isinstance(entry[1], str)
+    return all(is_version(entry) for entry in times.values())
 
 
 def _parse_name(event: MetadataChangeEvent) -> None:

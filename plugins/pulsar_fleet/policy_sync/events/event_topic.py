@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -16,6 +16,7 @@ from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
 if TYPE_CHECKING:
     import pulsar
 
+SNAPSHOT_FOR = "snapshot_for"
 _REDELIVERY_MS = 5_000
 _AT_ONCE_MS = 1
 _SEND_TIMEOUT_MS = 15_000
@@ -34,6 +35,16 @@ class Received:
         """Its message id in the event topic of this cluster."""
         return str(self.message.message_id())
 
+    def ends_snapshot_for(self, cluster: str) -> bool:
+        """Whether everything before it was a whole snapshot for a cluster that joins."""
+        return cluster in self.message.properties().get(SNAPSHOT_FOR, "").split(",")
+
+    @property
+    def entry(self) -> tuple[int, int]:
+        """The ledger and the entry that hold it; an entry holds several messages if they were sent as a batch."""
+        message_id = self.message.message_id()
+        return message_id.ledger_id(), message_id.entry_id()
+
 
 class EventTopic:
     """A producer and the failover consumer `metadata-syncer`; use it with `async with`.
@@ -50,6 +61,7 @@ class EventTopic:
         self._consumer: Any = None
         self._producer: Any = None
         self._dead_letters: Any = None
+        self._postponed: set[tuple[int, int]] = set()
 
     async def __aenter__(self) -> Self:
         await self._in_thread(self._open)
@@ -64,21 +76,35 @@ class EventTopic:
         """The name by which the cluster identifies the active consumer."""
         return str(self._consumer.consumer_name())
 
+    @property
+    def postponed(self) -> int:
+        """Entries with an event that was negatively acknowledged and not acknowledged since."""
+        return len(self._postponed)
+
     async def receive(self, most: int, wait_seconds: float) -> list[Received]:
         """At most `most` messages; waits for the first one only."""
         return await self._in_thread(lambda: self._receive(most, int(wait_seconds * 1000)))
 
-    async def acknowledge(self, done: Iterable[Received]) -> None:
+    async def acknowledge(self, done: Sequence[Received]) -> None:
         """Acknowledge messages: they are not redelivered."""
         await self._in_thread(lambda: [self._consumer.acknowledge(received.message) for received in done])
+        self._postponed -= {received.entry for received in done}
 
-    async def negatively_acknowledge(self, postponed: Iterable[Received]) -> None:
+    async def negatively_acknowledge(self, postponed: Sequence[Received]) -> None:
         """Negatively acknowledge messages: they are redelivered after some seconds."""
         await self._in_thread(lambda: [self._consumer.negative_acknowledge(received.message) for received in postponed])
+        self._postponed |= {received.entry for received in postponed}
 
     async def publish(self, events: Iterable[MetadataChangeEvent]) -> int:
         """Send events to all clusters, keyed by resource; returns when this cluster has stored all."""
         return await self._in_thread(lambda: self._publish(list(events)))
+
+    async def end_snapshot(self, names: Collection[str], event: MetadataChangeEvent) -> None:
+        """Tell clusters that everything before this message was a whole snapshot; a compaction removes the message.
+
+        :param event: of a resource that is never carried, so that other readers of the topic drop it.
+        """
+        await self._in_thread(lambda: self._end_snapshot(names, event))
 
     async def dead_letter(self, refused: Mapping[Received, str]) -> None:
         """Store messages unchanged in the dead-letter topic of this cluster, each with its reason."""
@@ -123,12 +149,15 @@ class EventTopic:
                 failed.append(result)
 
         for event in events:
-            at = event.update_time or None
+            at = max(event.update_time, 0) or None
             self._producer.send_async(event.record(), sent, partition_key=event.key, event_timestamp=at)
         self._producer.flush()
         if failed:
             raise Unavailable(f"{self._connection.name}: {len(failed)} events could not be sent: {failed[0]}.")
         return len(events)
+
+    def _end_snapshot(self, names: Collection[str], event: MetadataChangeEvent) -> None:
+        self._producer.send(event.record(), properties={SNAPSHOT_FOR: ",".join(sorted(names))})
 
     def _dead_letter(self, refused: Mapping[Received, str]) -> None:
         for received, reason in refused.items():

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.errors import Conflict, Unavailable
 from pulsar_fleet.policy_sync.events.apply import apply_received
-from pulsar_fleet.policy_sync.events.outages import Outages, behind_text
+from pulsar_fleet.policy_sync.events.deletions import settle_deletions
+from pulsar_fleet.policy_sync.events.fleet.outages import Outages, behind_text
+from pulsar_fleet.policy_sync.events.ordering.reference_clock import ReferenceClock
 from pulsar_fleet.policy_sync.events.participant import Participant
-from pulsar_fleet.policy_sync.events.publish import publish_changes
+from pulsar_fleet.policy_sync.events.publish import publish_changes, publish_snapshot_end
 from pulsar_fleet.policy_sync.events.results import Tally
+from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
 
 log = logging.getLogger(__name__)
 
@@ -24,16 +26,33 @@ _WAIT_SECONDS = 1.0
 
 
 async def publish_once(participant: Participant, tally: Tally, *, snapshot: bool) -> None:
-    """Publish changes if the cluster gives its events to this process; compact the topic after a snapshot."""
-    await _update_state(participant, tally)
+    """Publish changes if the cluster gives its events to this process; compact the topic after a snapshot.
+
+    A snapshot is also published every `snapshot_minutes`, and once for a cluster that joined the fleet.
+    """
+    await update_state(participant, tally)
     if not tally.active:
         return
+    _end_joining(participant, tally)
+    now = (await participant.measure_clock()).now()
+    new = _grow(participant, tally, now)
+    interval_ms = participant.request.snapshot_minutes * 60_000
+    periodic = interval_ms and participant.members.periodic_snapshot_is_due(participant.own, interval_ms, now)
+    snapshot = bool(snapshot or new or periodic) and not participant.joins
+    tally.read_clock(await participant.measure_clock(), participant.own)
     calls = participant.scan_admin.calls
     counts = await publish_changes(participant, snapshot=snapshot)
+    if new:
+        if counts.complete:
+            await publish_snapshot_end(participant, new)
+        participant.members.end_snapshot(new, sent=counts.complete)
     tally.scans += 1
     tally.scan_calls += participant.scan_admin.calls - calls
     tally.published += counts.events
     tally.provenance_written += counts.provenance_written
+    tally.notice(counts.new_topics)
+    for topic in counts.new_topics:
+        log.info("%s: a new partitioned topic, %s", participant.own, topic)
     if snapshot:
         await compact(participant)
 
@@ -42,7 +61,28 @@ async def drain(participant: Participant, tally: Tally) -> None:
     """Apply events until none arrives for `idle_seconds`."""
     while received := await participant.topic.receive(_MOST, participant.request.idle_seconds):
         tally.count(await apply_received(participant, received))
-    await _update_state(participant, tally)
+    await update_state(participant, tally)
+    _end_joining(participant, tally)
+
+
+def _grow(participant: Participant, tally: Tally, now: int) -> tuple[str, ...]:
+    """The clusters that joined the fleet and for which a snapshot has to be published from here."""
+    fleet = tuple(sorted({*participant.fleet, *tally.unsent}))
+    if fleet != participant.fleet:
+        log.info("%s: the fleet grew to %s", participant.own, ", ".join(fleet))
+        participant.fleet = fleet
+    new = () if participant.joins else participant.members.claim_snapshot(participant.own, fleet, now)
+    if new:
+        log.info("%s: publishes a snapshot for %s", participant.own, ", ".join(new))
+    return new
+
+
+def _end_joining(participant: Participant, tally: Tally) -> None:
+    """A cluster that joins is equal when it received the whole snapshot and every event is acknowledged."""
+    if participant.joins and tally.active and not tally.backlog and participant.members.become_equal(participant.own):
+        participant.joins = False
+        log.info("%s: has what the fleet had before it joined; its changes are published from now on", participant.own)
+    tally.joins = participant.joins
 
 
 async def follow(
@@ -87,9 +127,11 @@ async def compact(participant: Participant) -> None:
         log.info("%s: a compaction is already running", participant.own)
 
 
-async def _update_state(participant: Participant, tally: Tally) -> None:
+async def update_state(participant: Participant, tally: Tally) -> None:
+    """Read the state of the event topic: one call."""
     state = await participant.topic_state()
-    tally.active, tally.backlog, tally.unsent = state.active, state.backlog, dict(state.unsent)
+    tally.active, tally.backlog, tally.unread = state.active, state.backlog, state.unread
+    tally.unsent = dict(state.unsent)
 
 
 @dataclass(kw_only=True)
@@ -102,8 +144,9 @@ class _Follower:
     stopped: asyncio.Event
     say: Callable[[str], None]
     snapshot_due: bool
+    deletions_due: bool = True
     failing: set[str] = field(default_factory=set)
-    last_snapshot: float = field(default_factory=time.monotonic)
+    reported: ReferenceClock | None = None
 
     async def repeat(self, step: Callable[[], Awaitable[None]]) -> None:
         """Repeat a step until stopped, also while the cluster does not answer."""
@@ -120,17 +163,35 @@ class _Follower:
     async def publish(self) -> None:
         """Publish changes, then wait for the next scan."""
         request = self.participant.request
-        interval = request.snapshot_minutes * 60
-        due = self.snapshot_due or bool(interval and time.monotonic() - self.last_snapshot >= interval)
+        due = self.snapshot_due
         await publish_once(self.participant, self.tally, snapshot=due)
-        if due and self.tally.active:
-            self.snapshot_due, self.last_snapshot = False, time.monotonic()
+        self._report_clock()
+        self.snapshot_due = due and not self.tally.active
         await pause(self.stopped, request.poll_seconds if self.tally.active else _WAIT_SECONDS)
 
     async def receive(self) -> None:
-        """Apply the events that have arrived."""
+        """Apply the events that have arrived; list the deletions that wait, at first and when another one came."""
         if received := await self.participant.topic.receive(_MOST, _WAIT_SECONDS):
-            self.tally.count(await apply_received(self.participant, received))
+            batch = await apply_received(self.participant, received)
+            self.tally.count(batch)
+            self.deletions_due = self.deletions_due or batch.deletions > 0
+        if self.deletions_due:
+            await self._list_deletions()
+            self.deletions_due = False
+
+    async def _list_deletions(self) -> None:
+        """Say what waits: a follower cannot ask anybody."""
+        await settle_deletions(self.participant, self.tally)
+        if waiting := self.tally.pending_deletions:
+            for line in pending_lines(self.participant.own, waiting):
+                self.say(line)
+
+    def _report_clock(self) -> None:
+        """Print by which clock edits are ordered, at the start and when that changed noticeably."""
+        clock = self.participant.last_clock
+        if clock is not None and (self.reported is None or clock.differs(self.reported)):
+            self.say(clock.text(self.participant.own))
+            self.reported = clock
 
     def _fail(self, step: str, error: Unavailable) -> None:
         if not self.failing:

@@ -12,13 +12,13 @@ from pulsar_fleet.cluster.errors import Unavailable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import Fleet, open_fleet
+from pulsar_fleet.policy_sync.events.fleet.outages import Outages, behind_text, outages_of
 from pulsar_fleet.policy_sync.events.follower import PAUSE_SECONDS, follow, pause, run_all
-from pulsar_fleet.policy_sync.events.outages import Outages, behind_text, outages_of
 from pulsar_fleet.policy_sync.events.participant import open_participant
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.events.setup import prepare
-from pulsar_fleet.policy_sync.fleet import Fleet, open_fleet
 
 _PATIENCE_SECONDS = 2.0
 """A follower retries by itself, and reports an unreachable cluster sooner than a run."""
@@ -89,7 +89,7 @@ class _FollowerPool:
                 try:
                     name = await admin.cluster_name()
                     self.reached.add(name, admin)
-                    await prepare({name: admin}, self.request, self.run, self.redactor)
+                    self.fleet = await prepare({name: admin}, self.request, self.run, self.redactor)
                     self._end_outage(connection, name)
                     await self.follow(name)
                 except Unavailable as error:

@@ -15,8 +15,9 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.policies.documents import PROVENANCE_PROPERTIES
 from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING
 from pulsar_fleet.policy_sync.events.participant import Participant
-from pulsar_fleet.policy_sync.events.versions import BEFORE_EVERYTHING, ResourceVersions
+from pulsar_fleet.policy_sync.events.versions import ResourceVersions
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.merge.view import Item
 
@@ -49,7 +50,7 @@ def stale_properties(
             continue
         correct = dict(zip(PROVENANCE_PROPERTIES, (newest.source_cluster, str(newest.update_time)), strict=True))
         current = documents[name].get("properties") or {}
-        has_time = newest.update_time != BEFORE_EVERYTHING
+        has_time = newest.update_time > BEFORE_EVERYTHING
         if has_time and any(current.get(key) != value for key, value in correct.items()):
             stale[name] = correct
     return stale

@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.clock_skew import ClockSkew
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.topic_statistics import TopicStats
-from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.ledger.event_store import EventStore, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event_topic import EventTopic
+from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.ordering.reference_clock import ClockReader, ReferenceClock
+from pulsar_fleet.policy_sync.events.ordering.stored_versions import BEGAN, SCOPE, StoredVersions, key_of
+from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Bounds, Version
 from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION, Request
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
-from pulsar_fleet.policy_sync.fleet import Fleet
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster, scan_in_parts, scan_items
+from pulsar_fleet.policy_sync.merge.topic_fields import SCHEMAS
 from pulsar_fleet.policy_sync.merge.view import Item, View, items_of, tenant_and_namespace
 
 _BASE_SECONDS = 60.0
-_SCOPE = ("scan", "")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredVersions:
-    """The versions of resources in the ledger, loaded for a later save with optimistic locking."""
-
-    documents: Mapping[Key, StoredDocument]
-
-    def of(self, item: Item) -> ResourceVersions | None:
-        """The versions of one resource; None if it was never scanned."""
-        stored = self.documents.get(_plain(item))
-        return ResourceVersions.from_json(stored.document) if stored else None
-
-    def items(self) -> set[Item]:
-        """Every resource that was ever scanned."""
-        return {(Resource(kind), name) for kind, name in self.documents if (kind, name) != _SCOPE}
-
-    def write_count(self, key: Key) -> int:
-        """How often a document was written."""
-        return self.documents[key].version if key in self.documents else 0
-
-    def covers(self, scope: Mapping[str, Json]) -> bool:
-        """Whether the last full scan had this scope, so that a resource without versions did not exist then."""
-        stored = self.documents.get(_SCOPE)
-        return stored is not None and stored.document == dict(scope)
+_MOST_SCHEMA_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +41,13 @@ class EventTopicState:
 
     :param active: whether the cluster gives the events to this follower.
     :param backlog: events that are not acknowledged yet.
+    :param unread: those of them that this follower did not postpone.
     :param unsent: cluster → events that wait here for its replication.
     """
 
     active: bool
     backlog: int
+    unread: int
     unsent: Mapping[str, int]
 
 
@@ -74,6 +58,10 @@ class Participant:
     :param scan_admin: makes the calls of full scans, with the requested rate limit.
     :param fleet: the names of all clusters that the event topic is replicated to.
     :param clusters: all clusters of this process, by name; more may join.
+
+    `scan_began` is when the last full scan of this process began, in ms since 1970 by the reference clock, and
+    `unscanned` are the resources that were left out of it. `joins` is
+    whether the cluster has not applied yet what the others have: it publishes nothing.
     """
 
     own: str
@@ -91,6 +79,29 @@ class Participant:
         self._base: ClusterScan | None = None
         self._being_applied: set[Item] = set()
         self._touched: set[Item] = set()
+        self._clock_reader = ClockReader(
+            own=self.own, admin=self.admin, clusters=self.clusters, allowed=self.request.skew_seconds
+        )
+        self.scan_began: int | None = None
+        self.unscanned: frozenset[Item] = frozenset()
+        self.members = Members(self.ledger, self.request.event_topic)
+        self.joins = self.members.joins(self.own)
+
+    @property
+    def clock(self) -> ReferenceClock:
+        """The reference clock as it was measured before the last scan."""
+        if self.last_clock is None:
+            raise RuntimeError("The clock is measured before the first scan.")
+        return self.last_clock
+
+    @property
+    def last_clock(self) -> ReferenceClock | None:
+        """The last measurement; None before the first scan."""
+        return self._clock_reader.last
+
+    async def measure_clock(self) -> ReferenceClock:
+        """The reference clock; measured again after a minute."""
+        return await self._clock_reader.read(self.fleet)
 
     @property
     def peers(self) -> list[AdminClient]:
@@ -125,7 +136,14 @@ class Participant:
     async def scan_cluster(self) -> AsyncGenerator[ClusterScan, None]:
         """Scan all selected resources in parts: see `scan_in_parts`."""
         base, request = self._fresh_base(), self.request
-        parts = scan_in_parts(self.scan_admin, request.selection, self.redactor, topics=request.topics, earlier=base)
+        parts = scan_in_parts(
+            self.scan_admin,
+            request.selection,
+            self.redactor,
+            topics=request.topics,
+            partitioned=request.partitioned_topics,
+            earlier=base,
+        )
         async with aclosing(parts):
             async for part in parts:
                 self._base = base or part
@@ -133,6 +151,7 @@ class Participant:
 
     async def scan_items(self, items: Collection[Item]) -> ClusterScan:
         """Scan some resources."""
+        await self.measure_clock()
         base = self._fresh_base()
         if base is None:
             smallest = Selection(namespaces=frozenset({self.request.event_topic.namespace}))
@@ -150,35 +169,47 @@ class Participant:
             items=items_of(observed.snapshot, self.fleet),
             unread=observed.unread,
             topics=observed.topics,
+            shadows=observed.shadows,
         )
 
     def stored_versions(self, items: Collection[Item] | None = None) -> StoredVersions:
         """The stored versions of these resources; None means all."""
-        return StoredVersions(self._store.load(None if items is None else {_SCOPE[1], *(name for _, name in items)}))
+        return StoredVersions(self._store.load(None if items is None else {SCOPE[1], *(name for _, name in items)}))
+
+    def tenant_updates(self) -> dict[str, Version]:
+        """Tenant → where and when it was last written, if that is known."""
+        stored = self._store.load(kind=Resource.TENANT.value)
+        newest = {name: ResourceVersions.from_json(row.document).newest for (_, name), row in stored.items()}
+        return {name: last for name, last in newest.items() if last and last.update_time > BEFORE_EVERYTHING}
 
     def save(self, earlier: StoredVersions, versions: Mapping[Item, ResourceVersions]) -> bool:
         """Save versions; False, and nothing saved, if another process saved one of them since `earlier`."""
-        rows = {_plain(item): entry.to_json() for item, entry in versions.items()}
+        rows = {key_of(item): entry.to_json() for item, entry in versions.items()}
         return self._store.save(
             {key: StoredDocument(earlier.write_count(key), document) for key, document in rows.items()}
         )
 
-    def save_scope(self, earlier: StoredVersions) -> bool:
-        """Save the scope of a full scan."""
-        return self._store.save({_SCOPE: StoredDocument(earlier.write_count(_SCOPE), self.scope())})
+    def save_scope(self, earlier: StoredVersions, began: int | None) -> bool:
+        """Save the scope of a full scan, and when it began; None if resources were left out of it."""
+        document = {**self.scope(), BEGAN: began}
+        return self._store.save({SCOPE: StoredDocument(earlier.write_count(SCOPE), document)})
 
     def scope(self) -> dict[str, Json]:
         """The scope of a full scan."""
-        return {"selection": list(self.request.selection.texts()), "topics": self.request.topics}
+        request = self.request
+        topics = {"topics": request.topics, "partitioned_topics": request.partitioned_topics}
+        return {"selection": list(request.selection.texts()), **topics}
 
     async def topic_state(self) -> EventTopicState:
         """Read the state of the event topic: one call."""
         topic = self.request.event_topic
         stats = TopicStats.of(topic, await self.admin.stats(topic))
         subscription = stats.subscriptions.get(SUBSCRIPTION)
+        backlog = subscription.backlog if subscription else 0
         return EventTopicState(
             active=subscription is not None and subscription.active_consumer == self.topic.consumer_name,
-            backlog=subscription.backlog if subscription else 0,
+            backlog=backlog,
+            unread=max(0, backlog - self.topic.postponed),
             unsent={name: link.backlog for name, link in stats.links.items()},
         )
 
@@ -187,24 +218,25 @@ class Participant:
 
 
 def field_values(view: View, item: Item) -> dict[str, Json]:
-    """The fields of a resource, including `EXISTS`; empty if it does not exist."""
+    """The fields of a resource, including `EXISTS`; empty if it does not exist.
+
+    A schema history that is too large for a message of the event topic is left to reconciliation.
+    """
     values = view.values(item)
     if values is None:
         return {}
+    if len(json.dumps(values.get(SCHEMAS))) > _MOST_SCHEMA_BYTES:
+        values = {name: value for name, value in values.items() if name != SCHEMAS}
     return dict(values) if item[0] is Resource.TOPIC_POLICY else {**values, EXISTS: True}
 
 
-def write_times(observed: ClusterScan, item: Item) -> dict[str, int]:
-    """Field → when it was written, in ms since 1970 by our clock: only for topic policies, by their events."""
+def write_times(observed: ClusterScan, item: Item, clock: ReferenceClock) -> dict[str, tuple[int, Bounds | None]]:
+    """Field → when it was written, by the reference clock: only for topic policies, by their events."""
     events = observed.events.get(tenant_and_namespace(item)[1]) if item[0] is Resource.TOPIC_POLICY else None
     if events is None:
         return {}
-    spans = events.spans(item[1], observed.clock, 0.0)
-    return {name: int((begin + end) * 500) for name, (begin, end) in spans.items() if begin != UNKNOWN}
-
-
-def _plain(item: Item) -> Key:
-    return item[0].value, item[1]
+    spans = events.spans(item[1], ClockSkew(0.0, 0.0), 0.0)
+    return {name: clock.written(begin, end) for name, (begin, end) in spans.items() if begin != UNKNOWN}
 
 
 @asynccontextmanager

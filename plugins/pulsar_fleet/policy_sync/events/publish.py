@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
+from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
-from pulsar_fleet.policy_sync.events.participant import Participant, StoredVersions, field_values, write_times
-from pulsar_fleet.policy_sync.events.versions import ObservedValues, ResourceVersions, next_versions
+from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
+from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, Version
+from pulsar_fleet.policy_sync.events.participant import Participant, field_values, write_times
+from pulsar_fleet.policy_sync.events.resolve import waiting_deletion
+from pulsar_fleet.policy_sync.events.versions import (
+    EXISTS,
+    FieldVersion,
+    ObservedValues,
+    ResourceVersions,
+    next_versions,
+)
 from pulsar_fleet.policy_sync.merge.plan import made_with
+from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
+from pulsar_fleet.policy_sync.merge.topic_fields import PARTITIONS
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 
 log = logging.getLogger(__name__)
 
+_RECORDED_EVERY_MS = 10_000
+"""How often the time of a scan is recorded for the next process: each record is a write to the ledger."""
+
 
 @dataclass(kw_only=True)
 class PublishCounts:
-    """The number of sent events, and of namespaces whose provenance properties were written."""
+    """The number of sent events, and of namespaces whose provenance properties were written.
+
+    :param skipped: resources that could not be read, or of namespaces in a migration.
+    :param complete: whether the whole cluster was scanned, so that a snapshot has every resource.
+    :param new_topics: partitioned topics that appeared since the last scan, with their partition counts.
+    """
 
     events: int = 0
+    complete: bool = False
+    skipped: set[Item] = field(default_factory=set)
     provenance_written: int = 0
+    new_topics: list[str] = field(default_factory=list)
 
 
 async def publish_changes(participant: Participant, *, snapshot: bool = False) -> PublishCounts:
@@ -37,6 +61,7 @@ async def publish_changes(participant: Participant, *, snapshot: bool = False) -
     """
     # Load the versions before the scan: versions that another process saves later must not meet older values.
     participant.begin_scan()
+    began = (await participant.measure_clock()).now()
     before, scanned, counts = participant.stored_versions(), set[Item](), PublishCounts()
     async with aclosing(participant.scan_cluster()) as parts:
         async for observed in parts:
@@ -46,9 +71,17 @@ async def publish_changes(participant: Participant, *, snapshot: bool = False) -
             part = _Part(observed, view, items)
             if not await _publish_part(participant, part, before, counts, snapshot=snapshot):
                 return counts
-    if not participant.touched and not before.covers(participant.scope()):
-        participant.save_scope(before)
+    _end_scan(participant, before, began, frozenset(counts.skipped))
+    counts.complete = True
     return counts
+
+
+def _end_scan(participant: Participant, before: StoredVersions, began: int, skipped: frozenset[Item]) -> None:
+    """Record which resources were scanned: an edit of these that the next scan finds was made after this one began."""
+    participant.scan_began, participant.unscanned = began, skipped
+    is_due = before.scan_began is None or began - before.scan_began >= _RECORDED_EVERY_MS
+    if is_due if before.covers(participant.scope()) else not participant.touched:
+        participant.save_scope(before, before.scan_began if skipped else began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +107,7 @@ async def _publish_part(
     """Save and publish the changes of a part; False if another process was faster."""
     observed, view = part.observed, part.view
     items = _included(participant, observed, view, part.items)
+    counts.skipped |= set(part.items) - set(items)
     if namespaces := _namespaces_to_list(view, before, items):
         observed = await participant.with_topics(observed, namespaces)
         view = participant.view(observed)
@@ -83,10 +117,27 @@ async def _publish_part(
     if not participant.save(before, {item: entry for item, entry in versions.items() if entry != before.of(item)}):
         log.info("%s: another follower saved the same changes first", participant.own)
         return False
+    if participant.joins:
+        return True
+    counts.new_topics += _new_topics(view, before, versions)
     due = {item: entry for item, entry in versions.items() if snapshot or not entry.published}
-    counts.events += await _publish(participant, observed, view, due) if due else 0
+    counts.events += await _publish(participant, observed, view, due, snapshot=snapshot) if due else 0
     counts.provenance_written += await update_properties(participant, observed, versions)
     return True
+
+
+def _new_topics(view: View, before: StoredVersions, versions: Mapping[Item, ResourceVersions]) -> list[str]:
+    """The partitioned topics that a client or a person created here: no list of Pulsar tells which of the two."""
+    created = [
+        item
+        for item, entry in versions.items()
+        if item[0] is Resource.TOPIC
+        and item in view.items
+        and (version := entry.version(EXISTS)) is not None
+        and version.update_time > BEFORE_EVERYTHING
+        and version != ((earlier := before.of(item)) and earlier.version(EXISTS))
+    ]
+    return [f"{name}: {counted(view.items[kind, name][PARTITIONS], 'partition')}" for kind, name in created]
 
 
 def observed_versions(
@@ -94,39 +145,69 @@ def observed_versions(
 ) -> dict[Item, ResourceVersions]:
     """The versions of resources after a scan; before the first full scan a value may have any age."""
     first, versions = not before.covers(participant.scope()), {}
+    clock, since = participant.clock, participant.scan_began or before.scan_began
     for item in items:
         current, values = before.of(item), field_values(view, item)
         if current is None and not values:
             continue
         state = ObservedValues(
             values=values,
-            now=int(observed.ended * 1000),
-            times=write_times(observed, item),
+            now=clock.now(),
+            since=None if item in participant.unscanned else since,
+            uncertainty=clock.uncertainty,
+            times=write_times(observed, item, clock),
             first=first,
-            whole=participant.request.order.whole,
+            joins=participant.joins,
+            whole=participant.request.order.of(item).whole,
         )
         versions[item] = next_versions(current, state, participant.own)
     return versions
 
 
+async def publish_snapshot_end(participant: Participant, joining: Collection[str]) -> None:
+    """Tell clusters that join that they have the whole snapshot."""
+    versions = ResourceVersions(
+        fields={EXISTS: FieldVersion(digest(True), Version(participant.clock.now(), participant.own))}
+    )
+    own_tenant: Item = (Resource.TENANT, participant.request.event_topic.namespace.tenant)
+    event = MetadataChangeEvent.of(own_tenant, {EXISTS: True}, versions, {})
+    await participant.topic.end_snapshot(joining, event)
+
+
 async def _publish(
-    participant: Participant, observed: ClusterScan, view: View, versions: Mapping[Item, ResourceVersions]
+    participant: Participant,
+    observed: ClusterScan,
+    view: View,
+    versions: Mapping[Item, ResourceVersions],
+    *,
+    snapshot: bool,
 ) -> int:
-    """Send the scanned resources, tenants first, then save them as published."""
+    """Send the scanned resources, tenants first, then save them as published.
+
+    A snapshot has the deletions that wait here before their resources: a cluster that joins creates none of these.
+    """
     stored = participant.stored_versions(list(versions))
     current = {item: entry for item, entry in versions.items() if entry.fields and stored.of(item) == entry}
     if not current:
         return 0
     documents = {(Resource.NAMESPACE, state.name): made_with(state.policies) for state in observed.snapshot.namespaces}
-    sent = await participant.topic.publish(
+    waiting = {item: waiting_deletion(entry, participant.request.order) for item, entry in current.items()}
+    deletions = (_deletion(item, version) for item, version in waiting.items() if version and snapshot)
+    resources = (
         MetadataChangeEvent.of(item, field_values(view, item), entry, documents.get(item, {}))
         for item, entry in current.items()
     )
+    sent = await participant.topic.publish(chain(deletions, resources))
     # A resource to which an event is applied in the meantime is published again after the next scan.
     busy = participant.being_applied
     done = {item: entry.as_published() for item, entry in current.items() if not entry.published and item not in busy}
     participant.save(stored, done)
     return sent
+
+
+def _deletion(item: Item, version: Version) -> MetadataChangeEvent:
+    """The event of the cluster that deleted a resource."""
+    return MetadataChangeEvent.of(item, {}, ResourceVersions(fields={EXISTS: FieldVersion("", version)}), {})
 
 
 def _included(participant: Participant, observed: ClusterScan, view: View, items: Iterable[Item]) -> list[Item]:
@@ -137,6 +218,7 @@ def _included(participant: Participant, observed: ClusterScan, view: View, items
         for item in items
         if participant.request.includes(item)
         and view.has_read(item)
+        and item[1] not in view.shadows
         and tenant_and_namespace(item)[1] not in in_migration
     ]
 

@@ -12,8 +12,11 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.merge.command import shared_options
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
+from pulsar_fleet.policy_sync.merge.topic_fields import is_synchronised
 from pulsar_fleet.policy_sync.merge.view import Item, is_selected, tenant_and_namespace
 
 EVENT_TOPIC = "persistent://pulsar-fleet/metadata/events"
@@ -25,19 +28,27 @@ class Request:
     """The settings of a run or a follower.
 
     :param topics: also carry topic policies.
+    :param partitioned_topics: also create and grow partitioned topics, with their properties and schemas.
+    :param propagate_deletes: what happens to resources that were deleted on another cluster.
+    :param allow: ids of deletions, or of batches of them, that may be applied.
     :param order: which change wins; all followers of a fleet must have the same.
+    :param skew_seconds: allowed clock error in addition to the measured skew.
     :param write_provenance: write into each namespace's properties when and where it was last written.
     :param snapshot: publish every resource once, with its original time, before anything else.
     :param snapshot_minutes: interval of a follower's own snapshots; 0 for none.
     :param poll_seconds: how long a follower waits between two scans of its cluster.
     :param calls_per_second: rate limit of a scan, on each cluster; 0 for no limit.
-    :param idle_seconds: a run ends when no event arrives for this time.
+    :param idle_seconds: after this time without an event a run ends, unless events still wait for a cluster.
     """
 
     selection: Selection = field(default_factory=Selection)
     event_topic: TopicName = field(default_factory=lambda: TopicName.parse(EVENT_TOPIC))
     topics: bool = True
+    partitioned_topics: bool = True
+    propagate_deletes: PropagateDeletes = PropagateDeletes.NEVER
+    allow: frozenset[str] = frozenset()
     order: Order = field(default_factory=Order)
+    skew_seconds: float = 2.0
     write_provenance: bool = False
     snapshot: bool = False
     snapshot_minutes: float = 60.0
@@ -55,7 +66,11 @@ class Request:
             selection=Selection.parse(params["selection"]),
             event_topic=topic,
             topics=params["topics"],
+            partitioned_topics=params["partitioned_topics"],
+            propagate_deletes=PropagateDeletes(params["propagate_deletes"]),
+            allow=frozenset(params["allow_changes"]),
             order=Order(tie_break=TieBreak(params["tie_break"]), granularity=Granularity(params["granularity"])),
+            skew_seconds=params["skew_seconds"],
             write_provenance=params["write_provenance"],
             snapshot=params["snapshot"],
             snapshot_minutes=params["snapshot_minutes"],
@@ -63,6 +78,14 @@ class Request:
             calls_per_second=params["calls_per_second"],
             idle_seconds=params["idle_seconds"],
         )
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command line with these settings."""
+        topics = {"topics": self.topics, "partitioned_topics": self.partitioned_topics}
+        event_topic = ["--event-topic", str(self.event_topic)] if str(self.event_topic) != EVENT_TOPIC else []
+        order = self.order
+        return [*event_topic, *shared_options(self.selection, order.granularity, order.tie_break, **topics)]
 
     @property
     def dead_letters(self) -> TopicName:
@@ -74,5 +97,7 @@ class Request:
         tenant, namespace = tenant_and_namespace(item)
         own = self.event_topic.namespace
         if namespace == str(own) or (item[0] is Resource.TENANT and tenant == own.tenant):
+            return False
+        if item[0] is Resource.TOPIC and not (self.partitioned_topics and is_synchronised(TopicName.parse(item[1]))):
             return False
         return is_selected(item, self.selection) and (self.topics or item[0] is not Resource.TOPIC_POLICY)

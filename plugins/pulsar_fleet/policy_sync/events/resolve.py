@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Self
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent
-from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions, Version
+from pulsar_fleet.policy_sync.events.ordering.version import Version
+from pulsar_fleet.policy_sync.events.versions import EXISTS, FieldVersion, ResourceVersions
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.policy_sync.merge.provenance import digest
-from pulsar_fleet.policy_sync.merge.view import Item
+from pulsar_fleet.policy_sync.merge.topic_fields import GROWING, has_grown, largest
+from pulsar_fleet.policy_sync.merge.topic_plan import unpartitioned_text
+from pulsar_fleet.policy_sync.merge.view import Item, View
 
 Updates = Mapping[str, tuple[Json, Version]]
 """Field → value and version, only for fields for which an event is newer than the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEdit:
+    """An edit that was made after a deletion on another cluster, and won against it."""
+
+    deletion: Version
+    edit: Version
+
+    @property
+    def between_clusters(self) -> bool:
+        """Whether one cluster deleted and another one edited."""
+        return self.deletion.source_cluster != self.edit.source_cluster
+
+    def text(self, item: Item) -> str:
+        """Where and when the resource was deleted and edited, and what follows."""
+        deletion, edit = self.deletion, self.edit
+        return (
+            f"{item[0].value} {item[1]} was deleted on {deletion.source_cluster} ({_when(deletion)}) and edited on "
+            f"{edit.source_cluster} ({_when(edit)}) after that: the edit wins, and it exists on all clusters"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +52,16 @@ class Resolution:
     :param versions: the versions of these fields after the write.
     :param create: whether the resource has to be created.
     :param refused: why a part of the updates is not applied; empty if all of it is.
+    :param deleted: a deletion on another cluster that waits here for an approval.
+    :param kept_edit: the edit that won against a deletion.
     """
 
     values: Mapping[str, Json] = field(default_factory=dict)
     versions: Mapping[str, FieldVersion] = field(default_factory=dict)
     create: bool = False
     refused: str = ""
+    deleted: Version | None = None
+    kept_edit: KeptEdit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +70,10 @@ class Order:
 
     tie_break: TieBreak = TieBreak.SMALLER
     granularity: Granularity = Granularity.FIELD
+
+    def of(self, item: Item) -> Self:
+        """The order for one resource: partitioned topics, which grow, are always decided field by field."""
+        return replace(self, granularity=Granularity.FIELD) if item[0] is Resource.TOPIC else self
 
     @property
     def whole(self) -> bool:
@@ -51,10 +85,13 @@ def accepted_updates(events: Collection[MetadataChangeEvent], current: ResourceV
     """The fields for which events are newer than the cluster; the order and the number of deliveries have no effect.
 
     Stale and repeated events request nothing. The newest whole document requests all its fields, and that all other
-    fields are unset. The existence of a resource is always decided separately: a resource that was deleted here is not
-    recreated because it was changed elsewhere.
+    fields are unset. The existence of a resource is always decided separately.
     """
     by_field = _by_field(events, current, order)
+    value, version = by_field.get(EXISTS, (True, None))
+    if version is not None and not value and not version.newer_than(current.deleted_elsewhere, order.tie_break):
+        # It waits already.
+        del by_field[EXISTS]
     if not order.whole:
         return by_field
     document = _newest_document(events, current, order)
@@ -62,13 +99,13 @@ def accepted_updates(events: Collection[MetadataChangeEvent], current: ResourceV
     return {**fields, **({EXISTS: by_field[EXISTS]} if EXISTS in by_field else {})}
 
 
-def outstanding(updates: Updates, current: ResourceVersions, order: Order) -> dict[str, Version]:
+def outstanding(item: Item, updates: Updates, current: ResourceVersions, order: Order) -> dict[str, Version]:
     """The updates that are not in place, except those with a newer version."""
     if not order.whole:
         return {
-            name: version
-            for name, (_, version) in updates.items()
-            if version.newer_than(current.version(name), order.tie_break)
+            name: update[1]
+            for name, update in updates.items()
+            if is_newer(item, name, update, current.fields.get(name), order)
         }
     newest, last = current.newest, max((version for _, version in updates.values()), default=None)
     if newest is not None and last is not None and newest > last:
@@ -104,10 +141,36 @@ def _by_field(
     updates: dict[str, tuple[Json, Version]] = {}
     for event in events:
         for name, (value, version) in event.fields.items():
-            before = updates[name][1] if name in updates else current.version(name)
-            if version.newer_than(before, order.tie_break):
+            before = FieldVersion(digest(updates[name][0]), updates[name][1]) if name in updates else None
+            if is_newer(event.item, name, (value, version), before or current.fields.get(name), order):
                 updates[name] = value, version
-    return updates
+    existence = current.fields.get(EXISTS)
+    if existence is None or existence.digest:
+        return updates
+    # What was written before the deletion of the resource is gone with it.
+    return {
+        name: update
+        for name, update in updates.items()
+        if name == EXISTS or update[1].newer_than(existence.version, order.tie_break)
+    }
+
+
+def is_newer(item: Item, name: str, update: tuple[Json, Version], current: FieldVersion | None, order: Order) -> bool:
+    """Whether an update wins against the current value of its field.
+
+    A partition count or a schema history that contains the current one wins whenever it was written, and no schema
+    history is deleted.
+    """
+    value, version = update
+    growing = grows(item, name) and current is not None and bool(current.digest)
+    if growing and (value is None or has_grown(value, current.digest if current else "")):
+        return value is not None
+    return version.newer_than(current.version if current else None, order.tie_break)
+
+
+def grows(item: Item, name: str) -> bool:
+    """Whether the larger of two values of a field counts: partition counts and schema histories."""
+    return item[0] is Resource.TOPIC and name in GROWING
 
 
 def _newest_document(events: Collection[MetadataChangeEvent], current: ResourceVersions, order: Order) -> Updates:
@@ -122,36 +185,109 @@ def _newest_document(events: Collection[MetadataChangeEvent], current: ResourceV
     return {**unset, **newest.fields}
 
 
-def resolve(item: Item, updates: Updates, current: ResourceVersions, *, exists: bool) -> Resolution:
-    """Decide on updates. Nothing is deleted, and a resource that was deleted here is not recreated."""
-    versions = {name: FieldVersion(digest(value), version) for name, (value, version) in updates.items()}
-    values = {name: value for name, (value, _) in updates.items() if name != EXISTS}
-    label = f"{item[0].value} {item[1]}"
+def reason_to_leave(view: View, item: Item, updates: Updates) -> str:
+    """Why updates of a topic are not applied on a cluster, empty if they are: what it has is another kind of topic."""
+    should_exist, _ = updates.get(EXISTS, (True, None))
+    if not should_exist:
+        return ""
+    if view.is_unpartitioned(item):
+        holders = {version.source_cluster for _, version in updates.values()}
+        return unpartitioned_text(item[1], holders, view.cluster)
+    if item[1] in view.shadows:
+        return f"{item[1]} is a shadow topic on {view.cluster}, which takes no part: delete it there, or on the others"
+    return ""
+
+
+def resolve(
+    item: Item,
+    updates: Updates,
+    current: ResourceVersions,
+    events: Collection[MetadataChangeEvent],
+    order: Order,
+    *,
+    present: Mapping[str, Json] | None,
+) -> Resolution:
+    """Decide on updates. A deletion waits for an approval; an edit that is later than a deletion wins against it.
+
+    Where the edited resource was deleted it is recreated, as the events have it.
+
+    :param present: the values that the cluster has; None if the resource does not exist.
+    """
+    should_exist, version = updates.get(EXISTS, (None, None))
+    fields = {name: update for name, update in updates.items() if name != EXISTS}
+    values, versions = _values(item, fields, current, present or {})
     if item[0] is Resource.TOPIC_POLICY:
         return Resolution(values=values, versions=versions)
-    should_exist, version = updates.get(EXISTS, (None, None))
     if version is not None and not should_exist:
-        return _deleted(label, version, values, versions, exists=exists)
-    if exists:
-        return Resolution(values=values, versions=versions)
-    if version is None:
-        gone = current.version(EXISTS)
-        since = f"was deleted here ({_when(gone)}) and changed elsewhere since" if gone else "does not exist here"
-        return Resolution(refused=f"{label} {since}: recreate it here by hand, or delete it there.")
-    return Resolution(values=values, versions=versions, create=True)
+        if present is None:
+            return Resolution(versions={EXISTS: FieldVersion("", version)})
+        return _deleted(version, values, versions, current, order)
+    if present is None:
+        return _created(updates, current, events, order)
+    existence = {} if version is None else {EXISTS: FieldVersion(digest(True), version)}
+    return Resolution(values=values, versions={**versions, **existence})
+
+
+def _values(
+    item: Item, fields: Updates, current: ResourceVersions, present: Mapping[str, Json]
+) -> tuple[dict[str, Json], dict[str, FieldVersion]]:
+    """The new values and their versions; of a field that grows the larger value stays, with the later version."""
+    values, versions = {}, {}
+    for name, (value, version) in fields.items():
+        held = present.get(name)
+        growing = grows(item, name) and held is not None
+        if growing and largest([held, value]) is held:
+            versions[name] = FieldVersion(digest(held), version)
+            continue
+        earlier = current.version(name)
+        values[name] = value
+        versions[name] = FieldVersion(digest(value), max(version, earlier) if growing and earlier else version)
+    return values, versions
+
+
+def waiting_deletion(current: ResourceVersions, order: Order) -> Version | None:
+    """The deletion elsewhere that waits for an approval; None if there is none, or a later edit won against it."""
+    deleted = current.deleted_elsewhere
+    return deleted if deleted and deleted.newer_than(current.newest, order.tie_break) else None
 
 
 def _deleted(
-    label: str, version: Version, values: Mapping[str, Json], versions: Mapping[str, FieldVersion], *, exists: bool
+    version: Version,
+    values: Mapping[str, Json],
+    versions: Mapping[str, FieldVersion],
+    current: ResourceVersions,
+    order: Order,
 ) -> Resolution:
-    if not exists:
-        return Resolution(versions={EXISTS: versions[EXISTS]})
-    others = {name: entry for name, entry in versions.items() if name != EXISTS}
-    sentence = (
-        f"{label} was deleted on {version.source_cluster} ({_when(version)}) and is kept here: delete it by hand."
+    """What a deletion does to a resource that exists: a later edit wins against it, or it waits."""
+    edits = [entry.version for entry in (*current.fields.values(), *versions.values())]
+    edit = max(edits, default=version)
+    if not edit.newer_than(version, order.tie_break):
+        return Resolution(values=values, versions=versions, deleted=version)
+    kept = FieldVersion(digest(True), edit)
+    return Resolution(values=values, versions={**versions, EXISTS: kept}, kept_edit=KeptEdit(version, edit))
+
+
+def _created(
+    updates: Updates,
+    current: ResourceVersions,
+    events: Collection[MetadataChangeEvent],
+    order: Order,
+) -> Resolution:
+    """Create the resource as the events have it, also with values that are older than its deletion here."""
+    latest = max((version for _, version in updates.values()), default=None)
+    if latest is None:
+        return Resolution()
+    fields = {name: update for name, update in _by_field(events, ResourceVersions(), order).items() if name != EXISTS}
+    versions = {name: FieldVersion(digest(value), version) for name, (value, version) in fields.items()}
+    deletion = None if EXISTS in updates else current.version(EXISTS)
+    existence = updates[EXISTS][1] if EXISTS in updates else latest
+    return Resolution(
+        values={name: value for name, (value, _) in fields.items()},
+        versions={**versions, EXISTS: FieldVersion(digest(True), existence)},
+        create=True,
+        kept_edit=KeptEdit(deletion, latest) if deletion else None,
     )
-    return Resolution(values=values, versions=others, refused=sentence)
 
 
 def _when(version: Version) -> str:
-    return f"updateTime {version.update_time}"
+    return datetime.fromtimestamp(version.update_time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")

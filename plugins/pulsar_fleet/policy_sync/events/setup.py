@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.cursors import cursors_in_stats
 from pulsar_fleet.cluster.errors import Conflict, InvalidRequest, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.selection import Selection
-from pulsar_fleet.cluster.system_cursors import replicator_cursor
+from pulsar_fleet.cluster.statistics.cursors import cursors_in_stats
+from pulsar_fleet.cluster.statistics.system_cursors import replicator_cursor
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.planning.apply.apply import apply_plan
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.events.fleet.members import Members
 from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES
 from pulsar_fleet.policy_sync.merge.scan import scan_cluster
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot
@@ -35,26 +38,32 @@ async def prepare(
 ) -> tuple[str, ...]:
     """Create missing parts of the event topic on each cluster; a second call changes nothing.
 
-    Clusters that the topic is already replicated to stay.
+    Clusters that the topic is already replicated to stay; a cluster that is added to them joins the fleet.
 
     :returns: the names of all clusters that the event topic is replicated to.
-    :raises InvalidRequest: only one cluster was named, and it has no event topic.
+    :raises InvalidRequest: only one cluster was named, and it has no event topic; two clusters share a store.
     :raises PreconditionFailed: a part could not be created; the message names it and the cluster.
     """
     selection = Selection(namespaces=frozenset({request.event_topic.namespace}))
     scans = {name: await scan_cluster(admin, selection, redactor, topics=False) for name, admin in clusters.items()}
     snapshots = {name: scan.snapshot for name, scan in scans.items()}
-    fleet = tuple(sorted({*clusters, *_replicated(snapshots.values())}))
+    await refuse_shared_stores(clusters, snapshots)
+    before = _replicated(snapshots.values())
+    fleet = tuple(sorted({*clusters, *before}))
     if len(fleet) < 2:
         raise InvalidRequest(
             f"There is no event topic {request.event_topic} on {fleet[0]} yet: "
             "name all clusters in one run, while they answer, to create it."
         )
-    plans = {name: _plan(snapshot, clusters, fleet, request) for name, snapshot in snapshots.items()}
+    data = {name: admin.connection.cluster_data() for name, admin in clusters.items()}
+    secrets = redactor.secrets(data)
+    shown = {name: redactor.redact(document) for name, document in data.items()}
+    plans = {name: _plan(snapshot, shown, fleet, request, secrets) for name, snapshot in snapshots.items()}
+    Members(run.ledger, request.event_topic).begin(fleet, set(fleet) - before if len(before) > 1 else ())
     for name, plan in plans.items():
-        await _apply(clusters[name], plan.shared(), run, redactor)
+        await _apply(clusters[name], plan.shared(), run, redactor, secrets)
     for name, plan in plans.items():
-        await _apply(clusters[name], plan.batch(plan.namespaces()), run, redactor)
+        await _apply(clusters[name], plan.batch(plan.namespaces()), run, redactor, secrets)
     for admin in clusters.values():
         for topic in (request.event_topic, request.dead_letters):
             with suppress(Conflict):
@@ -70,8 +79,14 @@ def _replicated(snapshots: Iterable[Snapshot]) -> set[str]:
     return {name for state in states for name in state.policies["replication_clusters"]}
 
 
-def _plan(snapshot: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequence[str], request: Request) -> Plan:
-    """The missing parts on one cluster."""
+def _plan(
+    snapshot: Snapshot, clusters: Mapping[str, Json], fleet: Sequence[str], request: Request, given: Collection[str]
+) -> Plan:
+    """The missing parts on one cluster.
+
+    :param clusters: cluster → its data for the brokers of the others, with fingerprints instead of secrets.
+    :param given: these fingerprints.
+    """
     namespace, own = request.event_topic.namespace, snapshot.cluster
     document = {
         "replication_clusters": list(fleet),
@@ -81,10 +96,10 @@ def _plan(snapshot: Snapshot, clusters: Mapping[str, AdminClient], fleet: Sequen
         "is_allow_auto_update_schema": True,
     }
     planned = replace(snapshot, namespaces=(NamespaceState(str(namespace), document),))
-    planner = Planner(planned, snapshot)
-    for name, admin in clusters.items():
+    planner = Planner(planned, snapshot, given=given)
+    for name, data in clusters.items():
         if name not in snapshot.known_clusters:
-            planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, admin.connection.cluster_data(), None))
+            planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, data, None))
     tenant = next(iter(snapshot.tenants), None)
     roles = {ROLES: list(tenant.admin_roles), CLUSTERS: list(tenant.allowed_clusters)} if tenant else None
     allowed = sorted({*fleet, *(roles[CLUSTERS] if roles else ())})
@@ -114,10 +129,10 @@ async def _wait_replicated(admin: AdminClient, request: Request, peers: Set[str]
         await asyncio.sleep(0.2)
 
 
-async def _apply(admin: AdminClient, plan: Plan, run: Run, redactor: Redactor) -> None:
+async def _apply(admin: AdminClient, plan: Plan, run: Run, redactor: Redactor, secrets: Mapping[str, str]) -> None:
     if plan.empty:
         return
-    applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", redactor=redactor)
+    applied = await apply_plan(plan, admin, run.ledger, f"{run.id}/{plan.target}", redactor=redactor, secrets=secrets)
     if failed := applied.not_in_place():
         raise PreconditionFailed(
             f"The event topic cannot be created on {plan.target}: {failed[0].change.label}: {failed[0].detail}",

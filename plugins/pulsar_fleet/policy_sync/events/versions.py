@@ -12,30 +12,11 @@ from typing import Self
 
 from pulsar_fleet.cluster.document import Document
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
+from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Bounds, Version
 from pulsar_fleet.policy_sync.merge.provenance import digest
 
 EXISTS = ""
 """The field of a tenant or namespace for its existence; its value is True."""
-
-BEFORE_EVERYTHING = 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """When a value was written, in ms since 1970, and on which cluster: events with equal versions are identical."""
-
-    update_time: int
-    source_cluster: str
-
-    def newer_than(self, other: Version | None, tie_break: TieBreak) -> bool:
-        """Whether it wins against another version; at equal times the cluster's name decides."""
-        if other is None or self.update_time != other.update_time:
-            return other is None or self.update_time > other.update_time
-        if self.source_cluster == other.source_cluster:
-            return False
-        smaller = self.source_cluster < other.source_cluster
-        return smaller if tie_break is TieBreak.SMALLER else not smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +28,13 @@ class FieldVersion(Document):
 
     def document_of(self) -> Json:
         """As an array, because there are thousands."""
-        return self.digest, self.version.update_time, self.version.source_cluster
+        return self.digest, *self.version.as_array()
 
     @classmethod
     def fields_of(cls, document: Json) -> Json:
         """From the array."""
-        text, update_time, source_cluster = document
-        return {"digest": text, "version": Version(update_time, source_cluster)}
+        text, *version = document
+        return {"digest": text, "version": Version.of(version)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +43,13 @@ class ResourceVersions(Document):
 
     :param expected: the values that we are about to write; once they are present, they have these versions.
     :param published: whether the event topic has all versions.
+    :param deleted_elsewhere: the newest deletion on another cluster that was not carried out here.
     """
 
     fields: Mapping[str, FieldVersion] = field(default_factory=dict)
     expected: Mapping[str, FieldVersion] = field(default_factory=dict)
     published: bool = True
+    deleted_elsewhere: Version | None = None
 
     @property
     def newest(self) -> Version | None:
@@ -82,6 +65,10 @@ class ResourceVersions(Document):
         """The same before these values are written."""
         return replace(self, expected=dict(written))
 
+    def confirming(self) -> Self:
+        """The same after the expected values were written and read back: a different value is an edit of these."""
+        return replace(self, fields={**self.fields, **self.expected}, expected={})
+
     def as_published(self) -> Self:
         """The same after all versions were published."""
         return replace(self, published=True)
@@ -92,17 +79,31 @@ class ObservedValues:
     """The values of one resource in a scan.
 
     :param values: empty for a resource that does not exist.
-    :param now: when the scan ended, in ms since 1970.
-    :param times: field → when it was written, if the cluster tells.
+    :param now: when the scan ended, in ms since 1970 by the reference clock.
+    :param since: when the scan before began: its values were present then; None if that is unknown.
+    :param uncertainty: of both times, in ms; None if it is unknown.
+    :param times: field → when it was written and the bounds of this, if the cluster tells.
     :param first: whether this is the first scan of the cluster, so that a value may have any age.
+    :param joins: whether the cluster joins a fleet: a value of its first scan loses against every other.
     :param whole: whether a changed field makes the whole resource newer than all its earlier versions.
     """
 
     values: Mapping[str, Json]
     now: int
-    times: Mapping[str, int] = field(default_factory=dict)
+    since: int | None = None
+    uncertainty: int | None = None
+    times: Mapping[str, tuple[int, Bounds | None]] = field(default_factory=dict)
     first: bool = False
+    joins: bool = False
     whole: bool = False
+
+    def written(self, name: str) -> tuple[int, Bounds | None]:
+        """When a changed value was written, at the latest, and the bounds of this."""
+        if name in self.times:
+            return self.times[name]
+        if self.since is None or self.uncertainty is None:
+            return self.now, None
+        return self.now, (self.since - self.uncertainty, self.now + self.uncertainty)
 
 
 def next_versions(before: ResourceVersions | None, observed: ObservedValues, own: str) -> ResourceVersions:
@@ -118,7 +119,8 @@ def next_versions(before: ResourceVersions | None, observed: ObservedValues, own
     changed = [name for name, text in digests.items() if name not in arrived and text != old.get(name, "")]
     fields = {**earlier.fields, **arrived}
     fields |= {name: FieldVersion(digests[name], _new_version(name, earlier, observed, own)) for name in changed}
-    return ResourceVersions(
+    return replace(
+        earlier,
         fields=fields,
         expected=_still_expected(earlier, arrived, changed, whole=observed.whole),
         published=earlier.published and not changed,
@@ -145,8 +147,14 @@ def _still_expected(
 def _new_version(name: str, before: ResourceVersions, observed: ObservedValues, own: str) -> Version:
     """The version of a value that was written without an event: newer than all earlier versions of the field."""
     if observed.first and name not in before.fields:
-        return Version(observed.times.get(name, BEFORE_EVERYTHING), own)
+        if observed.joins:
+            return Version(BEFORE_THE_FLEET, own)
+        at, bounds = observed.times.get(name, (BEFORE_EVERYTHING, None))
+        return Version(at, own, bounds)
     entries = (*before.fields.items(), *before.expected.items())
     older = [entry for key, entry in entries if observed.whole or key == name]
     after = max((entry.version.update_time + 1 for entry in older), default=BEFORE_EVERYTHING)
-    return Version(max(observed.times.get(name, observed.now), after), own)
+    at, bounds = observed.written(name)
+    latest = max(at, after)
+    certain = (bounds[0], max(bounds[1], latest)) if bounds else None
+    return Version(latest, own, certain).having_replaced(before.version(name))

@@ -12,7 +12,14 @@ from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate, deletion_conflict
 from pulsar_fleet.policy_sync.merge.fields import Values, is_cluster_list, localised
 from pulsar_fleet.policy_sync.merge.merge_field import FieldState, Rule, is_only_behind
-from pulsar_fleet.policy_sync.merge.merge_resource import ClusterValues, MergedResource, MergeOptions, merge_resource
+from pulsar_fleet.policy_sync.merge.merge_resource import (
+    ClusterValues,
+    Granularity,
+    MergedResource,
+    MergeOptions,
+    merge_resource,
+)
+from pulsar_fleet.policy_sync.merge.topic_fields import GROWING, PARTITIONS
 from pulsar_fleet.policy_sync.merge.view import Item, View, tenant_and_namespace
 
 _CONFLICTS = (Rule.TIME, Rule.NAME, Rule.JOINED)
@@ -34,7 +41,8 @@ class ComparedResource:
     :param missing: the clusters on which it has to be created.
     :param gone: the clusters that had it and no longer have it; or all that have it if the authority does not.
     :param deletion: the conflict between its deletion and its edits.
-    :param without_topic: topics only: the clusters without the topic, on which nothing can be set.
+    :param without_topic: policies of topics only: the clusters without the topic, on which nothing can be set.
+    :param unpartitioned: partitioned topics only: the clusters that have the topic without partitions.
     """
 
     item: Item
@@ -43,13 +51,14 @@ class ComparedResource:
     missing: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     without_topic: tuple[str, ...] = ()
+    unpartitioned: tuple[str, ...] = ()
     base: MergeBase | None = None
     deletion: DeletionConflict | None = None
 
     @property
     def has_drift(self) -> bool:
         """Whether the clusters hold different values."""
-        return bool(self.missing or self.gone or self.drifting)
+        return bool(self.missing or self.gone or self.unpartitioned or self.drifting)
 
     @property
     def drifting(self) -> dict[str, tuple[str, ...]]:
@@ -64,14 +73,21 @@ class ComparedResource:
     def conflicts(self) -> tuple[str, ...]:
         """The fields with different edits, and `EXISTENCE` for a resource that was both deleted and edited.
 
+        A topic that is partitioned on a part of the clusters only is a conflict in its partition count.
+
         A cluster that only holds a value replaced elsewhere is no conflict.
         """
         undecided = self.deletion is not None and self.deletion.fate is Fate.UNDECIDED
-        return (EXISTENCE,) * undecided + tuple(
-            name
-            for name, decision in self.merged.decisions.items()
-            if decision.rule in _CONFLICTS
-            and not all(self._is_behind(name, loser, decision.value) for loser in decision.losers)
+        partitioning = (PARTITIONS,) if self.unpartitioned else ()
+        return (
+            (EXISTENCE,) * undecided
+            + partitioning
+            + tuple(
+                name
+                for name, decision in self.merged.decisions.items()
+                if decision.rule in _CONFLICTS
+                and not all(self._is_behind(name, loser, decision.value) for loser in decision.losers)
+            )
         )
 
     def _is_behind(self, name: str, loser: FieldState, value: Json) -> bool:
@@ -139,10 +155,12 @@ def compare(views: Sequence[View], bases: Mapping[Item, MergeBase], options: Com
 def namespaces_to_list(views: Sequence[View]) -> dict[str, frozenset[str]]:
     """Cluster → the namespaces whose topics have to be listed.
 
-    A topic without policies looks the same as a missing topic: only the list of topics distinguishes them.
+    A topic without policies looks the same as a missing topic, and so does a topic without partitions where others have
+    a partitioned one: only the list of topics distinguishes them.
     """
     namespaces: dict[str, set[str]] = {}
-    topics = {item for view in views for item in view.items if item[0] is Resource.TOPIC_POLICY}
+    kinds = (Resource.TOPIC, Resource.TOPIC_POLICY)
+    topics = {item for view in views for item in view.items if item[0] in kinds}
     for item in topics:
         namespace = tenant_and_namespace(item)[1]
         for view in views:
@@ -175,8 +193,13 @@ def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options:
         # Without a merge base no cluster has changed anything.
         sides = tuple(replace(side, joined=True) for side in sides)
     how = replace(options.merge, chosen=options.choices.get(item, {}))
+    unpartitioned = tuple(view.cluster for view in views if view.is_unpartitioned(item)) if sides else ()
+    if item[0] is Resource.TOPIC:
+        absent = [cluster for cluster in absent if cluster not in unpartitioned]
+        how = replace(how, growing=GROWING, granularity=Granularity.FIELD)
     if options.desired is not None:
-        return _with_desired(item, sides, absent, base, replace(how, desired=options.desired.items.get(item)))
+        authority = replace(how, desired=options.desired.items.get(item))
+        return replace(_with_desired(item, sides, absent, base, authority), unpartitioned=unpartitioned)
     merged = merge_resource(document, sides, how)
     if item[0] is Resource.TOPIC_POLICY:
         return ComparedResource(item=item, merged=merged, sides=sides, without_topic=tuple(absent), base=base)
@@ -186,7 +209,14 @@ def _compare(item: Item, views: Sequence[View], base: MergeBase | None, options:
         gone = ()
     missing = tuple(cluster for cluster in absent if cluster not in gone) if sides else ()
     return ComparedResource(
-        item=item, merged=merged, sides=sides, missing=missing, gone=gone, base=base, deletion=deletion
+        item=item,
+        merged=merged,
+        sides=sides,
+        missing=missing,
+        gone=gone,
+        unpartitioned=unpartitioned,
+        base=base,
+        deletion=deletion,
     )
 
 

@@ -32,6 +32,8 @@ class Rule(StrEnum):
     CARRIED = "carried"
     """Changed on one cluster, or to the same value on several."""
     TIME = "latest time"
+    UNCERTAIN = "latest time, within the clock skew"
+    """The spans of the writes overlap, so that the order of the times may not be that of the writes."""
     NAME = "name of the cluster"
     JOINED = "agreed before the cluster joined"
     CHOSEN = "chosen by the operator"

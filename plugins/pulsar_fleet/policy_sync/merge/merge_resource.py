@@ -11,6 +11,7 @@ from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.policy_sync.merge.fields import Values
 from pulsar_fleet.policy_sync.merge.merge_field import Decision, FieldState, Rule, TieBreak, merge_field
 from pulsar_fleet.policy_sync.merge.provenance import UNBOUNDED, UNKNOWN, Provenance
+from pulsar_fleet.policy_sync.merge.topic_fields import largest
 
 
 class Granularity(StrEnum):
@@ -67,12 +68,14 @@ class MergeOptions:
 
     :param desired: the values that every cluster should hold regardless of its own; None: the latest change wins.
     :param chosen: field → the value of a conflict that the operator chose.
+    :param growing: fields of which the value counts that contains all others, whenever it was written.
     """
 
     tie_break: TieBreak = TieBreak.SMALLER
     granularity: Granularity = Granularity.FIELD
     desired: Mapping[str, Json] | None = None
     chosen: Mapping[str, Json] = field(default_factory=dict)
+    growing: tuple[str, ...] = ()
 
 
 def merge_resource(
@@ -91,6 +94,8 @@ def merge_resource(
         decided, lost = _by_field(base, sides, options.tie_break), 0
     else:
         decided, lost = _by_document(base, sides, options.tie_break)
+    if options.desired is None:
+        decided |= {name: _grown(base.get(name), sides, name, options.tie_break) for name in options.growing}
     for name, value in options.chosen.items():
         decided[name] = Decision(value=value, rule=Rule.CHOSEN)
     return MergedResource(
@@ -107,6 +112,16 @@ def _by_field(base: Mapping[str, Json], sides: Sequence[ClusterValues], tie_brea
         name: merge_field(base.get(name), [side.state(name) for side in sides], tie_break)
         for name in _names(base, sides)
     }
+
+
+def _grown(base: Json, sides: Sequence[ClusterValues], name: str, tie_break: TieBreak) -> Decision:
+    """The value that contains all others, without losers: the others grow. Without one, as for any other field."""
+    states = [state for side in sides if (state := side.state(name)).value is not None]
+    value = largest([state.value for state in states])
+    if value is None:
+        return merge_field(base, states, tie_break)
+    winner = next(state.cluster for state in states if same(state.value, value))
+    return Decision(value=value, rule=Rule.CARRIED, winner=winner)
 
 
 def _by_document(

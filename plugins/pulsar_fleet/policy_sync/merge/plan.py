@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
 
-from pulsar_fleet.cluster.admin.call import bare
 from pulsar_fleet.cluster.json import Json, JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.policies.documents import comparable, translate
 from pulsar_fleet.cluster.policies.lookup import BY_FIELD, Kind
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.planning.decisions import Planner
 from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
-from pulsar_fleet.planning.hazard import Hazard
-from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.deletion import Fate
+from pulsar_fleet.policy_sync.merge.deletion_plan import deletion, deletion_batch
 from pulsar_fleet.policy_sync.merge.fields import (
     CLUSTERS,
     ROLES,
@@ -28,6 +26,8 @@ from pulsar_fleet.policy_sync.merge.fields import (
     whole_value,
     with_policy,
 )
+from pulsar_fleet.policy_sync.merge.topic_fields import topic_document
+from pulsar_fleet.policy_sync.merge.topic_plan import topic_creation, topic_differences, unpartitioned_text
 from pulsar_fleet.policy_sync.merge.view import Item, topic_documents
 from pulsar_fleet.snapshot.model import NamespaceState, Snapshot, TopicPolicyState, TopicState
 
@@ -78,30 +78,34 @@ def plan_repair(
     others: Sequence[Snapshot],
     *,
     source: str,
-    delete: bool = False,
 ) -> Plan:
     """The changes that bring one cluster to the merged values, only for fields that differ.
 
     :param others: the clusters from which a new namespace is copied; the first that has it is used.
     :param source: where the merged values come from, for messages.
-    :param delete: also plan to delete resources that are gone elsewhere; each deletion needs permission.
     """
     resources = tuple(compared)
     snapshot, own = target.snapshot, target.snapshot.cluster
     listed = tuple(TopicState(name, 0, {}) for names in target.topics.values() for name in sorted(names))
+    created = tuple(
+        TopicState(name, 0, {})
+        for (kind, name), missing in ((resource.item, resource.missing) for resource in resources)
+        if kind is Resource.TOPIC and own in missing
+    )
     planned = _planned_snapshot(resources, snapshot, others)
-    planner = Planner(replace(planned, topics=listed), snapshot, exact=True)
+    planner = Planner(replace(planned, topics=(*listed, *created)), snapshot, exact=True)
     current, documents = _Current(snapshot), {state.name: state.policies for state in planned.namespaces}
     skipped: list[LeftAlone] = []
     for resource in resources:
         for difference in _differences(resource, current, documents):
-            if reason := _reason_to_skip(difference, current):
+            if isinstance(difference, LeftAlone):
+                skipped.append(difference)
+            elif reason := _reason_to_skip(difference, current, documents):
                 skipped.append(LeftAlone(difference.resource, difference.name, difference.field, reason))
             else:
                 planner.add(difference)
         skipped += _impossible(resource, own)
-    changes = (*planner.ordered(), *(_deletions(resources, target) if delete else ()))
-    return Plan(source=source, target=own, changes=changes, left_alone=(*planner.left_alone, *skipped))
+    return Plan(source=source, target=own, changes=planner.ordered(), left_alone=(*planner.left_alone, *skipped))
 
 
 def topics_needed(compared: Iterable[ComparedResource], cluster: str) -> frozenset[str]:
@@ -116,14 +120,18 @@ def topics_needed(compared: Iterable[ComparedResource], cluster: str) -> frozens
 
 def _differences(
     resource: ComparedResource, current: _Current, documents: Mapping[str, JsonObject]
-) -> Iterator[Difference]:
-    """The differences that a plan has to remove.
+) -> Iterator[Difference | LeftAlone]:
+    """The differences that a plan has to remove, and those that none can remove.
 
     :param documents: the namespaces after the plan.
     """
     kind, name = resource.item
     drifting = _drifting_on(resource, current.cluster)
-    if current.cluster in resource.missing:
+    if kind is Resource.TOPIC and current.cluster in resource.missing:
+        yield from topic_creation(resource)
+    elif kind is Resource.TOPIC and drifting:
+        yield from topic_differences(resource, current.cluster, drifting)
+    elif current.cluster in resource.missing:
         whole = _tenant(resource, current.cluster) if kind is Resource.TENANT else documents[name]
         yield Difference(kind, name, "", Side.MISSING, whole, None)
     elif drifting and kind is Resource.TENANT:
@@ -147,8 +155,14 @@ def _tenant(resource: ComparedResource, own: str) -> JsonObject:
     return {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], own)}
 
 
-def _reason_to_skip(difference: Difference, current: _Current) -> str:
-    """Why a list of clusters is not written, empty if it is: a wrong list deletes topics."""
+def _reason_to_skip(difference: Difference, current: _Current, documents: Mapping[str, JsonObject]) -> str:
+    """Why a list of clusters is not written, empty if it is: a wrong list deletes topics.
+
+    Nor is a topic created where its namespace is missing.
+    """
+    if difference.resource in (Resource.TOPIC, Resource.SCHEMA):
+        namespace = str(TopicName.parse(difference.name).namespace)
+        return "" if namespace in documents else f"{current.cluster} does not have the namespace {namespace}"
     is_tenant = difference.resource is Resource.TENANT
     name = CLUSTERS if is_tenant else difference.field
     listed = difference.source[CLUSTERS] if is_tenant else difference.source
@@ -162,6 +176,8 @@ def _reason_to_skip(difference: Difference, current: _Current) -> str:
 
 def _impossible(resource: ComparedResource, own: str) -> Iterator[LeftAlone]:
     kind, name = resource.item
+    if own in resource.unpartitioned:
+        yield LeftAlone(kind, name, "", unpartitioned_text(name, [side.cluster for side in resource.sides], own))
     if own in resource.without_topic and resource.merged.values:
         yield LeftAlone(kind, name, "", f"{own} does not have the topic")
     if own in resource.gone and resource.deletion:
@@ -223,30 +239,23 @@ def _new_document(resource: ComparedResource, snapshot: Snapshot, others: Sequen
     return {"replication_clusters": [own], **new}
 
 
-def _deletions(compared: Sequence[ComparedResource], target: Target) -> Iterator[Change]:
-    """Deletions of resources that are gone elsewhere and unchanged since then: namespaces first, then tenants."""
+def plan_deletions(compared: Iterable[ComparedResource], target: Target) -> Plan:
+    """The deletions of resources that are gone elsewhere and unchanged since then."""
     own = target.snapshot.cluster
     tenants = _Current(target.snapshot).tenants
-    for resource in sorted(compared, key=lambda resource: resource.item[0] is Resource.TENANT):
+    changes: list[Change] = []
+    for resource in compared:
         kind, name = resource.item
-        if not resource.gone or kind is Resource.TOPIC_POLICY or own not in (side.cluster for side in resource.sides):
+        values = next((side.values for side in resource.sides if side.cluster == own), None)
+        if not resource.gone or kind is Resource.TOPIC_POLICY or values is None:
             continue
         if resource.deletion.fate is not Fate.DELETED if resource.deletion else _was_edited(resource, own):
             continue
-        path = NamespaceName.parse(name).path if kind is Resource.NAMESPACE else quote(name, safe="")
-        before = target.deletable.get(name) if kind is Resource.NAMESPACE else tenants[name]
+        before = {Resource.TENANT: tenants, Resource.NAMESPACE: target.deletable}.get(kind, {}).get(name)
         gone_elsewhere = f"gone on {', '.join(resource.gone)}"
-        yield Change(
-            resource=kind,
-            name=name,
-            field="",
-            action=Action.DELETE,
-            calls=(bare("DELETE", f"/{'namespaces' if kind is Resource.NAMESPACE else 'tenants'}/{path}"),),
-            before=before,
-            after=None,
-            hazard=Hazard.DESTRUCTIVE,
-            reason=gone_elsewhere if own not in resource.gone else "the authority does not have it",
-        )
+        reason = gone_elsewhere if own not in resource.gone else "the authority does not have it"
+        changes.append(deletion(resource.item, topic_document(values) if kind is Resource.TOPIC else before, reason))
+    return deletion_batch(own, changes)
 
 
 def _was_edited(resource: ComparedResource, own: str) -> bool:

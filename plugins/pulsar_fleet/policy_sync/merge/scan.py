@@ -12,22 +12,21 @@ from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.admin.clock_skew import ClockSkew, measure_clock_skew
 from pulsar_fleet.cluster.admin.partial_reads import PartialReads
 from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF, Area, Note, Problem
-from pulsar_fleet.cluster.errors import NotFound
 from pulsar_fleet.cluster.json import Json
-from pulsar_fleet.cluster.names import SYSTEM_TENANT, NamespaceName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName
 from pulsar_fleet.cluster.policies.model import TopicPolicyField
 from pulsar_fleet.cluster.policies.topic_policies import Scope, topic_comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.cluster.runs.overrides import overrides_in
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource, same
+from pulsar_fleet.policy_sync.merge.namespace_scan import read_namespaces, read_tenants
 from pulsar_fleet.policy_sync.merge.provenance import UNKNOWN, Span, span_of
+from pulsar_fleet.policy_sync.merge.topic_scan import PartitionedTopic, read_partitioned_topics, read_topic_names
 from pulsar_fleet.policy_sync.merge.view import Item, tenant_and_namespace
 from pulsar_fleet.snapshot.cluster_reader import read_brokers
-from pulsar_fleet.snapshot.collect import PUBLIC_DEFAULT
 from pulsar_fleet.snapshot.model import BrokerState, NamespaceState, Snapshot, TenantState, TopicPolicyState
-from pulsar_fleet.snapshot.resources import read_namespace, read_partitioned
-from pulsar_fleet.snapshot.tenants import read_tenant, tenant_names
+from pulsar_fleet.snapshot.tenants import read_tenant
 from pulsar_fleet.snapshot.topic_policy_reader import TopicPolicyReader
 
 
@@ -71,7 +70,7 @@ _PASSES_AT_ONCE = 8
 class ClusterScan:
     """The result of one scan of a cluster.
 
-    :param snapshot: brokers, tenants, namespaces without local settings, topic policies.
+    :param snapshot: brokers, tenants, namespaces without local settings, partitioned topics, topic policies.
     :param began: in seconds since 1970 by our clock; `ended` likewise.
     :param events: namespace → when its topic policies were written.
     :param topics: namespace → its topics, for the namespaces given to `list_topics`.
@@ -97,25 +96,34 @@ class ClusterScan:
         return frozenset(state.name for state in self.snapshot.namespaces if overrides_in(state.policies))
 
     @property
+    def shadows(self) -> frozenset[str]:
+        """The shadow topics: each shares the ledgers of a topic of its own cluster, so it takes no part."""
+        return frozenset(state.name for state in self.snapshot.topics if SHADOW_SOURCE in state.properties)
+
+    @property
     def unread(self) -> frozenset[str]:
         """The resources that exist and could not be read, or that are hidden from our role."""
         failures = (Problem.UNREADABLE, Problem.HIDDEN)
         return frozenset(note.resource for note in self.snapshot.notes if note.problem in failures) - set(Area)
 
 
-async def scan_cluster(admin: AdminClient, selection: Selection, redactor: Redactor, *, topics: bool) -> ClusterScan:
+async def scan_cluster(
+    admin: AdminClient, selection: Selection, redactor: Redactor, *, topics: bool, partitioned: bool = False
+) -> ClusterScan:
     """Read the selected resources of one cluster.
 
     :param topics: also read topic policies: one pass over the events of each namespace, no call.
+    :param partitioned: also read partitioned topics: one call for each namespace, and two for each topic.
     :raises Unavailable: the cluster does not answer.
     :raises PermissionDenied: the cluster denies the reads.
     """
     scanner = await _Scanner.begin(admin, redactor, None)
-    tenants, names = await _tenants(admin, selection, scanner.partial_reads)
-    namespaces = await _namespaces(admin, names, redactor, scanner.partial_reads)
+    tenants, names = await read_tenants(admin, selection, scanner.partial_reads)
+    namespaces = await read_namespaces(admin, names, redactor, scanner.partial_reads)
     async with TopicPolicyReader(admin, redactor) as reader:
         policies = await scanner.policies(namespaces, reader) if topics else []
-    return scanner.end(selection.texts(), tenants, namespaces, policies)
+    partitioned_topics = await scanner.partitioned_topics(namespaces) if partitioned else []
+    return scanner.end(selection.texts(), tenants, namespaces, policies, partitioned_topics)
 
 
 async def scan_in_parts(
@@ -124,6 +132,7 @@ async def scan_in_parts(
     redactor: Redactor,
     *,
     topics: bool,
+    partitioned: bool,
     earlier: ClusterScan | None = None,
     most: int = 100,
 ) -> AsyncGenerator[ClusterScan, None]:
@@ -135,20 +144,21 @@ async def scan_in_parts(
     :param earlier: a recent scan; its brokers, clock and known clusters are reused.
     """
     scanner = await _Scanner.begin(admin, redactor, earlier)
-    tenants, names = await _tenants(admin, selection, scanner.partial_reads)
+    tenants, names = await read_tenants(admin, selection, scanner.partial_reads)
     async with TopicPolicyReader(admin, redactor) as reader:
         for first in range(0, len(names), most):
-            namespaces = await _namespaces(admin, names[first : first + most], redactor, scanner.partial_reads)
+            namespaces = await read_namespaces(admin, names[first : first + most], redactor, scanner.partial_reads)
             policies = await scanner.policies(namespaces, reader) if topics else []
+            partitioned_topics = await scanner.partitioned_topics(namespaces) if partitioned else []
             if namespaces:
-                yield scanner.end((), tenants, namespaces, policies)
-    yield scanner.end(selection.texts(), tenants, (), ())
+                yield scanner.end((), tenants, namespaces, policies, partitioned_topics)
+    yield scanner.end(selection.texts(), tenants, (), (), ())
 
 
 async def scan_items(
     admin: AdminClient, items: Collection[Item], redactor: Redactor, earlier: ClusterScan
 ) -> ClusterScan:
-    """Read some resources: one call per namespace, two per tenant; topics only for topic policies.
+    """Read some resources: one call per namespace, two per tenant; topics only for topics and their policies.
 
     :param earlier: a recent scan; its brokers, clock and known clusters are reused.
     :raises Unavailable: the cluster does not answer.
@@ -160,19 +170,24 @@ async def scan_items(
     )
     tenants = [answer[0] for answer in answers if answer is not None]
     names = sorted({tenant_and_namespace(item)[1] for item in items} - {""})
-    namespaces = await _namespaces(admin, list(map(NamespaceName.parse, names)), redactor, scanner.partial_reads)
-    of_topics = {tenant_and_namespace(item)[1] for item in items if item[0] is Resource.TOPIC_POLICY}
-    with_topics = [namespace for namespace in namespaces if namespace.name in of_topics]
+    namespaces = await read_namespaces(admin, list(map(NamespaceName.parse, names)), redactor, scanner.partial_reads)
+    named = {kind: {name for of, name in items if of is kind} for kind in (Resource.TOPIC, Resource.TOPIC_POLICY)}
+    within = {kind: {tenant_and_namespace((kind, name))[1] for name in names} for kind, names in named.items()}
     async with TopicPolicyReader(admin, redactor) as reader:
-        policies = await scanner.policies(with_topics, reader)
-    observed = scanner.end((), tenants, namespaces, policies)
-    return await list_topics(admin, observed, [namespace.name for namespace in with_topics])
+        policies = await scanner.policies(_of(namespaces, within[Resource.TOPIC_POLICY]), reader)
+    topics = await scanner.partitioned_topics(_of(namespaces, within[Resource.TOPIC]), named[Resource.TOPIC])
+    observed = scanner.end((), tenants, namespaces, policies, topics)
+    return await list_topics(admin, observed, {state.name for state in _of(namespaces, set().union(*within.values()))})
+
+
+def _of(namespaces: Iterable[NamespaceState], names: Collection[str]) -> list[NamespaceState]:
+    return [namespace for namespace in namespaces if namespace.name in names]
 
 
 async def list_topics(admin: AdminClient, observed: ClusterScan, namespaces: Iterable[str]) -> ClusterScan:
     """Add the topics of some namespaces: three calls per namespace that is not listed yet."""
     new, calls = sorted(set(namespaces) - set(observed.topics)), admin.calls
-    topics = await asyncio.gather(*(_topics(admin, NamespaceName.parse(name)) for name in new))
+    topics = await asyncio.gather(*(read_topic_names(admin, NamespaceName.parse(name)) for name in new))
     listed = dict(zip(new, topics, strict=True))
     return replace(observed, topics={**observed.topics, **listed}, calls=observed.calls + admin.calls - calls)
 
@@ -225,12 +240,21 @@ class _Scanner:
         states = await asyncio.gather(*(read(namespace.name) for namespace in namespaces))
         return [state for part in states for state in part]
 
+    async def partitioned_topics(
+        self, namespaces: Iterable[NamespaceState], only: Collection[str] | None = None
+    ) -> list[PartitionedTopic]:
+        """The partitioned topics of some namespaces; None as `only` means all of them."""
+        names = (NamespaceName.parse(namespace.name) for namespace in namespaces)
+        reads = (read_partitioned_topics(self.admin, name, self.partial_reads, only) for name in names)
+        return [topic for part in await asyncio.gather(*reads) for topic in part]
+
     def end(
         self,
         selection: tuple[str, ...],
         tenants: Sequence[TenantState],
         namespaces: Sequence[NamespaceState],
         policies: Sequence[TopicPolicyState],
+        topics: Sequence[PartitionedTopic],
     ) -> ClusterScan:
         self.notes += self.partial_reads.take_notes()
         snapshot = Snapshot(
@@ -243,6 +267,8 @@ class _Scanner:
             brokers=tuple(self.brokers),
             tenants=tuple(tenants),
             namespaces=tuple(namespaces),
+            topics=tuple(state for state, _ in topics),
+            schemas=tuple(schema for _, schemas in topics for schema in schemas),
             topic_policies=tuple(policies),
             notes=tuple(self.notes),
         )
@@ -255,34 +281,3 @@ class _Scanner:
             events=self.events,
             topics={},
         )
-
-
-async def _tenants(
-    admin: AdminClient, selection: Selection, partial_reads: PartialReads
-) -> tuple[list[TenantState], list[NamespaceName]]:
-    names = await tenant_names(admin, selection)
-    if selection.named_tenants is None:
-        names = [name for name in names if name != SYSTEM_TENANT]
-    answers = await asyncio.gather(*(read_tenant(admin, name, partial_reads, listing=name) for name in names))
-    tenants = [answer for answer in answers if answer is not None]
-    chosen = [namespace for _, namespaces in tenants for namespace in namespaces if selection.has(namespace)]
-    unnamed = {PUBLIC_DEFAULT} if not selection.names(PUBLIC_DEFAULT) else set()
-    return [tenant for tenant, _ in tenants], [namespace for namespace in chosen if namespace not in unnamed]
-
-
-async def _namespaces(
-    admin: AdminClient, names: Sequence[NamespaceName], redactor: Redactor, partial_reads: PartialReads
-) -> list[NamespaceState]:
-    async def read(name: NamespaceName) -> NamespaceState | None:
-        document = await partial_reads.read(str(name), read_namespace(admin, name, redactor, local=False))
-        return None if document is None else NamespaceState(str(name), document)
-
-    return [state for state in await asyncio.gather(*map(read, names)) if state is not None]
-
-
-async def _topics(admin: AdminClient, namespace: NamespaceName) -> frozenset[str]:
-    try:
-        listed = (*await admin.topics(namespace), *await read_partitioned(admin, namespace))
-    except NotFound:
-        return frozenset()
-    return frozenset(str(topic.parent) for topic in listed) | frozenset(map(str, listed))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pulsar_fleet.cluster.admin.read_problems import TOPIC_POLICIES_OF
+from pulsar_fleet.cluster.admin.read_problems import PARTITIONED_TOPICS_OF, SCHEMAS_OF, TOPIC_POLICIES_OF
 from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.merge.fields import Values, namespace_values, tenant_values, topic_values
 from pulsar_fleet.policy_sync.merge.provenance import Provenance
-from pulsar_fleet.snapshot.model import Snapshot
+from pulsar_fleet.policy_sync.merge.topic_fields import partitioned_values
+from pulsar_fleet.snapshot.model import SchemaState, Snapshot
 
 Item = tuple[Resource, str]
-"""A resource: a tenant, a namespace, or a topic with its policies."""
+"""A resource: a tenant, a namespace, a partitioned topic, or the policies of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,9 @@ class View:
     """The resources of one cluster.
 
     :param provenance: when each value was written, if known.
-    :param unread: tenants, namespaces and topic policies that exist and could not be read.
+    :param unread: tenants, namespaces, topics and topic policies that exist and could not be read.
     :param topics: namespace → its topics; only of the namespaces whose topics were listed.
+    :param shadows: the partitioned topics that are shadow topics.
     """
 
     cluster: str
@@ -32,6 +34,7 @@ class View:
     provenance: Mapping[Item, Mapping[str, Provenance]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     topics: Mapping[str, Collection[str]] = field(default_factory=dict)
+    shadows: frozenset[str] = frozenset()
 
     def has_read(self, item: Item) -> bool:
         """Whether the resource could be read: an unread resource is never compared."""
@@ -39,6 +42,8 @@ class View:
         names = {tenant, namespace} if namespace else {tenant}
         if item[0] is Resource.TOPIC_POLICY:
             names.add(f"{TOPIC_POLICIES_OF}{namespace}")
+        elif item[0] is Resource.TOPIC:
+            names |= {item[1], f"{SCHEMAS_OF}{item[1]}", f"{PARTITIONED_TOPICS_OF}{namespace}"}
         return not names & self.unread
 
     def values(self, item: Item) -> Values | None:
@@ -46,6 +51,11 @@ class View:
         if item not in self.items and item[0] is Resource.TOPIC_POLICY and self._has_topic(item[1]):
             return {}
         return self.items.get(item)
+
+    def is_unpartitioned(self, item: Item) -> bool:
+        """Whether the cluster has a partitioned topic of other clusters without partitions, among the listed topics."""
+        is_other = item not in self.items and item[1] not in self.shadows
+        return item[0] is Resource.TOPIC and is_other and self._has_topic(item[1])
 
     def _has_topic(self, name: str) -> bool:
         return name in self.topics.get(str(TopicName.parse(name).namespace), ())
@@ -85,5 +95,11 @@ def _items(snapshot: Snapshot, fleet: Collection[str]) -> Iterator[tuple[Item, V
         yield (Resource.TENANT, tenant.name), tenant_values(tenant, fleet, own)
     for namespace in snapshot.namespaces:
         yield (Resource.NAMESPACE, namespace.name), namespace_values(namespace.policies, fleet, own)
+    schemas: dict[str, list[SchemaState]] = {}
+    for schema in snapshot.schemas:
+        schemas.setdefault(schema.topic, []).append(schema)
+    for state in snapshot.topics:
+        if state.partitions and SHADOW_SOURCE not in state.properties:
+            yield (Resource.TOPIC, state.name), partitioned_values(state, schemas.get(state.name, ()))
     for topic, documents in topic_documents(snapshot).items():
         yield (Resource.TOPIC_POLICY, topic), topic_values(documents, fleet, own)

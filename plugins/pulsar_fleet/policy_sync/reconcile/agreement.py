@@ -15,6 +15,7 @@ from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE, Deleti
 from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, ROLES, Values, entry_of, localised, policy_of, whole_value
 from pulsar_fleet.policy_sync.merge.merge_field import Decision
 from pulsar_fleet.policy_sync.merge.provenance import Provenance, digest
+from pulsar_fleet.policy_sync.merge.topic_fields import PARTITIONS, SCHEMAS
 from pulsar_fleet.policy_sync.merge.view import Item
 
 ChangeKey = tuple[Resource, str, str]
@@ -22,6 +23,9 @@ ChangeKey = tuple[Resource, str, str]
 
 Written = Mapping[ChangeKey, Json]
 """The values that the run wrote on a cluster, or that were already in place."""
+
+PARTITIONED_ON_SOME = "partitioned on some clusters only"
+"""The rule of the conflict about a topic that other clusters have without partitions."""
 
 _NOT_RECORDED = ("cluster", "joined", "replaced", "decided_at")
 
@@ -53,7 +57,10 @@ def conflicts_of(compared: Iterable[ComparedResource]) -> Iterator[RecordedConfl
     for resource in compared:
         if resource.deletion and EXISTENCE in resource.conflicts:
             yield _deletion(resource.item, resource.deletion)
-        for name in (name for name in resource.conflicts if name != EXISTENCE):
+        if resource.unpartitioned:
+            yield _partitioning(resource)
+        recorded = (EXISTENCE, PARTITIONS) if resource.unpartitioned else (EXISTENCE,)
+        for name in (name for name in resource.conflicts if name not in recorded):
             decision = resource.merged.decisions[name]
             states = (side.state(name) for side in resource.sides)
             yield RecordedConflict(
@@ -77,6 +84,21 @@ def _deletion(item: Item, conflict: DeletionConflict) -> RecordedConflict:
         rule=EDIT_WINS,
         winner=conflict.winner,
         sides={cluster: {"value": edits} for cluster, edits in conflict.sides.items()},
+    )
+
+
+def _partitioning(resource: ComparedResource) -> RecordedConflict:
+    """A topic without partitions on some clusters: neither is changed, so there is no winner."""
+    counts = {side.cluster: side.values[PARTITIONS] for side in resource.sides} | dict.fromkeys(
+        resource.unpartitioned, 0
+    )
+    return RecordedConflict(
+        kind=resource.item[0].value,
+        name=resource.item[1],
+        field=PARTITIONS,
+        rule=PARTITIONED_ON_SOME,
+        winner="",
+        sides={cluster: {"value": count} for cluster, count in counts.items()},
     )
 
 
@@ -124,7 +146,10 @@ def _values_after(resource: ComparedResource, cluster: str, done: Written) -> Va
     kind, name = resource.item
     whole = (kind, name, "")
     if cluster in resource.missing:
-        return dict(resource.merged.values) if whole in done else None
+        if whole not in done:
+            return None
+        is_registered = kind is not Resource.TOPIC or (Resource.SCHEMA, name, "") in done
+        return {field: value for field, value in resource.merged.values.items() if is_registered or field != SCHEMAS}
     values = dict(next(side.values for side in resource.sides if side.cluster == cluster))
     if resource.gone and whole in done and done[whole] is None:
         return None
@@ -143,13 +168,16 @@ def _is_written(resource: ComparedResource, field: str, cluster: str, done: Writ
     if kind is Resource.TENANT:
         tenant = {ROLES: values.get(ROLES) or [], CLUSTERS: localised(values.get(CLUSTERS) or [], cluster)}
         return same(done.get((kind, name, "")), tenant)
-    policy = policy_of(field) if kind is Resource.NAMESPACE else field
+    policy = policy_of(field) if kind in (Resource.NAMESPACE, Resource.TOPIC) else field
     key = (Resource.POLICY if kind is Resource.NAMESPACE else kind, name, policy)
+    if kind is Resource.TOPIC and policy == SCHEMAS:
+        key = (Resource.SCHEMA, name, "")
     if key not in done:
         return False
     if field != policy:
         return same(entry_of(done[key], field), values.get(field))
-    return same(done[key], whole_value(policy, values, cluster))
+    in_topic = kind is Resource.TOPIC
+    return same(done[key], values.get(field) if in_topic else whole_value(policy, values, cluster))
 
 
 def _merge_base(resource: ComparedResource, holders: Mapping[str, Values]) -> MergeBase | None:

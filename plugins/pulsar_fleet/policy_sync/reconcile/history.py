@@ -17,8 +17,8 @@ from pulsar_fleet.ledger.reconciliation_store import (
     StoredObservation,
     known_fleets,
 )
+from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.fleet import Fleet
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource
 from pulsar_fleet.policy_sync.merge.deletion import EXISTENCE, DeletionConflict, Fate
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance, observe
@@ -91,7 +91,14 @@ class History:
             values = items.get(item, {})
             observation = observe(before, values, began=observed.began, ended=observed.ended, spans=spans)
             provenance[item] = observation.fields
-        return View(cluster=cluster, items=items, provenance=provenance, unread=observed.unread, topics=observed.topics)
+        return View(
+            cluster=cluster,
+            items=items,
+            provenance=provenance,
+            unread=observed.unread,
+            topics=observed.topics,
+            shadows=observed.shadows,
+        )
 
     def save_observations(
         self, views: Sequence[View], observed: Mapping[str, ClusterScan], writing: Iterable[ComparedResource] = ()

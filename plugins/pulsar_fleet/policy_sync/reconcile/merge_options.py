@@ -30,6 +30,7 @@ def compare_options(
     :raises Unavailable: the cluster that is the authority does not answer.
     """
     desired = _desired_state(request, views)
+    shadows = frozenset[str]().union(*(scan.shadows for scan in observed.values()))
     in_migration = history.in_migration.union(*(scan.migrated for scan in observed.values()))
 
     def includes(item: Item) -> bool:
@@ -38,6 +39,8 @@ def compare_options(
         if item[0] is Resource.TENANT and request.authority.kind is AuthorityKind.FILE:
             # A folder may describe namespaces without their tenants.
             return desired is not None and item in desired.items
+        if item[0] is Resource.TOPIC:
+            return request.reads_partitioned_topics and item[1] not in shadows
         return request.topics or item[0] is not Resource.TOPIC_POLICY
 
     return CompareOptions(

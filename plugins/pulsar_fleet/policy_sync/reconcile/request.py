@@ -10,6 +10,8 @@ from typing import Self
 from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.policy_sync.merge.command import shared_options
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 
@@ -56,8 +58,10 @@ class Request:
     """The settings of a run.
 
     :param topics: also reconcile topic policies.
+    :param partitioned_topics: also create and grow partitioned topics, with their properties and schemas.
     :param skew_seconds: allowed clock error in addition to the measured skew; closer times count as equal.
-    :param allow: ids of irreversible and destructive changes that may be applied.
+    :param propagate_deletes: what happens to resources that were deleted on another cluster.
+    :param allow: ids of irreversible and destructive changes, or of batches of deletions, that may be applied.
     :param choose: id of a conflict → the cluster whose value the operator chooses.
     """
 
@@ -67,10 +71,27 @@ class Request:
     tie_break: TieBreak = TieBreak.SMALLER
     granularity: Granularity = Granularity.FIELD
     topics: bool = True
-    propagate_deletes: bool = False
+    partitioned_topics: bool = True
+    propagate_deletes: PropagateDeletes = PropagateDeletes.NEVER
     skew_seconds: float = 2.0
     allow: frozenset[str] = frozenset()
     choose: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command line that repairs with these settings."""
+        topics = {"topics": self.topics, "partitioned_topics": self.partitioned_topics}
+        authority = ["--authority", str(self.authority)] if self.authority.kind is not AuthorityKind.MERGE else []
+        return [
+            *shared_options(self.selection, self.granularity, self.tie_break, **topics),
+            *authority,
+            *("--mode", Mode.REPAIR.value),
+        ]
+
+    @property
+    def reads_partitioned_topics(self) -> bool:
+        """Whether partitioned topics take part; files of the desired state do not describe them."""
+        return self.partitioned_topics and self.authority.kind is not AuthorityKind.FILE
 
     @classmethod
     def of(cls, params: Mapping[str, Json]) -> Self:
@@ -85,7 +106,8 @@ class Request:
             tie_break=TieBreak(params["tie_break"]),
             granularity=Granularity(params["granularity"]),
             topics=params["topics"],
-            propagate_deletes=params["propagate_deletes"],
+            partitioned_topics=params["partitioned_topics"],
+            propagate_deletes=PropagateDeletes(params["propagate_deletes"]),
             skew_seconds=params["skew_seconds"],
             allow=frozenset(params["allow_changes"]),
             choose=choose,

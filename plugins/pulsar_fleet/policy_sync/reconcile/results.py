@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pulsar_fleet.cluster.document import Document
-from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
+from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +37,6 @@ class RepairPlan(Document):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedConflict(Document):
-    """A field that clusters wrote differently, or a resource that was deleted on one and edited on another.
-
-    :param id: by which another value can be chosen, once a run other than a dry run has recorded it.
-    :param field: empty if the conflict is about the resource itself.
-    :param rule: why the winner won.
-    :param winner: empty if the last agreement won.
-    :param values: cluster → value; for the resource itself its edited fields, None where it was deleted.
-    """
-
-    id: str
-    resource: str
-    field: str
-    rule: str
-    winner: str
-    values: Mapping[str, Json]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriftSummary(Document):
     """A scan of the fleet in numbers, with the first examples, small enough for an XCom.
 
@@ -75,6 +57,7 @@ class DriftSummary(Document):
     :param divergent: number of resources that a job found divergent, None if everything was compared in the task.
     :param plans: by cluster; a cluster without a change has none.
     :param drift: the compared resources that differ, None without drift.
+    :param deletions: cluster → the deletions that wait there for an approval.
     """
 
     headline: str
@@ -101,6 +84,7 @@ class DriftSummary(Document):
     plans: Mapping[str, RepairPlan] = field(default_factory=dict)
     drift: Reference | None = None
     listed_conflicts: tuple[ListedConflict, ...] = ()
+    deletions: Mapping[str, PendingDeletions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 
 from pulsar_fleet.cluster.admin.client import AdminClient
 from pulsar_fleet.cluster.errors import Unavailable
-from pulsar_fleet.cluster.json import JsonObject
-from pulsar_fleet.cluster.names import NamespaceName
-from pulsar_fleet.cluster.policies.documents import comparable
 from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.fleet import Fleet
-from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison, compare, namespaces_to_list
-from pulsar_fleet.policy_sync.merge.plan import Target, plan_repair, topics_needed
+from pulsar_fleet.policy_sync.deletions import current_documents
+from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
+from pulsar_fleet.policy_sync.guards.shared_store import refuse_shared_stores
+from pulsar_fleet.policy_sync.merge.command import command_line
+from pulsar_fleet.policy_sync.merge.compare import Comparison, compare, namespaces_to_list
+from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions, PropagateDeletes, pending
+from pulsar_fleet.policy_sync.merge.plan import Target, plan_deletions, plan_repair, topics_needed
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan, list_topics, scan_cluster
 from pulsar_fleet.policy_sync.merge.view import Item, View
 from pulsar_fleet.policy_sync.reconcile.history import History
@@ -26,7 +28,6 @@ from pulsar_fleet.policy_sync.reconcile.request import AuthorityKind, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary
 from pulsar_fleet.policy_sync.reconcile.summary import summarise
 from pulsar_fleet.snapshot.model import Snapshot
-from pulsar_fleet.snapshot.resources import read_namespace
 
 FindDivergent = Callable[[Mapping[str, Snapshot], Collection[str]], frozenset[Item] | None]
 """Finds the divergent resources by the snapshot of each cluster of a fleet; None: the merge compares everything."""
@@ -42,10 +43,12 @@ class State:
     divergent: frozenset[Item] | None
     comparison: Comparison
     plans: Mapping[str, Plan]
+    deletions: Mapping[str, PendingDeletions]
 
     def summary(self, fleet: Fleet) -> DriftSummary:
         """In numbers, without references to documents."""
-        return summarise(self.comparison, self.observed, self.history, fleet.behind, self.plans)
+        summary = summarise(self.comparison, self.observed, self.history, fleet.behind, self.plans)
+        return replace(summary, deletions=self.deletions)
 
 
 async def read_state(
@@ -62,6 +65,7 @@ async def read_state(
     :param find_divergent: compares the clusters in a job; it may take long.
     """
     observed = await _scan(fleet, request, redactor)
+    await refuse_shared_stores(fleet.clusters, {name: scan.snapshot for name, scan in observed.items()})
     history = History.of(run.ledger, fleet, size, request.choose)
     views = [history.view(scan, request.skew_seconds) for scan in observed.values()]
     if namespaces := namespaces_to_list(views):
@@ -70,9 +74,15 @@ async def read_state(
     divergent = await _divergent(find_divergent, request, observed, history)
     options = compare_options(request, history, observed, views, divergent)
     comparison = compare(views, history.merge_bases, options)
-    plans = await _plans(fleet, observed, comparison, request, redactor)
+    plans, deletions = await _plans(fleet, observed, comparison, request, redactor)
     return State(
-        observed=observed, history=history, views=views, divergent=divergent, comparison=comparison, plans=plans
+        observed=observed,
+        history=history,
+        views=views,
+        divergent=divergent,
+        comparison=comparison,
+        plans=plans,
+        deletions=deletions,
     )
 
 
@@ -81,7 +91,13 @@ async def _scan(fleet: Fleet, request: Request, redactor: Redactor) -> dict[str,
 
     async def attempt(admin: AdminClient) -> ClusterScan | Unavailable:
         try:
-            return await scan_cluster(admin, request.selection, redactor, topics=request.topics)
+            return await scan_cluster(
+                admin,
+                request.selection,
+                redactor,
+                topics=request.topics,
+                partitioned=request.reads_partitioned_topics,
+            )
         except Unavailable as error:
             return error
 
@@ -114,31 +130,24 @@ async def _with_topics(
 
 async def _plans(
     fleet: Fleet, observed: Mapping[str, ClusterScan], comparison: Comparison, request: Request, redactor: Redactor
-) -> dict[str, Plan]:
+) -> tuple[dict[str, Plan], dict[str, PendingDeletions]]:
+    """The plan for each cluster, and the deletions that wait on it; the plan has them if they may be approved."""
     drift = comparison.drift()
     scans = await _with_topics(fleet, observed, {name: topics_needed(drift, name) for name in observed})
     authority_first = sorted(scans, key=lambda name: (name != request.authority.name, name))
-    plans = {}
+    gone = sorted(resource.item[1] for resource in drift if resource.gone and resource.item[0] is Resource.NAMESPACE)
+    command = command_line("reconcile", (admin.connection for admin in fleet.clusters.values()), request.options)
+    plans, waiting = {}, {}
     for name, scan in sorted(scans.items()):
-        deletable = await _deletable(fleet.clusters[name], drift, name, redactor) if request.propagate_deletes else {}
-        plans[name] = plan_repair(
-            drift,
-            Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable),
-            [scans[other].snapshot for other in authority_first if other != name],
-            source=str(request.authority),
-            delete=request.propagate_deletes,
-        )
-    return plans
-
-
-async def _deletable(
-    admin: AdminClient, drift: Sequence[ComparedResource], own: str, redactor: Redactor
-) -> dict[str, JsonObject]:
-    """The current documents of the namespaces that may be deleted: an apply compares them with the live state."""
-    documents: dict[str, JsonObject] = {}
-    for resource in drift:
-        kind, name = resource.item
-        if resource.gone and kind is Resource.NAMESPACE:
-            document = await read_namespace(admin, NamespaceName.parse(name), redactor)
-            documents[name] = comparable(document or {}, own)
-    return documents
+        deletable = await current_documents(fleet.clusters[name], gone, name, redactor)
+        target = Target(snapshot=scan.snapshot, topics=scan.topics, deletable=deletable)
+        others = [scans[other].snapshot for other in authority_first if other != name]
+        plan = plan_repair(drift, target, others, source=str(request.authority))
+        plan = await leave_incompatible_out(plan, fleet.clusters, redactor)
+        deletions = plan_deletions(drift, target)
+        if request.propagate_deletes is PropagateDeletes.APPROVE:
+            plan = replace(plan, changes=(*plan.changes, *deletions.changes))
+        plans[name] = plan
+        if batch := pending(deletions, command):
+            waiting[name] = batch
+    return plans, waiting

@@ -15,16 +15,19 @@ from pulsar_fleet.cluster.redaction import Redactor
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.ledger.fingerprint_key import open_redactor
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import Fleet, open_fleet
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.policy_sync.fleet import Fleet, apply_recorded, open_fleet
 from pulsar_fleet.policy_sync.merge.compare import Comparison, Drift
+from pulsar_fleet.policy_sync.merge.deletion_plan import allowed_deletions
+from pulsar_fleet.policy_sync.merge.topic_plan import growths
 from pulsar_fleet.policy_sync.reconcile.agreement import written
 from pulsar_fleet.policy_sync.reconcile.history import History
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairPlan, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.state import FindDivergent, read_state
 from pulsar_fleet.policy_sync.reconcile.summary import repaired_summary
+from pulsar_fleet.policy_sync.recorded_apply import apply_recorded
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +117,8 @@ def _open_fleet(connections: Sequence[ClusterConnection]) -> AbstractAsyncContex
 
 async def _apply(fleet: Fleet, plan: Plan, request: Request, run: Run, redactor: Redactor) -> PlanResult:
     run_id, target, sources = f"{run.id}/{plan.target}", fleet.clusters[plan.target], list(fleet.clusters.values())
-    return await apply_recorded(
-        plan, target, sources, run.ledger, run_id, PROCEDURE, redactor=redactor, allow=request.allow
-    )
+    allow = request.allow | growths(plan) | allowed_deletions(plan, request.allow)
+    return await apply_recorded(plan, target, sources, run.ledger, run_id, PROCEDURE, redactor=redactor, allow=allow)
 
 
 def read_plans(summary: DriftSummary, run: Run) -> dict[str, Plan]:
@@ -128,7 +130,7 @@ def _store_plan(run: Run, plan: Plan) -> RepairPlan:
     return RepairPlan(
         plan=run.artefacts.write_json(run.id, f"plan-{plan.target}.json", plan.to_json()),
         changes=len(plan.changes),
-        needs_permission=len(plan.needing_permission()),
+        needs_permission=len({change.id for change in plan.needing_permission()} - growths(plan)),
     )
 
 

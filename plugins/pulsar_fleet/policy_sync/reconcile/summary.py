@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from itertools import combinations, islice
 
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.ledger.reconciliation_store import RecordedConflict
 from pulsar_fleet.planning.apply.outcome import PlanResult
 from pulsar_fleet.planning.diff_entry import Resource, same
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.listed_conflicts import listed
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource, Comparison
 from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 from pulsar_fleet.policy_sync.reconcile.history import History
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairSummary
 
 _MOST_SHOWN = 20
 MOST_CONFLICTS = 50
@@ -58,7 +58,7 @@ def summarise(
         unread=_first(f"{kind.value} {name}" for kind, name in comparison.unread),
         held=_first(sorted(history.in_migration)),
         left_alone=sum(len(plan.left_alone) for plan in plans.values()),
-        listed_conflicts=tuple(_listed(*conflict) for conflict in conflicts[:MOST_CONFLICTS]),
+        listed_conflicts=tuple(listed(*conflict) for conflict in conflicts[:MOST_CONFLICTS]),
     )
     return replace(summary, headline=_headline(summary))
 
@@ -85,17 +85,6 @@ def repaired_summary(
         unreached=tuple(unreached),
         calls=calls,
         after=after,
-    )
-
-
-def _listed(conflict_id: str, conflict: RecordedConflict) -> ListedConflict:
-    return ListedConflict(
-        id=conflict_id,
-        resource=f"{conflict.kind} {conflict.name}",
-        field=conflict.field,
-        rule=conflict.rule,
-        winner=conflict.winner,
-        values={cluster: side["value"] for cluster, side in conflict.sides.items()},
     )
 
 

@@ -9,8 +9,8 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.fleet import Fleet
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.fleet import Fleet
 
 _FLEET = "*"
 _CONNECTION, _OUTAGE = "connection", "outage"

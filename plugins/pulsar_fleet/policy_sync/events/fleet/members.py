@@ -1,0 +1,120 @@
+"""The clusters of a fleet: which of them join, for which a snapshot is due, and when the last one was (client)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.ledger.event_store import EventStore, Key, StoredDocument
+from pulsar_fleet.ledger.ledger import Ledger
+
+_FLEET = "*"
+_MEMBER, _SNAPSHOT = "member", "snapshot"
+_CLAIM_MS = 120_000
+"""After this time a snapshot counts as given up: its process was killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(Document):
+    """What is recorded about a cluster of the fleet.
+
+    :param equal: whether it applied what the fleet had before it joined: until then it publishes nothing.
+    :param received: whether it received the whole snapshot.
+    :param sent: whether a snapshot was published for it.
+    :param sender: the cluster that publishes the snapshot, `claimed_at` in ms since 1970; empty if none does.
+    """
+
+    equal: bool = False
+    received: bool = False
+    sent: bool = False
+    sender: str = ""
+    claimed_at: int = 0
+
+
+_FOUNDER = Member(equal=True, received=True, sent=True)
+
+
+class Members:
+    """The members of one event topic's fleet, as this ledger has them. Safe for several processes."""
+
+    def __init__(self, ledger: Ledger, topic: TopicName) -> None:
+        self._store = EventStore(ledger, str(topic), _FLEET)
+
+    def begin(self, fleet: Collection[str], joining: Collection[str]) -> None:
+        """Record the clusters that join, before anything is created on them; the first call records the founders."""
+        rows = self._rows()
+        if not rows:
+            for name in set(fleet) - set(joining):
+                self._save(name, None, _FOUNDER)
+        for name in joining:
+            self._save(name, rows.get(name), Member())
+
+    def joins(self, cluster: str) -> bool:
+        """Whether a cluster has not applied yet what the others have."""
+        row = self._rows().get(cluster)
+        return row is not None and not row.member.equal
+
+    def claim_snapshot(self, own: str, fleet: Collection[str], now: int) -> tuple[str, ...]:
+        """The clusters for which this process has to publish a snapshot: no other process has, or does.
+
+        :param own: the cluster whose resources would be published.
+        :param now: in ms since 1970.
+        """
+        rows, claimed = self._rows(), []
+        for name in sorted(set(fleet) - {own}):
+            row = rows.get(name)
+            member = row.member if row else Member(equal=True)
+            if member.sent or (member.sender and now - member.claimed_at < _CLAIM_MS):
+                continue
+            if self._save(name, row, replace(member, sender=own, claimed_at=now)):
+                claimed.append(name)
+        return tuple(claimed)
+
+    def end_snapshot(self, names: Collection[str], *, sent: bool) -> None:
+        """Record that the snapshot was published, or that it was not so that another process may."""
+        for name, row in self._rows().items():
+            if name in names:
+                self._save(name, row, replace(row.member, sent=sent, sender=""))
+
+    def receive_snapshot(self, own: str) -> None:
+        """Record that the snapshot for a cluster arrived there whole."""
+        row = self._rows().get(own)
+        if row is not None and not row.member.received:
+            self._save(own, row, replace(row.member, received=True))
+
+    def become_equal(self, own: str) -> bool:
+        """Record that a cluster that joins applied the whole snapshot; False if it has not arrived, or did not join."""
+        row = self._rows().get(own)
+        if row is None or row.member.equal or not row.member.received:
+            return False
+        return self._save(own, row, replace(row.member, equal=True))
+
+    def periodic_snapshot_is_due(self, own: str, interval_ms: float, now: int) -> bool:
+        """Whether the last snapshot of a cluster is that long ago; the first call begins the interval."""
+        key, stored = (_SNAPSHOT, own), self._store.load(kind=_SNAPSHOT)
+        last = stored.get(key)
+        if last is not None and now - int(last.document["at"]) < interval_ms:
+            return False
+        version = last.version if last else 0
+        return self._store.save({key: StoredDocument(version, {"at": now})}) and last is not None
+
+    def _rows(self) -> dict[str, _Row]:
+        return {key[1]: _Row.of(stored) for key, stored in self._store.load(kind=_MEMBER).items()}
+
+    def _save(self, name: str, row: _Row | None, member: Member) -> bool:
+        """False if another process saved the member first."""
+        key: Key = (_MEMBER, name)
+        return self._store.save({key: StoredDocument(row.version if row else 0, member.to_json())})
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    member: Member
+    version: int
+
+    @classmethod
+    def of(cls, stored: StoredDocument) -> Self:
+        return cls(Member.from_json(stored.document), stored.version)

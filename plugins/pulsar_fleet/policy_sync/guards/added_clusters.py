@@ -1,0 +1,122 @@
+"""Check clusters that a plan adds to the list of a namespace or a tenant as onboarding checks them (PIP-433)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.plan import Change, LeftAlone, Plan
+from pulsar_fleet.policy_sync.merge.fields import CLUSTERS, is_cluster_list
+from pulsar_fleet.preflight.compatibility import check_compatibility
+from pulsar_fleet.preflight.context import Probes
+from pulsar_fleet.preflight.findings import blockers
+from pulsar_fleet.preflight.schema_probe import probe_schemas
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import Snapshot
+
+
+async def leave_incompatible_out(plan: Plan, clusters: Mapping[str, AdminClient], redactor: Redactor) -> Plan:
+    """The plan without the lists that would begin a replication which cannot work; nothing is written.
+
+    For each added cluster the resource is read on both clusters, and the checks of onboarding are made in both
+    directions. A cluster that cannot be asked is not added: what is unknown is not compatible.
+
+    :param clusters: the clusters of this process, by name; the target of the plan is one of them.
+    """
+    reasons = {
+        change.id: reason
+        for change in plan.changes
+        if (added := added_clusters(change, plan.target))
+        and (reason := await _refusal(change, added, plan.target, clusters, redactor))
+    }
+    refused = [change for change in plan.changes if change.id in reasons]
+    absent = {change.name for change in refused if not change.before}
+    kept = tuple(change for change in plan.changes if change.id not in reasons and change.name not in absent)
+    left_alone = tuple(LeftAlone(change.resource, change.name, change.field, reasons[change.id]) for change in refused)
+    return replace(plan, changes=kept, left_alone=(*plan.left_alone, *left_alone))
+
+
+def added_clusters(change: Change, own: str) -> tuple[str, ...]:
+    """The clusters that a change adds to a list of its namespace or tenant (pure)."""
+    before, after = _lists(change, change.before), _lists(change, change.after)
+    return tuple(sorted({name for field, names in after.items() for name in names - before.get(field, set())} - {own}))
+
+
+def _lists(change: Change, value: Json) -> dict[str, set[str]]:
+    if change.resource is Resource.TENANT:
+        return {CLUSTERS: set((value or {}).get(CLUSTERS) or ())}
+    if change.resource is Resource.NAMESPACE:
+        return {field: set(names or ()) for field, names in (value or {}).items() if is_cluster_list(field)}
+    if change.resource is Resource.POLICY and is_cluster_list(change.field):
+        return {change.field: set(value or ())}
+    return {}
+
+
+async def _refusal(
+    change: Change, added: Iterable[str], own: str, clusters: Mapping[str, AdminClient], redactor: Redactor
+) -> str:
+    """Why a cluster is not added, as one sentence; empty if all may be."""
+    for name in added:
+        if name not in clusters:
+            return (
+                f"{name} is not added, because this process has no connection to it and so cannot check that {own} and "
+                f"{name} are compatible: name the connection of {name} too"
+            )
+        try:
+            problem = await _incompatibility(change, (own, name), clusters, redactor)
+        except FleetError as error:
+            problem = f"it could not be checked: {error}"
+        if problem:
+            return f"{name} is not added to the list on {own}: {problem}"
+    return ""
+
+
+async def _incompatibility(
+    change: Change, pair: tuple[str, str], clusters: Mapping[str, AdminClient], redactor: Redactor
+) -> str:
+    selection = _selection(change)
+    ours, theirs = await asyncio.gather(*(collect(clusters[name], selection, redactor=redactor) for name in pair))
+    here, there = _replicated(ours, pair), _replicated(theirs, pair)
+    directions = (_Direction(here, there, clusters[pair[1]]), _Direction(there, here, clusters[pair[0]]))
+    for direction in directions:
+        if problem := await direction.problem():
+            return problem
+    return ""
+
+
+def _selection(change: Change) -> Selection:
+    if change.resource is Resource.TENANT:
+        return Selection.parse([change.name])
+    return Selection(namespaces=frozenset({NamespaceName.parse(change.name)}))
+
+
+def _replicated(snapshot: Snapshot, pair: Collection[str]) -> Snapshot:
+    """The cluster as it will be when its namespaces replicate between the two."""
+    both = sorted(pair)
+    return replace(
+        snapshot,
+        namespaces=tuple(
+            replace(state, policies={**state.policies, "replication_clusters": both}) for state in snapshot.namespaces
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    source: Snapshot
+    target: Snapshot
+    admin: AdminClient
+
+    async def problem(self) -> str:
+        schemas = await probe_schemas(self.admin, self.source, self.target)
+        for finding in blockers(check_compatibility(self.source, self.target, Probes(schemas=schemas))):
+            return f"{finding.id} on {finding.resource}: {finding.evidence}; {finding.remedy.rstrip('.')}"
+        return ""

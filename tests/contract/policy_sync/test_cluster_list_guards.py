@@ -1,0 +1,94 @@
+"""A cluster that is added to a list is checked as before an onboarding, by events and by reconciliation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.event_exchange import Exchange
+from tests.support.reconciler import Reconciler, held
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+
+LISTS = ("replication_clusters",)
+BOTH = ["blue", "green"]
+
+
+@pytest.fixture
+async def exchange(
+    exchange: Exchange, shared: NamespaceName, on_blue: AdminClient, on_green: AdminClient
+) -> AsyncIterator[Exchange]:
+    """The clusters know each other; afterwards nothing is replicated."""
+    yield exchange
+    for admin, own in ((on_blue, "blue"), (on_green, "green")):
+        await admin.post(f"/namespaces/{shared.path}/replication", [own])
+        await admin.post(f"/tenants/{shared.tenant}", {"adminRoles": [], "allowedClusters": [own]})
+
+
+async def replicate_on_blue(on_blue: AdminClient, shared: NamespaceName) -> None:
+    """What an operator does to replicate a namespace."""
+    await on_blue.post(f"/tenants/{shared.tenant}", {"adminRoles": [], "allowedClusters": BOTH})
+    await on_blue.post(f"/namespaces/{shared.path}/replication", BOTH)
+
+
+async def make_topics(on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, there: int) -> None:
+    topic = TopicName(shared, "events")
+    for admin, partitions in ((on_blue, 2), (on_green, there)):
+        await admin.put(f"/{topic.path}/partitions", partitions)
+
+
+@pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
+async def test_a_list_that_both_can_replicate_is_carried(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await make_topics(on_blue, on_green, shared, 2)
+    await replicate_on_blue(on_blue, shared)
+    result = await exchange.run()
+    assert [tally.reasons for tally in result.clusters.values()] == [[], []]
+    assert sorted((await held(on_green, shared, LISTS))["replication_clusters"]) == BOTH
+
+
+@pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
+async def test_an_event_that_begins_a_replication_which_cannot_work_is_dead_lettered_with_the_reason(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await make_topics(on_blue, on_green, shared, 3)
+    await replicate_on_blue(on_blue, shared)
+    result = await exchange.run(partitioned_topics=False)
+    assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+    reasons = [letter["reason"] for letter in exchange.dead_letters(exchange.connections[1])]
+    assert any("blue is not added to the list on green: partition" in reason for reason in reasons), reasons
+    assert result.clusters["green"].refused == len(reasons)
+
+
+async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+) -> None:
+    await make_topics(on_blue, on_green, shared, 3)
+    # With them the partitions would be added, and the clusters could replicate.
+    keeper = Reconciler.of(shared.tenant, blue, green, partitioned_topics=False)
+    await keeper.cycle()
+    await replicate_on_blue(on_blue, shared)
+    drift, _ = await keeper.cycle()
+    assert drift.left_alone >= 1
+    assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+
+
+async def test_a_follower_without_a_connection_to_the_added_cluster_does_not_add_it(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    await replicate_on_blue(on_blue, shared)
+    connections = exchange.connections
+    for only in connections:
+        exchange.connections = (only,)
+        result = await exchange.run()
+    exchange.connections = connections
+    assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
+    assert any("name the connection of blue too" in reason for reason in result.clusters["green"].reasons)

@@ -1,0 +1,140 @@
+"""The event topic as the brokers have it: its schema, its compaction, and who takes over its events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.event_exchange import Exchange, becomes
+from tests.support.reconciler import MAX_PRODUCERS, held, make_namespaces, set_policy
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.statistics.topic_statistics import TopicStats
+from pulsar_fleet.policy_sync.events.event import SCHEMA
+from pulsar_fleet.policy_sync.events.request import SUBSCRIPTION
+from pulsar_fleet.report.metadata import metadata_report
+
+log = logging.getLogger(__name__)
+
+NewNamespace = Callable[[], NamespaceName]
+TAKEN_OVER_SECONDS = 15.0
+"""What the page promises after a kill; it is measured in the log of the test."""
+
+
+@pytest.fixture
+async def shared(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, records: Path
+) -> NamespaceName:
+    name = new_namespace()
+    await make_namespaces([name, NamespaceName(name.tenant, "payments")], on_blue, on_green)
+    return name
+
+
+async def test_the_schema_of_the_events_is_registered_and_another_one_is_refused_by_the_broker(
+    on_blue: AdminClient, on_green: AdminClient, exchange: Exchange
+) -> None:
+    topic = exchange.request.event_topic
+    for admin in (on_blue, on_green):
+        registered = await admin.get(f"/schemas/{topic.namespace.path}/{topic.local}/schema")
+        assert registered["type"] == "AVRO"
+        schema = json.loads(registered["data"])
+        assert [field["name"] for field in schema["fields"]] == [field["name"] for field in SCHEMA["fields"]]
+    other = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    for wrong in (pulsar.schema.StringSchema(), pulsar.schema.AvroSchema(None, schema_definition=other)):
+        for connection in exchange.connections:
+            client = open_client(connection)
+            with pytest.raises(pulsar.PulsarException, match=r"(?i)incompatibleschema"):
+                client.create_producer(str(topic), schema=wrong)
+            client.close()
+
+
+async def test_what_a_producer_without_a_schema_writes_is_dead_lettered(exchange: Exchange) -> None:
+    exchange.send(exchange.connections[0], b"\x00 not an event")
+    result = await exchange.run()
+    assert [tally.refused for tally in result.clusters.values()] == [1, 1]
+    for connection in exchange.connections:
+        (letter,) = exchange.dead_letters(connection)
+        assert "not a MetadataChangeEvent" in letter["reason"]
+
+
+async def test_a_snapshot_compacts_the_topic_to_one_event_for_each_resource(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    topic = exchange.request.event_topic
+    for value in range(1, 6):
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
+        await exchange.run()
+    await exchange.run(snapshot=True)
+    for admin in (on_blue, on_green):
+        assert (await admin.get(f"/{topic.path}/compaction"))["status"] in ("SUCCESS", "RUNNING")
+    # The events of the other cluster arrived while the topic was compacted: once more, when nothing is under way.
+    await exchange.settle()
+    for admin, connection in zip((on_blue, on_green), exchange.connections, strict=True):
+        await becomes(partial(_compaction, admin, f"/{topic.path}/compaction"), "SUCCESS")
+        written = await asyncio.to_thread(_keys, connection, str(topic), compacted=False)
+        await admin.put(f"/{topic.path}/compaction")
+        await becomes(partial(_compaction, admin, f"/{topic.path}/compaction"), "SUCCESS")
+        kept = await asyncio.to_thread(_keys, connection, str(topic), compacted=True)
+        names = [f"Namespaces/{shared}", f"Namespaces/{shared.tenant}/payments", f"Tenants/{shared.tenant}"]
+        assert sorted(kept) == sorted(names)
+        assert len(written) >= 5 + 2 * len(names)
+
+
+async def _compaction(admin: AdminClient, path: str) -> str:
+    return str((await admin.get(path))["status"])
+
+
+def _keys(connection: ClusterConnection, topic: str, *, compacted: bool) -> list[str]:
+    client = open_client(connection)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=compacted)
+    keys = []
+    while reader.has_message_available():
+        keys.append(reader.read_next(5000).partition_key())
+    client.close()
+    return keys
+
+
+async def test_the_last_update_of_a_tenant_is_in_the_page_of_a_run(
+    on_blue: AdminClient, shared: NamespaceName, exchange: Exchange
+) -> None:
+    before = time.time()
+    await on_blue.post(f"/tenants/{shared.tenant}", {"adminRoles": ["owner"], "allowedClusters": ["blue"]})
+    result = await exchange.run()
+    update = result.tenants[shared.tenant]
+    assert update.by == "blue"
+    assert before - 1 <= update.time / 1000 <= time.time() + 1
+    assert f"| {shared.tenant} | blue | " in metadata_report(result)
+
+
+async def test_the_next_follower_applies_events_soon_after_the_active_one_was_killed(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
+) -> None:
+    with exchange.follower(records) as first:
+        await set_policy(on_blue, shared, MAX_PRODUCERS[0], 1)
+        await becomes(partial(held, on_green, shared, (MAX_PRODUCERS[1],)), {MAX_PRODUCERS[1]: 1})
+        of_first = await _active(on_green, exchange)
+        with exchange.follower(records) as second:
+            active = first if await _active(on_green, exchange) == of_first else second
+            active.kill()
+            killed = time.monotonic()
+            await set_policy(on_blue, shared, MAX_PRODUCERS[0], 2)
+            await becomes(partial(held, on_green, shared, (MAX_PRODUCERS[1],)), {MAX_PRODUCERS[1]: 2})
+            took = time.monotonic() - killed
+    log.warning("taken over %.1f s after the kill", took)
+    assert took < TAKEN_OVER_SECONDS
+
+
+async def _active(admin: AdminClient, exchange: Exchange) -> str | None:
+    """The consumer to which a cluster gives its events."""
+    topic = exchange.request.event_topic
+    return TopicStats.of(topic, await admin.stats(topic)).subscriptions[SUBSCRIPTION].active_consumer

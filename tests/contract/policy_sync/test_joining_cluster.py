@@ -1,0 +1,182 @@
+"""A cluster that joins a fleet under events: it becomes equal by itself, and nothing that it brings wins."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.support.event_exchange import Exchange, becomes
+from tests.support.reconciler import MAX_CONSUMERS, MAX_PRODUCERS, MAX_SUBSCRIPTIONS, held, make_namespaces, set_policy
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import FleetError
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.ledger.event_store import EventStore
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
+from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
+
+pytestmark = pytest.mark.long
+NewNamespace = Callable[[], NamespaceName]
+
+
+@pytest.fixture
+async def shared(
+    on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace, records: Path
+) -> NamespaceName:
+    """A namespace of blue and green, with a value that has no time and one that will have one."""
+    name = new_namespace()
+    await make_namespaces([name], on_blue, on_green)
+    for admin in (on_blue, on_green):
+        await set_policy(admin, name, MAX_CONSUMERS[0], 7)
+    return name
+
+
+@pytest.fixture
+async def exchange(
+    shared: NamespaceName,
+    blue: ClusterConnection,
+    green: ClusterConnection,
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    on_red: AdminClient,
+) -> AsyncIterator[Exchange]:
+    """Events of its tenant on blue and green; by name red would win."""
+    fleet = Exchange.of(shared.tenant, blue, green, order=Order(tie_break=TieBreak.LARGER))
+    await fleet.settle()
+    await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
+    await fleet.settle()
+    yield fleet
+    await fleet.remove(on_blue, on_green, on_red)
+    with suppress(FleetError):
+        await on_red.delete(f"/namespaces/{shared.path}")
+        await on_red.delete(f"/tenants/{shared.tenant}")
+
+
+async def bring_values(on_red: AdminClient, shared: NamespaceName) -> None:
+    """What red has before it joins: two other values, and one that no other cluster has."""
+    await make_namespaces([shared], on_red)
+    for path, value in ((MAX_PRODUCERS[0], 1), (MAX_CONSUMERS[0], 2), (MAX_SUBSCRIPTIONS[0], 3)):
+        await set_policy(on_red, shared, path, value)
+
+
+AGREED = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7, MAX_SUBSCRIPTIONS[1]: 3}
+
+
+def recorded() -> dict[str, RecordedConflict]:
+    store = ReconciliationStore(Ledger.open(), ("blue", "green", "red"))
+    return {conflict.field: conflict for _, conflict in store.conflicts()}
+
+
+async def test_in_a_run_a_cluster_that_has_nothing_gets_everything_and_publishes_only_afterwards(
+    on_red: AdminClient, red: ClusterConnection, shared: NamespaceName, exchange: Exchange
+) -> None:
+    exchange.connections = (*exchange.connections, red)
+    result = await exchange.run()
+    assert result.clusters["red"].published == 0
+    assert not result.clusters["red"].joins
+    agreed = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7, "replication_clusters": ["red"]}
+    assert await held(on_red, shared, agreed) == agreed
+    assert (await on_red.tenant(shared.tenant) or {})["allowedClusters"] == ["red"]
+    assert sum(tally.published > 0 for tally in result.clusters.values()) == 1, "one snapshot"
+    await exchange.settle()
+    await set_policy(on_red, shared, MAX_PRODUCERS[0], 6)
+    await exchange.settle()
+    assert recorded() == {}
+    assert await held(on_red, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 6}
+
+
+async def test_what_a_cluster_brings_loses_on_record_and_what_only_it_has_is_carried(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    on_red: AdminClient,
+    red: ClusterConnection,
+    shared: NamespaceName,
+    exchange: Exchange,
+) -> None:
+    await bring_values(on_red, shared)
+    exchange.connections = (*exchange.connections, red)
+    result = await exchange.run()
+    assert result.clusters["red"].published == 0
+    assert await held(on_red, shared, AGREED) == AGREED
+    await exchange.settle()
+    for admin in (on_blue, on_green, on_red):
+        assert await held(admin, shared, AGREED) == AGREED
+    conflicts = recorded()
+    assert sorted(conflicts) == sorted((MAX_PRODUCERS[1], MAX_CONSUMERS[1]))
+    assert {conflict.rule for conflict in conflicts.values()} == {Rule.JOINED}
+    assert conflicts[MAX_PRODUCERS[1]].sides["red"]["value"] == 1
+
+
+async def test_a_follower_sees_that_its_fleet_grows_and_publishes_one_snapshot(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    on_red: AdminClient,
+    red: ClusterConnection,
+    shared: NamespaceName,
+    exchange: Exchange,
+    records: Path,
+) -> None:
+    await bring_values(on_red, shared)
+    options = {"tie_break": "larger"}
+    with exchange.follower(records, **options) as first:
+        exchange.connections = (*exchange.connections, red)
+        with exchange.follower(records, **options):
+            for admin in (on_red, on_blue, on_green):
+                await becomes(partial(held, admin, shared, AGREED), AGREED, 90)
+            await set_policy(on_red, shared, MAX_PRODUCERS[0], 8)
+            await becomes(partial(held, on_green, shared, (MAX_PRODUCERS[1],)), {MAX_PRODUCERS[1]: 8})
+        assert first.poll() is None
+    members = Members(Ledger.open(), exchange.request.event_topic)
+    assert [members.joins(name) for name in ("blue", "green", "red")] == [False, False, False]
+    logs = "".join(log.read_text() for log in records.glob("follower-*.log"))
+    assert logs.count("publishes a snapshot for red") == 1
+    assert {conflict.rule for conflict in recorded().values()} == {Rule.JOINED}
+
+
+async def test_scheduled_runs_publish_a_snapshot_as_often_as_followers(exchange: Exchange) -> None:
+    await exchange.run()
+    silent = await exchange.run()
+    # An hour later.
+    stored = EventStore(Ledger.open(), str(exchange.request.event_topic), "*")
+    last = {key: one for key, one in stored.load().items() if key[0] == "snapshot"}
+    assert len(last) == 2
+    earlier = {key: replace(one, document={"at": one.document["at"] - 3_600_000}) for key, one in last.items()}
+    assert stored.save(earlier)
+    due = await exchange.run()
+    assert [tally.published for tally in silent.clusters.values()] == [0, 0]
+    assert all(tally.published >= 2 for tally in due.clusters.values()), due
+    assert [tally.written for tally in due.clusters.values()] == [0, 0]
+
+
+async def test_a_cluster_that_joins_creates_nothing_whose_deletion_waits_elsewhere(
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    on_red: AdminClient,
+    shared: NamespaceName,
+    exchange: Exchange,
+    red: ClusterConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = NamespaceName(shared.tenant, "gone")
+    await on_blue.put(f"/namespaces/{gone.path}", {"replication_clusters": ["blue"]})
+    await exchange.settle()
+    await on_green.delete(f"/namespaces/{gone.path}")
+    await exchange.settle()
+    claim = Members.claim_snapshot
+    # Blue, where the deletion waits, publishes the snapshot.
+    monkeypatch.setattr(Members, "claim_snapshot", lambda *args: claim(*args) if args[1] == "blue" else ())
+    exchange.connections = (*exchange.connections, red)
+    await exchange.settle()
+    assert [await admin.namespace(gone) is not None for admin in (on_blue, on_green, on_red)] == [True, False, False]
+    assert await on_red.namespace(shared) is not None
+    waiting = (await exchange.run()).clusters["blue"].pending_deletions
+    assert waiting is not None
+    assert waiting.resources == (f"namespace {gone}: deleted on green",)

@@ -1,0 +1,62 @@
+"""Who joins a fleet, who publishes the snapshot for it, and what happens if that one is killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.policy_sync.events.fleet.members import Members
+from pulsar_fleet.policy_sync.events.request import EVENT_TOPIC
+
+BOTH, ALL = ("blue", "green"), ("blue", "green", "red")
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Members:
+    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    found = Members(ledger, TopicName.parse(EVENT_TOPIC))
+    found.begin(BOTH, ())
+    return found
+
+
+def test_for_the_founders_of_a_fleet_no_snapshot_is_due(members: Members) -> None:
+    assert members.claim_snapshot("blue", BOTH, NOW) == ()
+    assert not members.joins("blue")
+
+
+def test_a_cluster_that_joins_gets_one_snapshot_and_is_equal_after_it_received_it(members: Members) -> None:
+    members.begin(ALL, ("red",))
+    assert members.joins("red")
+    assert members.claim_snapshot("blue", ALL, NOW) == ("red",)
+    assert members.claim_snapshot("green", ALL, NOW) == ()
+    members.end_snapshot(("red",), sent=True)
+    assert members.claim_snapshot("green", ALL, NOW) == ()
+    assert not members.become_equal("red")
+    members.receive_snapshot("red")
+    assert members.become_equal("red")
+    assert not members.joins("red")
+
+
+def test_a_snapshot_whose_process_was_killed_or_gave_up_is_published_by_another_one(members: Members) -> None:
+    members.begin(ALL, ("red",))
+    members.claim_snapshot("blue", ALL, NOW)
+    assert members.claim_snapshot("green", ALL, NOW + 119_000) == ()
+    assert members.claim_snapshot("green", ALL, NOW + 120_000) == ("red",)
+    members.end_snapshot(("red",), sent=False)
+    assert members.claim_snapshot("blue", ALL, NOW + 120_001) == ("red",)
+
+
+def test_a_ledger_that_did_not_see_the_cluster_join_publishes_a_snapshot_for_it_once(members: Members) -> None:
+    assert members.claim_snapshot("blue", ALL, NOW) == ("red",)
+    members.end_snapshot(("red",), sent=True)
+    assert members.claim_snapshot("green", ALL, NOW) == ()
+    assert not members.joins("red")
+
+
+def test_periodic_snapshots_are_due_an_interval_after_the_first_call(members: Members) -> None:
+    times = (NOW, NOW + 999, NOW + 1000, NOW + 1001, NOW + 2000)
+    assert [members.periodic_snapshot_is_due("blue", 1000, now) for now in times] == [False, False, True, False, True]

@@ -1,0 +1,166 @@
+"""Events of one partitioned topic on three clusters: the largest count, the later of deletion and edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
+from pulsar_fleet.policy_sync.events.request import Request
+from pulsar_fleet.policy_sync.events.resolve import Order, accepted_updates, outstanding, resolve, waiting_deletion
+from pulsar_fleet.policy_sync.events.versions import (
+    EXISTS,
+    FieldVersion,
+    ObservedValues,
+    ResourceVersions,
+    next_versions,
+)
+from pulsar_fleet.policy_sync.merge.view import Item
+
+ITEM: Item = (Resource.TOPIC, "persistent://acme/orders/new")
+CLUSTERS = ("blue", "green", "red")
+ORDER = Order()
+
+
+@dataclass
+class Cluster:
+    """The topic on one cluster; empty without it."""
+
+    name: str
+    held: dict[str, Json] = field(default_factory=dict)
+    known: ResourceVersions = field(default_factory=ResourceVersions)
+    inbox: list[MetadataChangeEvent] = field(default_factory=list)
+
+    def scan(self, now: int) -> None:
+        values = {**self.held, EXISTS: True} if self.held else {}
+        self.known = next_versions(self.known, ObservedValues(values=values, now=now), self.name)
+
+    def apply(self, event: MetadataChangeEvent, now: int) -> None:
+        self.scan(now)
+        updates = accepted_updates([event], self.known, ORDER)
+        decided = resolve(ITEM, updates, self.known, [event], ORDER, present=self.held or None)
+        waiting = decided.deleted or self.known.deleted_elsewhere
+        self.known = replace(self.known.awaiting(decided.versions), deleted_elsewhere=waiting)
+        if self.held or decided.create:
+            merged = {**self.held, **decided.values}
+            assert merged["partitions"] >= self.held.get("partitions", 0), "no partition is removed"
+            self.held = {name: value for name, value in merged.items() if value is not None}
+        self.scan(now)
+        assert not self.known.expected
+        missing = outstanding(ITEM, updates, self.known, ORDER)
+        assert not {name for name in missing if not (name == EXISTS and decided.deleted)}
+
+    def approve(self, now: int) -> None:
+        """As a person does: what waits is deleted."""
+        self.scan(now)
+        if (version := waiting_deletion(self.known, ORDER)) and self.held:
+            self.known = self.known.awaiting({name: FieldVersion("", version) for name in self.known.fields})
+            self.held = {}
+            self.scan(now)
+
+
+@dataclass
+class Fleet:
+    clusters: dict[str, Cluster] = field(default_factory=lambda: {name: Cluster(name) for name in CLUSTERS})
+    now: int = 1000
+    most: int = 1
+
+    def tick(self) -> int:
+        self.now += 10
+        return self.now
+
+    def edit(self, name: str, change: str) -> None:
+        cluster = self.clusters[name]
+        if change == "delete":
+            cluster.held = {}
+        elif change == "grow":
+            cluster.held = {**cluster.held, "partitions": cluster.held.get("partitions", 0) + 1}
+        elif cluster.held:
+            cluster.held["properties/owner"] = f"{name} at {self.now}"
+        self.publish(name)
+
+    def publish(self, name: str, *, snapshot: bool = False) -> bool:
+        cluster = self.clusters[name]
+        cluster.scan(self.tick())
+        if not cluster.known.fields or not (snapshot or not cluster.known.published):
+            return False
+        values = {**cluster.held, EXISTS: True} if cluster.held else {}
+        event = MetadataChangeEvent.of(ITEM, values, cluster.known, {})
+        cluster.known = cluster.known.as_published()
+        decoded = MetadataChangeEvent.decode(event.encode())
+        assert (decoded.item, reason_to_refuse(decoded)) == (ITEM, "")
+        for other in self.clusters.values():
+            if other is not cluster:
+                other.inbox.append(decoded)
+        return True
+
+    def deliver(self, name: str, at: int = 0) -> None:
+        cluster = self.clusters[name]
+        if cluster.inbox:
+            cluster.apply(cluster.inbox.pop(at % len(cluster.inbox)), self.tick())
+
+    def settle(self) -> None:
+        for snapshot in (False, True, True, False):
+            for name in CLUSTERS:
+                self.publish(name, snapshot=snapshot)
+            while any(cluster.inbox for cluster in self.clusters.values()):
+                for name in CLUSTERS:
+                    self.deliver(name)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(CLUSTERS), st.sampled_from(("grow", "set", "delete"))),
+        st.tuples(st.sampled_from(CLUSTERS), st.integers(0, 5)),
+    ),
+    max_size=24,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_in_any_order_all_clusters_are_identical_when_what_waits_is_approved(taken: list[tuple[str, Any]]) -> None:
+    fleet = Fleet()
+    for name, step in taken:
+        if isinstance(step, int):
+            fleet.deliver(name, step)
+        else:
+            fleet.edit(name, step)
+    fleet.settle()
+    held = [cluster.held for cluster in fleet.clusters.values() if cluster.held]
+    assert all(one == held[0] for one in held)
+    waiting = {name for name, one in fleet.clusters.items() if one.held and waiting_deletion(one.known, ORDER)}
+    assert not waiting or waiting == {name for name, one in fleet.clusters.items() if one.held}
+    absent = {name for name, one in fleet.clusters.items() if not one.held}
+    assert bool(waiting) or absent in (set(), set(CLUSTERS))
+    for cluster in fleet.clusters.values():
+        cluster.approve(fleet.tick())
+    fleet.settle()
+    first, *others = (cluster.held for cluster in fleet.clusters.values())
+    assert all(other == first for other in others)
+    assert not any(fleet.publish(name) for name in CLUSTERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_part"),
+    [
+        ("persistent://acme/orders/new", True),
+        ("persistent://acme/orders/new-partition-0", False),
+        ("persistent://acme/orders/__change_events", False),
+        ("non-persistent://acme/orders/new", False),
+        ("persistent://pulsar-fleet/metadata/events", False),
+        ("persistent://other/orders/new", False),
+    ],
+)
+def test_which_partitioned_topics_take_part(name: str, takes_part: bool) -> None:
+    selection = Selection(tenants=frozenset({"acme", "pulsar-fleet"}))
+    assert Request(selection=selection).includes((Resource.TOPIC, str(TopicName.parse(name)))) is takes_part
+    assert not Request(selection=selection, partitioned_topics=False).includes((Resource.TOPIC, name))
