@@ -1,0 +1,1 @@
+"""Why does a replicator not replicate, and what heals it?"""

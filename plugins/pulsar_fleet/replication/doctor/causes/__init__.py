@@ -1,0 +1,1 @@
+"""Which causes can a fault of replication have, and what is the evidence of each? One module for each subject."""

@@ -1,0 +1,260 @@
+"""Every cause that the doctor can name: its severity, what it means, its consequence and its remedy (pure).
+
+`docs/watch_replication.md` has this table. The texts are templates: `{source}`, `{target}`, `{resource}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsar_fleet.replication.doctor.causes.cause import Cause
+from pulsar_fleet.replication.doctor.causes.cluster_catalogue import CLUSTER_CAUSES
+from pulsar_fleet.replication.doctor.model import POLICY_TOPIC, Severity
+
+FAULT, WARNING, INFO = Severity.FAULT, Severity.WARNING, Severity.INFO
+
+_CAUSES = (
+    *CLUSTER_CAUSES,
+    # Namespaces.
+    Cause(
+        "tenant-not-allowed",
+        FAULT,
+        "The tenant on the target is missing, or does not allow the target itself, and so the namespace is missing.",
+        "Nothing is replicated to {target}.",
+        "let the tenant on {target} allow {target}, and create the namespace there.",
+    ),
+    Cause(
+        "namespace-missing",
+        FAULT,
+        "The target does not have the namespace.",
+        "Nothing is replicated to {target}; the broker accepts such a list without a warning.",
+        "create the namespace on {target} with the policies of {source} (pulsar-fleet apply does that). With the call "
+        "alone it has no retention, and copies without a subscription are deleted.",
+    ),
+    Cause(
+        "own-cluster-missing",
+        FAULT,
+        "The list of a namespace does not have the cluster that serves it.",
+        "{target} refuses every topic of the namespace.",
+        "add the name of the serving cluster to the list.",
+        automatic=True,
+    ),
+    Cause(
+        "namespace-migrated",
+        FAULT,
+        "A migration has flagged the namespace.",
+        "Its topics are terminated and redirect their clients; a replicator cannot write to them.",
+        "finish or abort the migration; replicate to the new cluster instead.",
+    ),
+    Cause(
+        "one-way",
+        WARNING,
+        "The namespace on the source lists the target, and the target does not list the source.",
+        "What producers on {target} publish is never copied to {source}, also not later.",
+        "if both clusters have producers, add {source} to the list on {target}. If {target} only receives, say so: "
+        "--receive-only {target}.",
+    ),
+    Cause(
+        "receive-only-sends",
+        WARNING,
+        "A cluster that is meant only to receive replicates to others.",
+        "What producers publish on {source} is copied to {target}.",
+        "remove {target} from the list on {source}, which keeps its own name, or do not name {source} as receive-only.",
+    ),
+    Cause(
+        "topic-list-differs",
+        WARNING,
+        "A topic has a list of its own, by which it is replicated in one direction only.",
+        "What producers on {target} publish to the topic is not copied to {source}, also not later.",
+        "give the topic the same list on both clusters, each with its own name (POST …/replication of the topic), or "
+        "remove the topic's list (DELETE …/replication), so that the list of the namespace is in effect.",
+    ),
+    Cause(
+        "removed-cluster-in-tenant",
+        WARNING,
+        "A tenant allows a cluster that does not exist any more.",
+        "No list can name it; changes of the tenant are refused until it is removed.",
+        "remove it from the tenant's allowed clusters.",
+        automatic=True,
+    ),
+    Cause(
+        "removed-cluster-sends",
+        WARNING,
+        "A cluster replicates into a topic although no list has it any more.",
+        "Its messages still arrive on {target}, and it recreates topics that are deleted there.",
+        "remove {target} from the list on {source}.",
+    ),
+    Cause(
+        "inbound-only",
+        INFO,
+        "A cluster that is not examined replicates into the namespace.",
+        "This direction was not examined.",
+        "name the cluster {source} too.",
+    ),
+    Cause(
+        "auto-creation-differs",
+        WARNING,
+        "Both clusters create topics by their first use, with different types or partition counts.",
+        "A topic that applications create on both clusters at once is never replicated (PIP-433).",
+        "set the same autoTopicCreation policy on both.",
+        mutual=True,
+    ),
+    # Topics.
+    Cause(
+        "partitions-differ",
+        FAULT,
+        "The topic has another partition count on the target.",
+        "Its replicators never start (PIP-433).",
+        "grow the topic on the cluster with fewer partitions. That is for a person: keys move to other partitions, so "
+        "let consumers of that cluster read their backlog first, and partitions cannot be removed again.",
+        mutual=True,
+    ),
+    Cause(
+        "partitioned-on-one-side",
+        FAULT,
+        "The topic has partitions on one cluster only.",
+        "Its replicators never start (PIP-433).",
+        "decide which topic is right. On the cluster of the other one, copy its messages to a topic with a new name "
+        "and let its applications use that. Then give it a list of its own cluster alone (POST …/replication of the "
+        "topic), since a topic that replicates is not deleted, and delete it a second later (DELETE; one with "
+        "partitions at …/partitions), which is refused while a client is connected. Replication creates it as the "
+        "right one, within a minute, and sends what waits. What was in the deleted topic and was not copied is lost.",
+        mutual=True,
+    ),
+    Cause(
+        POLICY_TOPIC,
+        WARNING,
+        "The topic in which brokers keep the policies of topics, __change_events, has partitions on one cluster only.",
+        "Global policies of topics are not replicated between {source} and {target}. Messages of applications are.",
+        "set global policies of topics, if there are any, on both clusters. Do not delete this topic: it holds the "
+        "policies of all topics of its cluster, and a broker whose topic was deleted did not answer changes of "
+        "policies any more (observed, 4.2.4).",
+        mutual=True,
+    ),
+    Cause(
+        "topic-missing",
+        FAULT,
+        "The target does not have the topic, and nothing creates it.",
+        "Its replicators never start.",
+        "create the topic on {target} with the same partition count.",
+        automatic=True,
+    ),
+    Cause(
+        "topic-terminated",
+        FAULT,
+        "The topic is terminated on the target.",
+        "{target} accepts no message of it; the replicator sends the same entries again and again (observed, 4.2.4).",
+        "a terminated topic stays so. When its consumers on {target} have read it and are closed, give it a list of "
+        "{target} alone there (POST …/replication of the topic), since a topic that replicates is not deleted. A "
+        "second later delete it there (DELETE), which is refused while a client is connected, and unload the topic on "
+        "{source}, whose replicator does not notice otherwise (observed, 4.2.4). It creates the topic, and sends what "
+        "waits. "
+        "Subscriptions on {target} were deleted too: create each again, at the first message. Or remove {target} from "
+        "the list on {source}: what waits then never arrives.",
+    ),
+    # Schemas.
+    Cause(
+        "schema-update-refused",
+        FAULT,
+        "The target does not allow automatic schema updates, and lacks a schema of the source.",
+        "The replicator is connected, and sends nothing after the first message with that schema (PIP-433).",
+        "add the schema on {target}, then unload the topic there: the replicator does not try again before that "
+        "(observed, 4.2.4).",
+        automatic=True,
+    ),
+    Cause(
+        "schema-incompatible",
+        FAULT,
+        "The target's compatibility strategy refuses a schema of the source.",
+        "The replicator is connected, and sends nothing after the first message with that schema.",
+        "decide which schemas {target} may hold. Set its strategy accordingly, then unload the topic there: the "
+        "replicator does not try again before that (observed, 4.2.4).",
+    ),
+    Cause(
+        "schema-blocked",
+        FAULT,
+        "A schema held the replicator, the target accepts it by now, and the replicator has not tried again.",
+        "The replicator is connected, and sends nothing.",
+        "unload the topic on {target}: its clients reconnect once.",
+        automatic=True,
+    ),
+    # Limits.
+    Cause(
+        "replicator-rate-limited",
+        WARNING,
+        "The replicator sends at the limit of its dispatch rate.",
+        "The backlog is sent no faster than the limit.",
+        "raise or remove the replicator's dispatch rate on {source}, if the limit is not meant.",
+    ),
+    Cause(
+        "target-publish-limited",
+        WARNING,
+        "The target limits the publish rate, which holds for replicators too.",
+        "The backlog is sent no faster than the limit.",
+        "raise or remove the publish rate on {target}, if the limit is not meant for replicated messages.",
+    ),
+    Cause(
+        "connection-held-back",
+        FAULT,
+        "A publish rate on the target holds back another topic that is replicated over the same connection: the target "
+        "reads nothing more from it for that time, requests of other replicators included (observed, 4.2.4).",
+        "{target} does not get new messages.",
+        "raise or remove the publish rate of the other topic on {target}; brokers connect again within a minute.",
+    ),
+    Cause(
+        "target-quota-exceeded",
+        FAULT,
+        "The backlog quota of the topic is exceeded on the target, by a policy that refuses producers.",
+        "{target} refuses the replicator like any producer.",
+        "let consumers on {target} read the backlog, or delete subscriptions that nobody needs, or raise the quota; "
+        "the broker checks it once a minute.",
+    ),
+    Cause(
+        "backlog-expires",
+        FAULT,
+        "Messages expire by their time to live before they are replicated.",
+        "They never arrive on {target}.",
+        "raise or remove the time to live of the namespace on {source} until the replicator has caught up.",
+    ),
+    Cause(
+        "replicated-subscriptions-blocked",
+        WARNING,
+        "A topic has replicated subscriptions, and one cluster of its list cannot be reached.",
+        "No position of such a subscription is copied to any cluster until all of the list answer: after a failover, "
+        "consumers get messages again.",
+        "repair the replicator to {target}, or remove {target} from the list while it is down for long.",
+    ),
+    # What remains.
+    Cause(
+        "behind",
+        WARNING,
+        "The replicator sends, and needs longer than the limit of the request.",
+        "{target} has the messages late.",
+        "wait if the forecast is acceptable; otherwise look at the load of both clusters and the line between them.",
+    ),
+    Cause(
+        "stalled-unexplained",
+        FAULT,
+        "The replicator is connected and sends nothing, by none of the other causes.",
+        "{target} does not get new messages.",
+        "unload the topic on {target}; if that does not help, read the logs of the broker of {source} that serves it.",
+        automatic=True,
+    ),
+    Cause(
+        "disconnected-unexplained",
+        FAULT,
+        "The replicator is not connected, by none of the other causes.",
+        "{target} does not get new messages.",
+        "read the log of the broker of {source} that serves the topic, and check that brokers of {source} reach the "
+        "addresses of {target}, which this tool reaches from another place.",
+    ),
+    Cause(
+        "missing-unexplained",
+        FAULT,
+        "A list asks for the replicator, and the topic does not have it.",
+        "{target} does not get new messages; those that are published until the replicator exists are never copied.",
+        "store the namespace's list once more as it is: brokers then create what is missing.",
+        automatic=True,
+    ),
+)
+CATALOGUE: Mapping[str, Cause] = {cause.id: cause for cause in _CAUSES}

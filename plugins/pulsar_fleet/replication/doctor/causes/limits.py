@@ -1,0 +1,95 @@
+"""Limits that slow or hold a replicator: rates, quotas, a time to live (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pulsar_fleet.cluster.admin.call import Call, bare
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, lag_text, on
+from pulsar_fleet.replication.doctor.model import State
+
+_SLOW = (State.BEHIND, State.STALLED)
+_UNLINKED = (State.DISCONNECTED, State.MISSING, State.STALLED)
+_REFUSING = ("producer_request_hold", "producer_exception")
+_DISPATCH = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+_PUBLISH = ("publishThrottlingRateInMsg", "publishThrottlingRateInByte")
+
+
+def find_limit_causes(pair: NamespacePair) -> Iterator[Explained]:
+    """The limits that hold the replicators of the namespace, by topic."""
+    for topic, rows in pair.by_topic(_SLOW).items():
+        if explained := _rates(pair, topic, rows):
+            yield explained
+    for topic, rows in pair.by_topic(_UNLINKED).items():
+        if explained := _quota(pair, topic, rows):
+            yield explained
+
+
+def find_expiry(pair: NamespacePair, rows: tuple[Assessed, ...]) -> Iterator[Explained]:
+    """Messages that expire before they are replicated; explains no state."""
+    expiring = [row for row in rows if row.facts.last and row.facts.last.expired_rate > 0]
+    if expiring:
+        rate = sum(row.facts.last.expired_rate for row in expiring if row.facts.last)
+        yield pair.diagnose("backlog-expires", f"{rate:,.2f} messages/s expire; {lag_text(expiring)}.")
+
+
+def _rates(pair: NamespacePair, topic: TopicName, rows: list[Assessed]) -> Explained | None:
+    dispatch = pair.effective("replicatorDispatchRate", topic, on_target=False)
+    if limit := _limit(dispatch, _DISPATCH):
+        evidence = f"The limit is {limit} on {pair.source}; {_speed(rows)}."
+        calls = on(pair.source, *_unset(pair, topic, "replicatorDispatchRate", on_target=False))
+        return pair.diagnose("replicator-rate-limited", evidence, explained=rows, resource=str(topic), calls=calls)
+    publish = pair.effective("publishRate", topic, on_target=True)
+    if limit := _limit(publish, _PUBLISH):
+        evidence = f"The limit is {limit} on {pair.target}; {_speed(rows)}."
+        calls = on(pair.target, *_unset(pair, topic, "publishRate", on_target=True))
+        return pair.diagnose("target-publish-limited", evidence, explained=rows, resource=str(topic), calls=calls)
+    return None
+
+
+def _unset(pair: NamespacePair, topic: TopicName, field: str, *, on_target: bool) -> tuple[Call, ...]:
+    """The call that removes a limit; none where the topic's own or the broker's is in effect."""
+    namespace = pair.there if on_target else pair.here
+    if namespace is None:
+        return ()
+    own = namespace.policies_of(topic)
+    if own.local.get(field):
+        return (bare("DELETE", f"/{topic.path}/{field}"),)
+    stored = "publishMaxMessageRate" if field == "publishRate" else field
+    if not own.shared.get(field) and namespace.policies.get(stored):
+        return (bare("DELETE", f"/namespaces/{pair.name.path}/{field}"),)
+    return ()
+
+
+def _quota(pair: NamespacePair, topic: TopicName, rows: list[Assessed]) -> Explained | None:
+    quota = (pair.effective("backLogQuotaMap", topic, on_target=True) or {}).get("destination_storage") or {}
+    size = int(quota.get("limitSize") or -1)
+    if size < 0 or quota.get("policy") not in _REFUSING:
+        return None
+    full = [row for row in rows if (pair.target_topic(row.facts.topic).stored_bytes or 0) >= size]
+    if not full:
+        return None
+    stored = sum(pair.target_topic(row.facts.topic).stored_bytes or 0 for row in full)
+    evidence = (
+        f"The backlog on {pair.target} is {stored:,} bytes in {counted(len(full), 'topic')}, the quota of a topic "
+        f"{size:,} bytes with policy {quota['policy']}; {lag_text(full)}."
+    )
+    return pair.diagnose("target-quota-exceeded", evidence, explained=full, resource=str(topic))
+
+
+def _limit(rate: Json, keys: tuple[str, str]) -> str:
+    """`10 messages/s and 1,000 bytes/s`; empty without a limit."""
+    if not isinstance(rate, Mapping):
+        return ""
+    seconds = int(rate.get("ratePeriodInSecond") or 1)
+    units = zip(keys, ("messages", "bytes"), strict=True)
+    parts = [f"{rate[key] / seconds:,.1f} {unit}/s" for key, unit in units if int(rate.get(key) or 0) > 0]
+    return " and ".join(parts)
+
+
+def _speed(rows: list[Assessed]) -> str:
+    speed = sum(row.facts.per_second for row in rows)
+    return f"{lag_text(rows)}, {speed:,.1f} entries/s confirmed"

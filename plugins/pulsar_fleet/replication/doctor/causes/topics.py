@@ -1,0 +1,75 @@
+"""Causes in the topics themselves: partitions, termination, absence (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pulsar_fleet.cluster.admin.call import bare, with_body
+from pulsar_fleet.cluster.names import POLICY_EVENTS, TopicName
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.replication.doctor.causes.pair import Assessed, Explained, NamespacePair, lag_text, on
+from pulsar_fleet.replication.doctor.model import POLICY_TOPIC, State
+
+_UNLINKED = (State.DISCONNECTED, State.MISSING, State.STALLED, State.UNKNOWN)
+
+
+def find_topic_causes(pair: NamespacePair) -> Iterator[Explained]:
+    """Partition counts that differ, in any case; absence and termination where a replicator does not work."""
+    failing = pair.by_topic(_UNLINKED)
+    yield from _partitions(pair, failing)
+    counts = (pair.there.topics if pair.there else None) or {}
+    ours = pair.here.topics or {}
+    for topic, rows in failing.items():
+        if _differ(ours.get(topic), counts.get(topic)):
+            continue
+        if ended := [row for row in rows if pair.target_topic(row.facts.topic).terminated]:
+            evidence = f"It is terminated on {pair.target}; {lag_text(ended)}."
+            yield pair.diagnose("topic-terminated", evidence, explained=ended, resource=str(topic))
+        elif absent := [row for row in rows if pair.target_topic(row.facts.topic).exists is False]:
+            yield from _absent(pair, topic, absent)
+
+
+def _partitions(pair: NamespacePair, failing: dict[TopicName, list[Assessed]]) -> Iterator[Explained]:
+    if pair.there is None or pair.here.topics is None or pair.there.topics is None:
+        return
+    for topic, ours in sorted(pair.here.topics.items()):
+        theirs = pair.there.topics.get(topic)
+        if not topic.persistent or not _differ(ours, theirs) or pair.target not in pair.here.targets_of(topic):
+            continue
+        assert theirs is not None
+        evidence = f"{pair.source} has {_count(ours)}, {pair.target} {_count(theirs)}."
+        rows = failing.get(topic, [])
+        if not ours or not theirs:
+            id_ = POLICY_TOPIC if topic.local == POLICY_EVENTS else "partitioned-on-one-side"
+            yield pair.diagnose(id_, evidence, explained=rows, resource=str(topic))
+            continue
+        fewer = pair.source if ours < theirs else pair.target
+        calls = on(fewer, with_body("POST", f"/{topic.path}/partitions", max(ours, theirs)))
+        yield pair.diagnose("partitions-differ", evidence, explained=rows, resource=str(topic), calls=calls)
+
+
+def _absent(pair: NamespacePair, topic: TopicName, rows: list[Assessed]) -> Iterator[Explained]:
+    source = pair.clusters.source
+    if source.setting("createTopicToRemoteClusterForReplication") != "false" and source.configuration is not None:
+        # The replicator creates the topic itself, also where automatic creation is off (observed, 4.2.4).
+        return
+    count = (pair.here.topics or {}).get(topic, 0)
+    if count:
+        call = with_body("PUT", f"/{topic.path}/partitions", count, createLocalTopicOnly="true")
+    else:
+        call = bare("PUT", f"/{topic.path}")
+    evidence = (
+        f"{pair.target} does not have it, and brokers of {pair.source} have "
+        "createTopicToRemoteClusterForReplication=false; " + lag_text(rows) + "."
+    )
+    # The target creates `__change_events` when it loads the first topic of the namespace.
+    calls = () if topic.is_system else on(pair.target, call)
+    yield pair.diagnose("topic-missing", evidence, explained=rows, resource=str(topic), calls=calls)
+
+
+def _differ(ours: int | None, theirs: int | None) -> bool:
+    return ours is not None and theirs is not None and ours != theirs
+
+
+def _count(partitions: int) -> str:
+    return counted(partitions, "partition") if partitions else "a topic without partitions"

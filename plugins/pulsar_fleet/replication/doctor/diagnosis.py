@@ -1,0 +1,239 @@
+"""From facts to states and causes (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.call import bare
+from pulsar_fleet.cluster.names import NamespaceName
+from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
+from pulsar_fleet.replication.doctor.causes.clusters import find_cluster_causes
+from pulsar_fleet.replication.doctor.causes.limits import find_expiry, find_limit_causes
+from pulsar_fleet.replication.doctor.causes.namespaces import (
+    find_auto_creation_cause,
+    find_direction_causes,
+    find_namespace_cause,
+    find_stray_clusters,
+    storing,
+)
+from pulsar_fleet.replication.doctor.causes.pair import (
+    Assessed,
+    ClusterPair,
+    Explained,
+    NamespacePair,
+    lag_text,
+    on,
+)
+from pulsar_fleet.replication.doctor.causes.schemas import find_schema_causes
+from pulsar_fleet.replication.doctor.causes.topics import find_topic_causes
+from pulsar_fleet.replication.doctor.facts import FleetFacts
+from pulsar_fleet.replication.doctor.model import Diagnosis, Examination, RemedyCall, ReplicatorState, State, ordered
+from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts
+from pulsar_fleet.replication.doctor.request import Request
+
+_REMAINING = {
+    State.BEHIND: "behind",
+    State.STALLED: "stalled-unexplained",
+    State.DISCONNECTED: "disconnected-unexplained",
+    State.MISSING: "missing-unexplained",
+}
+
+
+def diagnose(facts: FleetFacts, request: Request) -> Examination:
+    """The state of every replicator that a list asks for, and the causes of those that are not healthy."""
+    assessed = [Assessed(row, state_of(row, request.behind_seconds)) for row in facts.replicators if row.expected]
+    explained = list(_explain(facts, assessed, request))
+    names = _names(explained)
+    rows = [_row(row, names.get(_key(row.facts), ())) for row in assessed if row.needs_cause]
+    return Examination(
+        clusters=tuple(sorted(facts.clusters)),
+        namespaces=len({name for _, name in facts.namespaces}),
+        counts=Counter(row.state.value for row in assessed),
+        replicators=tuple(sorted(rows, key=lambda row: (row.state.value, row.key))),
+        diagnoses=ordered(_once(explained)),
+        unread=tuple(dict.fromkeys(unread.text() for unread in facts.unread)),
+        outages={cluster.connection: cluster.outage for cluster in facts.clusters.values() if cluster.outage},
+        calls=dict(facts.calls),
+    )
+
+
+def state_of(row: ReplicatorFacts, behind_seconds: float) -> State:
+    """The state by both readings.
+
+    An entry that the target confirmed in between tells a slow replicator from one that a schema holds: both are
+    connected and have a backlog.
+    """
+    if row.error:
+        return State.UNKNOWN
+    if row.last is None or (not row.last.connected and row.cursors and row.cursors[-1] is None):
+        return State.MISSING
+    if not row.last.connected:
+        return State.DISCONNECTED
+    if row.last.backlog == 0:
+        return State.HEALTHY
+    if row.moved is None:
+        return State.UNKNOWN
+    if row.moved == 0:
+        return State.STALLED
+    return State.BEHIND if row.last.backlog > row.per_second * behind_seconds else State.HEALTHY
+
+
+def forecast_seconds(row: ReplicatorFacts) -> float | None:
+    """Until the backlog is sent if both rates stay; None if it does not shrink."""
+    if row.growth_per_second >= 0 or row.last is None:
+        return None
+    return row.last.backlog / -row.growth_per_second
+
+
+def _explain(facts: FleetFacts, assessed: Sequence[Assessed], request: Request) -> Iterator[Explained]:
+    done: set[tuple[str, str, str]] = set()
+    for pair in _cluster_pairs(facts, assessed):
+        for explanation in find_cluster_causes(pair):
+            done |= {_key(row.facts) for row in explanation.replicators}
+            yield explanation
+    remaining: list[NamespacePair] = []
+    limited: dict[tuple[str, str], list[str]] = {}
+    for namespaces in _namespace_pairs(facts, assessed):
+        for explanation in _of_namespace(namespaces, done, request, remaining):
+            done |= {_key(row.facts) for row in explanation.replicators}
+            if explanation.diagnosis.id == "target-publish-limited":
+                limited.setdefault((namespaces.source, namespaces.target), []).append(explanation.diagnosis.resource)
+            yield explanation
+    for namespaces in remaining:
+        yield from _remaining(namespaces, limited.get((namespaces.source, namespaces.target), ()))
+    yield from find_stray_clusters(facts)
+
+
+def _of_namespace(
+    pair: NamespacePair, done: Collection[tuple[str, str, str]], request: Request, remaining: list[NamespacePair]
+) -> Iterator[Explained]:
+    """The causes of one namespace; what none of them explains is added to `remaining`."""
+    every, pair = pair, _without(pair, done)
+    causes = list(find_namespace_cause(pair))
+    yield from causes
+    yield from find_direction_causes(pair, request.receive_only)
+    if causes:
+        return
+    yield from find_auto_creation_cause(pair)
+    for find in (find_topic_causes, find_schema_causes, find_limit_causes):
+        found = list(find(pair))
+        yield from found
+        pair = _without(pair, {_key(row.facts) for explanation in found for row in explanation.replicators})
+    yield from find_expiry(every, every.failing)
+    yield from _blocked_subscriptions(every)
+    remaining.append(pair)
+
+
+def _without(pair: NamespacePair, done: Collection[tuple[str, str, str]]) -> NamespacePair:
+    failing = tuple(row for row in pair.failing if _key(row.facts) not in done)
+    return NamespacePair(clusters=pair.clusters, here=pair.here, there=pair.there, failing=failing)
+
+
+def _remaining(pair: NamespacePair, limited: Sequence[str]) -> Iterator[Explained]:
+    """Replicators that no cause of their own explains, by state and topic.
+
+    :param limited: topics of the same pair of clusters whose publish rate is limited on the target, and exceeded.
+    """
+    if limited:
+        for topic, rows in pair.by_topic((State.DISCONNECTED, State.STALLED)).items():
+            evidence = f"{lag_text(rows)}; a publish rate on {pair.target} holds back {listed(sorted(limited))}."
+            yield pair.diagnose("connection-held-back", evidence, explained=rows, resource=str(topic))
+        slow = tuple(row for row in pair.failing if row.state not in (State.DISCONNECTED, State.STALLED))
+        pair = replace(pair, failing=slow)
+    for state, id_ in _REMAINING.items():
+        for topic, rows in pair.by_topic((state,)).items():
+            evidence = f"{lag_text(rows)}, {sum(row.facts.per_second for row in rows):,.1f} entries/s confirmed."
+            calls: tuple[RemedyCall, ...] = ()
+            if state is State.MISSING and pair.target in pair.here.clusters:
+                calls = on(pair.source, storing(pair.name, {*pair.here.clusters, pair.source}))
+            if state is State.STALLED:
+                calls = on(pair.target, *(bare("PUT", f"/{row.facts.topic.path}/unload") for row in rows))
+            yield pair.diagnose(id_, evidence, explained=rows, resource=str(topic), calls=calls)
+
+
+def _blocked_subscriptions(pair: NamespacePair) -> Iterator[Explained]:
+    """Replicated subscriptions need an answer from every cluster of the list before they move."""
+    for topic, rows in pair.by_topic((State.DISCONNECTED, State.MISSING, State.STALLED, State.UNKNOWN)).items():
+        names = {name for row in rows for name in pair.facts.subscriptions.get((pair.source, row.facts.topic), ())}
+        if names and len(pair.here.targets_of(topic)) > 1:
+            evidence = f"{', '.join(sorted(names))}; list {', '.join(pair.here.clusters_of(topic))}; {lag_text(rows)}."
+            yield pair.diagnose("replicated-subscriptions-blocked", evidence, resource=str(topic))
+
+
+def _cluster_pairs(facts: FleetFacts, assessed: Sequence[Assessed]) -> Iterator[ClusterPair]:
+    lists = {(namespace.cluster, target) for namespace in facts.namespaces.values() for target in namespace.targets}
+    pairs = lists | {(row.facts.source, row.facts.target) for row in assessed}
+    for source, target in sorted(pairs):
+        rows = [row for row in assessed if _pair(row) == (source, target)]
+        yield ClusterPair(
+            facts=facts,
+            source=facts.clusters[source],
+            target_name=target,
+            failing=tuple(row for row in rows if row.needs_cause),
+            connected=sum(bool(row.facts.last and row.facts.last.connected) for row in rows),
+            lists=(source, target) in lists,
+        )
+
+
+def _namespace_pairs(facts: FleetFacts, assessed: Sequence[Assessed]) -> Iterator[NamespacePair]:
+    groups: dict[tuple[str, str, NamespaceName], list[Assessed]] = {}
+    for row in assessed:
+        if row.needs_cause:
+            groups.setdefault((*_pair(row), row.facts.namespace), []).append(row)
+    for here in sorted(facts.namespaces.values(), key=lambda row: (row.cluster, row.name)):
+        for target in here.targets if here.exists else ():
+            clusters = ClusterPair(facts=facts, source=facts.clusters[here.cluster], target_name=target)
+            yield NamespacePair(
+                clusters=clusters,
+                here=here,
+                there=facts.namespaces.get((target, here.name)),
+                failing=tuple(groups.get((here.cluster, target, here.name), ())),
+            )
+
+
+def _pair(row: Assessed) -> tuple[str, str]:
+    return row.facts.source, row.facts.target
+
+
+def _key(row: ReplicatorFacts) -> tuple[str, str, str]:
+    return row.source, row.target, str(row.topic)
+
+
+def _once(explained: Sequence[Explained]) -> list[Diagnosis]:
+    """Each diagnosis once; a mutual one of both directions together."""
+    merged: dict[str, Diagnosis] = {}
+    for explanation in explained:
+        found = explanation.diagnosis
+        pair = sorted((found.source, found.target)) if CATALOGUE[found.id].mutual else [found.source, found.target]
+        key = " ".join([found.id, *pair, found.resource])
+        first = merged.setdefault(key, found)
+        if first is not found:
+            merged[key] = replace(first, replicators=first.replicators + found.replicators)
+    return list(merged.values())
+
+
+def _names(explained: Sequence[Explained]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    names: dict[tuple[str, str, str], tuple[str, ...]] = {}
+    for explanation in explained:
+        for row in explanation.replicators:
+            key = _key(row.facts)
+            names[key] = (*names.get(key, ()), explanation.diagnosis.id)
+    return names
+
+
+def _row(row: Assessed, causes: tuple[str, ...]) -> ReplicatorState:
+    facts = row.facts
+    return ReplicatorState(
+        source=facts.source,
+        target=facts.target,
+        topic=str(facts.topic),
+        state=row.state,
+        causes=causes,
+        backlog=facts.backlog,
+        delay_seconds=facts.last.delay_seconds if facts.last else 0.0,
+        per_second=round(facts.per_second, 2),
+        forecast_seconds=forecast_seconds(facts),
+    )

@@ -1,0 +1,213 @@
+"""What was read about clusters and namespaces, from which replicators are diagnosed (pure).
+
+A fact that could not be read is None, and the diagnosis names it as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.text import did_you_mean
+from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerData:
+    """The data of a peer as another cluster stores it, without secrets.
+
+    :param tls: brokers connect to the peer with TLS.
+    :param plugin: class of the authentication, empty where none is stored.
+    :param trusts: it names authorities that brokers trust, or trusts every certificate.
+    :param data: the whole document, with placeholders for secrets.
+    :param leads_to: address → name of the cluster that answers there; None for an address that is not known.
+    :param unreachable: address → why nothing answers there from here.
+    :param refusal: why the peer does not accept the stored credentials; empty if it does, None if it was not asked.
+    """
+
+    name: str
+    service_url: str = ""
+    service_url_tls: str = ""
+    broker_url: str = ""
+    broker_url_tls: str = ""
+    tls: bool = False
+    plugin: str = ""
+    trusts: bool = False
+    data: Mapping[str, Json] = field(default_factory=dict)
+    leads_to: Mapping[str, str | None] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    refusal: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses that brokers use."""
+        pair = (self.service_url_tls, self.broker_url_tls) if self.tls else (self.service_url, self.broker_url)
+        return tuple(address for address in pair if address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """A cluster of the fleet.
+
+    :param connection: how commands name it.
+    :param outage: why it does not answer; empty if it does.
+    :param configuration: the settings of a broker that concern replication; None if they may not be read.
+    :param peers: the clusters that it knows; None if they may not be read.
+    :param addresses: where it is known to answer.
+    :param data: what other clusters store to reach it, with placeholders for secrets; None if that is unknown.
+    """
+
+    name: str
+    connection: str
+    outage: str = ""
+    configuration: Mapping[str, str] | None = None
+    peers: Mapping[str, PeerData] | None = None
+    addresses: frozenset[str] = frozenset()
+    data: Mapping[str, Json] | None = None
+
+    def setting(self, key: str) -> str:
+        """A broker's setting, empty if it is not known."""
+        return (self.configuration or {}).get(key, "")
+
+    def demands_credentials(self) -> bool:
+        """Whether its brokers authenticate clients."""
+        return self.setting("authenticationEnabled") == "true"
+
+    def has_credentials(self) -> bool:
+        """Whether its brokers have credentials of their own, which they use where the data of a peer has none."""
+        plugin = self.setting("brokerClientAuthenticationPlugin")
+        return bool(plugin) and not plugin.endswith("AuthenticationDisabled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicies:
+    """The comparable policies of a topic: its own, and those that are global."""
+
+    local: Mapping[str, Json] = field(default_factory=dict)
+    shared: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def clusters(self) -> tuple[str, ...] | None:
+        """The topic's own list of clusters, None where that of the namespace is in effect."""
+        names = self.local.get("replicationClusters") or self.shared.get("replicationClusters")
+        return tuple(sorted(names)) if names else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceFacts:
+    """A namespace on one cluster.
+
+    :param exists: None if it could not be read.
+    :param clusters: its replication clusters.
+    :param tenant: `adminRoles` and `allowedClusters` of its tenant; None without the tenant, or if it was not read.
+    :param policies: its other policies, comparable.
+    :param migrated: a migration has flagged it, so that its topics are terminated.
+    :param topics: topic → partition count, 0 for a topic without partitions; None if the list could not be read.
+    :param topic_policies: only of topics that have policies; None if they could not be read.
+    """
+
+    cluster: str
+    name: NamespaceName
+    exists: bool | None = None
+    clusters: tuple[str, ...] = ()
+    allowed_clusters: tuple[str, ...] = ()
+    tenant_exists: bool | None = None
+    tenant: Mapping[str, Json] | None = None
+    policies: Mapping[str, Json] = field(default_factory=dict)
+    allows_schema_update: bool = True
+    migrated: bool = False
+    topics: Mapping[TopicName, int] | None = None
+    topic_policies: Mapping[TopicName, TopicPolicies] | None = None
+
+    def policies_of(self, topic: TopicName) -> TopicPolicies:
+        """The policies of a topic or of the topic of a partition."""
+        return (self.topic_policies or {}).get(topic.parent, TopicPolicies())
+
+    def clusters_of(self, topic: TopicName) -> tuple[str, ...]:
+        """The list in effect for a topic."""
+        own = self.policies_of(topic).clusters
+        return self.clusters if own is None else own
+
+    def targets_of(self, topic: TopicName) -> tuple[str, ...]:
+        """The other clusters to which a topic is replicated."""
+        return tuple(name for name in self.clusters_of(topic) if name != self.cluster)
+
+    @property
+    def tenant_clusters(self) -> tuple[str, ...] | None:
+        """The clusters that the tenant allows, None if that is unknown."""
+        return None if self.tenant is None else tuple(sorted(self.tenant.get("allowedClusters") or ()))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The other clusters to which the namespace, or one of its topics, is replicated, sorted."""
+        lists = [self.clusters, *(policies.clusters or () for policies in (self.topic_policies or {}).values())]
+        return tuple(sorted({name for names in lists for name in names} - {self.cluster}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A fact that could not be read, and why."""
+
+    cluster: str
+    resource: str
+    reason: str
+
+    def text(self) -> str:
+        """`green: topic policies of acme/orders: …`."""
+        return f"{self.cluster}: {self.resource}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFacts:
+    """Everything that was read.
+
+    :param namespaces: (cluster, namespace) → facts.
+    :param replicators: every replicator that lists or statistics name.
+    :param targets: (target cluster, topic or partition) → the topic there, of replicators that do not work.
+    :param subscriptions: (cluster, topic or partition) → its replicated subscriptions.
+    :param calls: cluster → number of HTTP requests.
+    """
+
+    clusters: Mapping[str, ClusterFacts]
+    namespaces: Mapping[tuple[str, NamespaceName], NamespaceFacts] = field(default_factory=dict)
+    replicators: tuple[ReplicatorFacts, ...] = ()
+    targets: Mapping[tuple[str, TopicName], TargetTopic] = field(default_factory=dict)
+    subscriptions: Mapping[tuple[str, TopicName], Collection[str]] = field(default_factory=dict)
+    unread: tuple[Unread, ...] = ()
+    calls: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> Iterator[NamespaceFacts]:
+        """The namespaces of a cluster that exist."""
+        for (name, _), facts in self.namespaces.items():
+            if name == cluster and facts.exists:
+                yield facts
+
+
+def require_clusters(facts: FleetFacts, names: Collection[str]) -> None:
+    """Refuse a name that no cluster has: a connection's id, for example, would be ignored without a message."""
+    known = {*facts.clusters, *(peer for cluster in facts.clusters.values() for peer in cluster.peers or ())}
+    for name in sorted({*names} - known):
+        connections = {cluster.connection: cluster.name for cluster in facts.clusters.values()}
+        hint = did_you_mean(name, known, f"the clusters are {', '.join(sorted(known))}.")
+        if name in connections:
+            hint = f"the cluster of this connection is {connections[name]!r}."
+        raise InvalidRequest(f"No cluster has the name {name!r}; {hint}")
+
+
+def renewed(facts: FleetFacts, newer: FleetFacts) -> FleetFacts:
+    """The facts with what was read again about some namespaces."""
+    names = {name for _, name in newer.namespaces}
+    kept = tuple(row for row in facts.replicators if row.namespace not in names)
+    return replace(
+        facts,
+        clusters={**facts.clusters, **newer.clusters},
+        namespaces={**facts.namespaces, **newer.namespaces},
+        replicators=kept + newer.replicators,
+        targets={**facts.targets, **newer.targets},
+        subscriptions={**facts.subscriptions, **newer.subscriptions},
+        unread=(*facts.unread, *newer.unread),
+        calls=newer.calls,
+    )

@@ -1,0 +1,1 @@
+"""How are the facts about replicators read, with few calls?"""

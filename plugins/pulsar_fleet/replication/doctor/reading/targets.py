@@ -1,0 +1,79 @@
+"""Read the topic to which a replicator writes, where the replicator does not work (client)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import TopicName
+from pulsar_fleet.preflight.schema_probe import probe_schema
+from pulsar_fleet.preflight.schema_rules import same_schema
+from pulsar_fleet.replication.doctor.facts import Unread
+from pulsar_fleet.replication.doctor.reading.namespaces import list_persistent
+from pulsar_fleet.replication.doctor.replicators import ReplicatorFacts, TargetTopic
+from pulsar_fleet.snapshot.model import SchemaState
+from pulsar_fleet.snapshot.resources import is_terminated, schema_state
+
+
+async def read_targets(
+    admins: Mapping[str, AdminClient], rows: Sequence[ReplicatorFacts], unread: list[Unread]
+) -> dict[tuple[str, TopicName], TargetTopic]:
+    """The topics on the targets of these replicators: up to five calls for each. Loads them."""
+
+    async def read(row: ReplicatorFacts) -> TargetTopic:
+        try:
+            return await _read(admins[row.source], admins[row.target], row)
+        except FleetError as error:
+            unread.append(Unread(cluster=row.target, resource=f"topic {row.topic}", reason=str(error)))
+            return TargetTopic()
+
+    chosen = [row for row in rows if row.target in admins]
+    answers = await asyncio.gather(*map(read, chosen))
+    return {(row.target, row.topic): answer for row, answer in zip(chosen, answers, strict=True)}
+
+
+async def _read(source: AdminClient, target: AdminClient, row: ReplicatorFacts) -> TargetTopic:
+    try:
+        info = await target.internal_info(row.topic, answered_retry_seconds=0)
+    except FleetError as error:
+        # Of a topic that does not exist the broker answers 404 or 500 (observed).
+        return TargetTopic(exists=False if isinstance(error, NotFound) or await _is_absent(target, row.topic) else None)
+    if is_terminated(info):
+        return TargetTopic(exists=True, terminated=True)
+    there = TargetTopic(exists=True, stored_bytes=await _backlog_bytes(target, row.topic))
+    connected = row.last is not None and row.last.connected
+    return await _with_schemas(source, target, row.topic, there) if connected else there
+
+
+async def _is_absent(target: AdminClient, topic: TopicName) -> bool:
+    return topic not in await list_persistent(target, topic.namespace)
+
+
+async def _backlog_bytes(target: AdminClient, topic: TopicName) -> int | None:
+    try:
+        return int((await target.stats(topic)).get("backlogSize") or 0)
+    except FleetError:
+        return None
+
+
+async def _with_schemas(source: AdminClient, target: AdminClient, topic: TopicName, there: TargetTopic) -> TargetTopic:
+    ours, theirs = await asyncio.gather(_schemas(source, topic.parent), _schemas(target, topic.parent))
+    missing = [schema for schema in ours if not any(same_schema(schema, version) for version in theirs)]
+    if not missing:
+        return there
+    newest = missing[-1]
+    body: JsonObject = {"type": newest.type, "schema": newest.schema, "properties": dict(newest.properties)}
+    there = replace(there, missing_schema=body, missing_version=newest.version)
+    try:
+        answer = await probe_schema(target, newest)
+    except FleetError:
+        return there
+    return replace(there, accepts_schema=answer.compatible, strategy=answer.strategy)
+
+
+async def _schemas(admin: AdminClient, topic: TopicName) -> list[SchemaState]:
+    return [schema_state(topic, version) for version in await admin.schemas(topic)]

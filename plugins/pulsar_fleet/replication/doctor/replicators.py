@@ -1,0 +1,134 @@
+"""What was read about one replicator, and about the topic to which it writes (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.statistics.cursors import Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The replicator in one answer of `stats`.
+
+    :param backlog: entries that are not yet replicated.
+    :param delay_seconds: age of the oldest of them that was read.
+    :param sent_rate: messages per second, which the broker renews once a minute.
+    :param expired_rate: messages per second that expired before they were replicated.
+    :param outbound: address of the connection to the target, empty without one.
+    :param inbound: address of the connection by which the target replicates to us, empty without one.
+    """
+
+    backlog: int = 0
+    connected: bool = False
+    delay_seconds: float = 0.0
+    sent_rate: float = 0.0
+    expired_rate: float = 0.0
+    outbound: str = ""
+    inbound: str = ""
+
+    @classmethod
+    def of(cls, document: JsonObject) -> Self:
+        """Parse its part of a `stats` document; a missing field counts as 0 or empty."""
+        return cls(
+            backlog=int(document.get("replicationBacklog") or 0),
+            connected=bool(document.get("connected")),
+            delay_seconds=float(document.get("replicationDelayInSeconds") or 0),
+            sent_rate=float(document.get("msgRateOut") or 0),
+            expired_rate=float(document.get("msgRateExpired") or 0),
+            outbound=str(document.get("outboundConnection") or ""),
+            inbound=str(document.get("inboundConnection") or ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicatorFacts:
+    """A replicator of a topic or partition, read once, and twice if it is not idle and connected.
+
+    :param expected: a list of clusters asks for it.
+    :param first: None if the statistics do not have it.
+    :param last: the later reading; the first one where one was enough.
+    :param cursors: its cursor at two times, None where the topic has none; empty if it was not read.
+    :param seconds: time between the two cursors.
+    :param error: why the topic could not be read.
+    """
+
+    source: str
+    target: str
+    topic: TopicName
+    expected: bool = True
+    first: Reading | None = None
+    last: Reading | None = None
+    cursors: tuple[Cursor | None, ...] = ()
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def namespace(self) -> NamespaceName:
+        """The namespace of its topic."""
+        return self.topic.namespace
+
+    @property
+    def backlog(self) -> int:
+        """Entries that are not yet replicated, at the last reading."""
+        return self.last.backlog if self.last else 0
+
+    @property
+    def moved(self) -> int | None:
+        """Entries that the target confirmed between the two readings of the cursor; None without two."""
+        if len(self.cursors) < 2:
+            return None
+        before, now = self.cursors[0], self.cursors[-1]
+        if before is None or now is None:
+            return 0
+        confirmed = now.consumed - before.consumed
+        # A cursor that was opened again in between counts from 0.
+        return max(confirmed, int(now.mark_delete != before.mark_delete))
+
+    @property
+    def per_second(self) -> float:
+        """Entries that the target confirms per second, between the readings."""
+        return (self.moved or 0) / self.seconds if self.seconds else 0.0
+
+    @property
+    def growth_per_second(self) -> float:
+        """Entries per second by which the backlog grows; negative while it shrinks."""
+        if self.first is None or self.last is None or not self.seconds:
+            return 0.0
+        return (self.last.backlog - self.first.backlog) / self.seconds
+
+    @property
+    def mark_delete(self) -> Position | None:
+        """The last entry that the target has confirmed."""
+        cursor = self.cursors[-1] if self.cursors else None
+        return cursor.mark_delete if cursor else None
+
+    def name(self) -> str:
+        """`blue → green persistent://acme/orders/events-partition-3`."""
+        return f"{self.source} → {self.target} {self.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetTopic:
+    """The topic to which a replicator writes, read where the replicator does not work.
+
+    :param exists: None if that is unknown.
+    :param stored_bytes: its backlog in bytes, by which a backlog quota counts.
+    :param missing_schema: the newest schema version of the source that the target does not have, as a body of a call;
+        None if it has all of them, or if they were not read.
+    :param missing_version: the version of that schema on the source.
+    :param accepts_schema: whether the target says that it is compatible, by its strategy.
+    :param strategy: the strategy by which the target judged.
+    """
+
+    exists: bool | None = None
+    terminated: bool = False
+    stored_bytes: int | None = None
+    missing_schema: Mapping[str, object] | None = None
+    missing_version: int = 0
+    accepts_schema: bool | None = None
+    strategy: str = ""

@@ -1,0 +1,103 @@
+"""An examination as text for a terminal, and as Markdown for a page (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+
+from pulsar_fleet.cluster.text import FEW, counted, listed
+from pulsar_fleet.replication.doctor.model import FILL_IN, Diagnosis, Examination, ReplicatorState, Severity, State
+
+MOST_ROWS = 50
+
+
+UNCHANGED = "Nothing has been changed."
+
+
+def headline(examination: Examination, changed: str = UNCHANGED) -> str:
+    """Whether something is wrong, in one sentence, what was examined, and what was changed before."""
+    total = sum(examination.counts.values())
+    examined = (
+        f"{' and '.join(examination.clusters)}: {counted(examination.namespaces, 'namespace')}, "
+        f"{counted(total, 'replicator')} examined in {examination.seconds:.0f} s"
+    )
+    counts = ", ".join(f"{examination.counts[state]} {state}" for state in State if examination.counts.get(state))
+    faults, warnings = (len(examination.by(severity)) for severity in (Severity.FAULT, Severity.WARNING))
+    if examination.has_fault:
+        first = f"Replication has {counted(faults, 'fault')}, {counted(warnings, 'warning')}."
+    elif warnings:
+        first = f"Replication works, with {counted(warnings, 'warning')}."
+    else:
+        first = "Replication works." if examination.is_complete else "No fault was detected; not everything was read."
+    return f"{first} {examined}{f' ({counts})' if counts else ''}. {changed}"
+
+
+def examination_text(examination: Examination, changed: str = UNCHANGED) -> str:
+    """For a terminal: whether something is wrong, each cause with its remedy, replicators with numbers."""
+    return "\n".join(_lines(examination, changed))
+
+
+def _lines(examination: Examination, changed: str) -> Iterator[str]:
+    yield headline(examination, changed)
+    for connection, reason in sorted(examination.outages.items()):
+        yield f"FAULT   {connection} does not answer: {reason}"
+    for id_, group in groupby(examination.diagnoses, attrgetter("id")):
+        same = list(group)
+        for diagnosis in same[:FEW]:
+            yield ""
+            yield diagnosis.text()
+        if any(diagnosis.automatic for diagnosis in same):
+            yield f"        This tool sends these calls with --remedy {id_}"
+        if len(same) > FEW:
+            more = [f"{diagnosis.source} → {diagnosis.target} {diagnosis.resource}" for diagnosis in same[FEW:]]
+            yield f"        The same: {listed(more, 10)}; the JSON document has them all"
+    rows = examination.replicators
+    if rows:
+        yield ""
+    for row in rows[:MOST_ROWS]:
+        yield row.text()
+    if len(rows) > MOST_ROWS:
+        yield f"… and {counted(len(rows) - MOST_ROWS, 'more replicator')}, all in the JSON document"
+    if examination.unread:
+        yield f"Unknown, because it could not be read: {listed(examination.unread, 10)}"
+
+
+def examination_markdown(examination: Examination, changed: str = UNCHANGED) -> str:
+    """The same for a page."""
+    parts = [f"# {headline(examination, changed)}"]
+    for connection, reason in sorted(examination.outages.items()):
+        parts.append(f"**{connection} does not answer:** {reason}")
+    if examination.diagnoses:
+        head = ["| diagnosis | where | value | consequence and remedy |", "| --- | --- | --- | --- |"]
+        parts.append("\n".join([*head, *map(_diagnosis_row, examination.diagnoses)]))
+    if examination.replicators:
+        head = ["| replicator | state | backlog, entries | entries/s | causes |", "| --- | --- | --- | --- | --- |"]
+        parts.append("\n".join([*head, *map(_replicator_row, examination.replicators[:MOST_ROWS])]))
+        if len(examination.replicators) > MOST_ROWS:
+            parts.append(f"… and {counted(len(examination.replicators) - MOST_ROWS, 'more replicator')}.")
+    if examination.unread:
+        unread = "\n".join(f"* {_cell(text)}" for text in examination.unread)
+        parts.append(f"## Unknown, because it could not be read\n\n{unread}")
+    calls = ", ".join(f"{cluster} {number:,}" for cluster, number in sorted(examination.calls.items()))
+    parts.append(f"HTTP requests: {calls or 'none'}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _diagnosis_row(diagnosis: Diagnosis) -> str:
+    calls = "".join(f" `{_cell(call.text())}`" for call in diagnosis.calls)
+    calls += "" if all(call.is_ready for call in diagnosis.calls) else f" {FILL_IN}"
+    return (
+        f"| {diagnosis.severity.upper()} `{diagnosis.id}` | {diagnosis.source} → {diagnosis.target} "
+        f"`{diagnosis.resource}` | {_cell(diagnosis.evidence)} | {_cell(diagnosis.consequence)} "
+        f"**Do:** {_cell(diagnosis.remedy)}{calls} |"
+    )
+
+
+def _replicator_row(row: ReplicatorState) -> str:
+    causes = ", ".join(f"`{cause}`" for cause in row.causes) or "none"
+    return f"| {row.key} | {row.state} | {row.backlog:,} | {row.per_second:,.1f} | {causes} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

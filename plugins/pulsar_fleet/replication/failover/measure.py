@@ -1,0 +1,148 @@
+"""Make a forecast: the topics of the selected namespaces, each read on both clusters and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import listed
+from pulsar_fleet.replication.failover.count import forecast_topic, unknown_topic
+from pulsar_fleet.replication.failover.forecast import Forecast, TopicForecast
+from pulsar_fleet.replication.failover.read import Cluster, TooMany, TopicReader, read_topic
+from pulsar_fleet.replication.failover.topic_copy import Place
+from pulsar_fleet.snapshot.resources import read_partition_counts
+
+TOPICS_AT_ONCE = 8
+_PROBE_SECONDS = 5.0
+
+
+async def cluster_names(origin: ClusterConnection, target: ClusterConnection) -> tuple[str, str]:
+    """The names of both clusters: one call for each.
+
+    The cluster that applications leave may not answer; then its name is that of its connection.
+
+    :raises Unavailable: `target` does not answer.
+    """
+    async with AdminClient(origin, retry_seconds=_PROBE_SECONDS) as here, AdminClient(target) as there:
+        second = await there.cluster_name()
+        try:
+            return await here.cluster_name(), second
+        except Unavailable:
+            return origin.cluster_name or origin.name, second
+
+
+async def forecast_with_both(origin: ClusterConnection, target: ClusterConnection, selection: Selection) -> Forecast:
+    """The forecast where both clusters answer; a topic that cannot be read is unknown, with the reason."""
+    async with both_clusters(origin, target) as (here, there, reader):
+        namespaces = await _namespaces(here.admin, selection, there.name)
+        partitions = await _partitions(here.admin, namespaces)
+        slots = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+        async def forecast(topic: TopicName) -> TopicForecast:
+            async with slots:
+                return await _forecast(reader, topic)
+
+        topics = await asyncio.gather(*map(forecast, partitions))
+        return _forecast_of(here.name, there.name, selection, topics)
+
+
+async def forecast_target_alone(origin: str, target: ClusterConnection, selection: Selection, reason: str) -> Forecast:
+    """What `target` alone can say: which subscriptions it has. What is redelivered is unknown.
+
+    :param origin: how the cluster that does not answer is called; `reason`: its error.
+    """
+    async with AdminClient(target) as admin:
+        namespaces = await _namespaces(admin, selection, None)
+        partitions = await _partitions(admin, namespaces)
+        topics = []
+        for topic in partitions:
+            try:
+                topics.append(unknown_topic(str(topic), await read_topic(admin, topic, origin), _UNREADABLE))
+            except FleetError as error:
+                topics.append(TopicForecast(topic=str(topic), unknown=str(error)))
+        return _forecast_of(origin, await admin.cluster_name(), selection, topics, reason)
+
+
+_UNREADABLE = "the cluster that the application leaves does not answer"
+
+
+@asynccontextmanager
+async def both_clusters(
+    origin: ClusterConnection, target: ClusterConnection
+) -> AsyncIterator[tuple[Cluster, Cluster, TopicReader]]:
+    """Both clusters and a reader of their topics, open while the block runs."""
+    # Imports protobuf and numpy, which the rest of the command line does not need.
+    from pulsar_fleet.messages.engines.engines import Engines
+
+    async with AdminClient(origin) as origin_admin, AdminClient(target) as target_admin:
+        with Engines(origin) as origin_engine, Engines(target) as target_engine:
+            here = Cluster(await origin_admin.cluster_name(), origin_admin, origin_engine)
+            there = Cluster(await target_admin.cluster_name(), target_admin, target_engine)
+            yield here, there, TopicReader({Place.FROM: here, Place.TO: there})
+
+
+async def _forecast(reader: TopicReader, topic: TopicName) -> TopicForecast:
+    try:
+        on_from, on_to = await reader.topics(topic)
+        copy = await reader.copy(topic, on_from, on_to)
+    except (FleetError, TooMany) as error:
+        return TopicForecast(topic=str(topic), unknown=str(error))
+    return forecast_topic(str(topic), on_from, on_to, copy)
+
+
+async def _namespaces(admin: AdminClient, selection: Selection, target: str | None) -> list[NamespaceName]:
+    """The named namespaces, and of the others those that replicate to `target`; `NotFound` for an absent name.
+
+    :param target: None: also those that do not.
+    """
+    named = selection.named_tenants
+    tenants = await admin.tenants() if named is None else sorted(named)
+    documents = await asyncio.gather(*map(admin.tenant, tenants)) if named is not None else tenants
+    existing = [tenant for tenant, document in zip(tenants, documents, strict=True) if document is not None]
+    present = [name for names in await asyncio.gather(*map(admin.namespaces, existing)) for name in names]
+    if absent := selection.absent(existing, present):
+        raise NotFound(f"{admin.connection.name} has no {listed(absent)}: correct the selection.")
+    selected = [name for name in present if selection.has(name)]
+    if target is None:
+        return selected
+    replicated = await asyncio.gather(*(_replicates(admin, name, target) for name in selected))
+    return [
+        name for name, is_listed in zip(selected, replicated, strict=True) if is_listed or name in selection.namespaces
+    ]
+
+
+async def _replicates(admin: AdminClient, name: NamespaceName, cluster: str) -> bool:
+    return cluster in ((await admin.namespace(name)) or {}).get("replication_clusters", ())
+
+
+async def _partitions(admin: AdminClient, namespaces: Sequence[NamespaceName]) -> list[TopicName]:
+    """The persistent topics, plain ones and partitions that exist."""
+    groups = await asyncio.gather(*(_partitions_of(admin, namespace) for namespace in namespaces))
+    return [partition for group in groups for partition in group]
+
+
+async def _partitions_of(admin: AdminClient, namespace: NamespaceName) -> list[TopicName]:
+    existing = set(await admin.topics(namespace))
+    counts = await read_partition_counts(admin, namespace)
+    partitions = (partition for topic, count in sorted(counts.items()) for partition in topic.partitions(count))
+    return [partition for partition in partitions if partition.persistent and partition in existing]
+
+
+def _forecast_of(
+    origin: str, target: str, selection: Selection, topics: Sequence[TopicForecast], unreachable: str = ""
+) -> Forecast:
+    return Forecast(
+        origin=origin,
+        target=target,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        selection=selection.texts(),
+        topics=tuple(topics),
+        origin_unreachable=unreachable,
+    )

@@ -1,0 +1,130 @@
+"""The steps of a failover: forecast, prepare the other cluster, and the outcome; each records its result in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.replication.failover.forecast import Forecast
+from pulsar_fleet.replication.failover.measure import forecast_target_alone, forecast_with_both
+from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome
+from pulsar_fleet.replication.failover.outcome_reader import read_outcome
+from pulsar_fleet.replication.failover.prepare import Prepared, create_subscriptions
+from pulsar_fleet.replication.failover.records import ANNOUNCED, FORECAST, OUTCOME, PREPARED, TEXT, stored_forecast
+from pulsar_fleet.replication.failover.report import forecast_body, headline, owner_steps, waiting_text
+
+REACH_SECONDS = 5.0
+"""How long a cluster that applications leave may not answer before the forecast is made without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced(Document):
+    """A failover that waits for approval.
+
+    :param text: the forecast and what the owners do, as Markdown.
+    :param changes: the number of subscriptions.
+    :param warnings: subscriptions that would lose messages, or of which that is unknown.
+    """
+
+    id: str
+    headline: str
+    text: Reference
+    changes: int
+    warnings: int
+    blockers: int = 0
+
+
+async def forecast_failover(
+    origin: ClusterConnection, target: ClusterConnection, selection: Selection, run: Run
+) -> Forecast:
+    """Forecast what is redelivered to each durable subscription on `target`, and what is lost, and record it.
+
+    Changes nothing, and loads the topics. Six calls for a topic or partition, and its entries from the first one that
+    a subscription has not read. Where `origin` does not answer, the forecast has what `target` alone can say. A second
+    call replaces the recorded forecast.
+
+    :param selection: without named namespaces, those that replicate to `target`.
+    :raises Unavailable: `target` does not answer.
+    :raises NotFound: a named tenant or namespace does not exist.
+    """
+    try:
+        async with AdminClient(origin, retry_seconds=REACH_SECONDS) as probe:
+            await probe.cluster_name()
+    except Unavailable as error:
+        forecast = await forecast_target_alone(origin.cluster_name or origin.name, target, selection, str(error))
+    else:
+        forecast = await forecast_with_both(origin, target, selection)
+    run.artefacts.write(run.id, FORECAST, forecast.to_bytes())
+    return forecast
+
+
+async def announce_failover(
+    origin: ClusterConnection, target: ClusterConnection, selection: Selection, run: Run
+) -> Announced:
+    """Forecast, and record the text for the person who approves the failover. Changes nothing; see `forecast_failover`.
+
+    The forecast is recorded under another name too: later ones do not replace which subscriptions had consumers.
+    """
+    forecast = await forecast_failover(origin, target, selection, run)
+    run.artefacts.write(run.id, ANNOUNCED, forecast.to_bytes())
+    text = f"```\n{forecast_body(forecast)}\n```\n\n{owner_steps(forecast)}\n"
+    redelivered = counted(forecast.redelivered, "message")
+    return Announced(
+        id=run.id,
+        headline=f"{headline(forecast)}: {redelivered} redelivered, {forecast.lost:,} lost.",
+        text=run.artefacts.write(run.id, TEXT, text.encode()),
+        changes=len(forecast.rows()),
+        warnings=sum(row.lost != 0 for row in forecast.rows()),
+    )
+
+
+async def arrival(origin: ClusterConnection, target: ClusterConnection, run: Run) -> str:
+    """Read the outcome and record it; which applications have not caught up on `target` yet, empty if all have.
+
+    Those that had consumers when the failover was announced; all, if none had. Calls: see `record_outcome`.
+    """
+    outcome = await record_outcome(origin, target, run)
+    announced = stored_forecast(run, ANNOUNCED)
+    used = {(row.topic, row.subscription) for row in announced.rows() if row.consumers}
+    waiting = [
+        row
+        for row in outcome.rows()
+        if row.agreement is Agreement.UNFINISHED and (not used or (row.topic, row.subscription) in used)
+    ]
+    return waiting_text(outcome.target, waiting)
+
+
+async def prepare_target(
+    origin: ClusterConnection, target: ClusterConnection, selection: Selection, run: Run
+) -> tuple[Prepared, Forecast]:
+    """Create the replicated subscriptions that `target` lacks where they lose nothing, and forecast again.
+
+    Each begins at the first message that it has not acknowledged on `origin`, and gets the flag of a replicated
+    subscription by a call that survives an unload. An existing subscription is never moved. A second call creates
+    nothing. Two calls for a created subscription, one for a flag, besides those of `forecast_failover`.
+    """
+    forecast = await forecast_failover(origin, target, selection, run)
+    async with AdminClient(target) as admin:
+        prepared = await create_subscriptions(admin, forecast)
+    run.artefacts.write(run.id, PREPARED, prepared.to_bytes())
+    return prepared, await forecast_failover(origin, target, selection, run)
+
+
+async def record_outcome(origin: ClusterConnection, target: ClusterConnection, run: Run) -> FailoverOutcome:
+    """Compare what each subscription got on `target` with the recorded forecast of this run, and record the result.
+
+    Changes nothing. Two calls for a topic on each cluster, and the entries that came to `target` since the forecast.
+    `origin` may be unreachable. A second call reads again and replaces the result.
+
+    :raises NotFound: the run has no forecast.
+    """
+    outcome = await read_outcome(origin, target, stored_forecast(run), reach_seconds=REACH_SECONDS)
+    run.artefacts.write(run.id, OUTCOME, outcome.to_bytes())
+    return outcome

@@ -1,0 +1,1 @@
+"""Plan and apply what starts, changes and ends replication between clusters."""

@@ -1,0 +1,94 @@
+"""Apply one stage of a plan on the clusters, each under a run id of its own, so that it can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.outcome import PlanResult
+from pulsar_fleet.planning.apply.secrets import read_secrets
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.replication.clusters import Clusters
+
+PROCEDURE = "replicate_namespaces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedStage(Document):
+    """What one stage did.
+
+    :param changes: number of changes that are in place.
+    :param calls: admin calls on all clusters, reads included.
+    :param undo: run ids under which the changes of this stage can be undone.
+    :param kept: what was left, because something still uses it.
+    """
+
+    changes: int
+    calls: int
+    seconds: float
+    undo: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+class Stage:
+    """The changes of one stage, and what they cost since it was created."""
+
+    def __init__(self, clusters: Clusters, run: Run, name: str) -> None:
+        self._clusters = clusters
+        self._run = run
+        self._name = name
+        self._began = time.monotonic()
+        self._calls = clusters.calls
+        self._applied: dict[str, PlanResult] = {}
+        self._changes = 0
+        self.kept: list[str] = []
+
+    async def apply(self, plans: Mapping[str, Plan]) -> None:
+        """Apply plans on all clusters at once; the calls to one namespace of one cluster are serial.
+
+        A failure on one cluster does not stop the others; the first is raised when all are done.
+        """
+        names = [name for name in self._clusters.admins if name in plans]
+        outcomes = await asyncio.gather(*(self.apply_one(name, plans[name]) for name in names), return_exceptions=True)
+        for error in filter(None, outcomes):
+            raise error
+
+    async def apply_one(self, name: str, plan: Plan, *, checked: bool = False) -> None:
+        """Apply a plan on one cluster; a second call skips changes that are in place.
+
+        :param checked: this run has checked what the hazards of these changes are about, so they need no permission.
+        :raises Unavailable: a change failed, and a second call may succeed.
+        :raises InvalidRequest: a change failed, was refused, or found another value than the plan was made from.
+        """
+        if plan.empty:
+            return
+        clusters, redactor, admin = self._clusters, open_redactor(), self._clusters.admins[name]
+        data = {peer: other.connection.cluster_data() for peer, other in clusters.admins.items()}
+        secrets = redactor.secrets(data)
+        for other in clusters.admins.values():
+            if other is not admin:
+                secrets |= await read_secrets(plan, other, redactor)
+        run_id, ledger = f"{self._run.id}/{self._name}/{name}", self._run.ledger
+        ledger.start_run(run_id, PROCEDURE, {"target": admin.connection.argument, "plan": plan.id})
+        allow = frozenset(change.id for change in plan.changes) if checked else frozenset()
+        applied = await apply_plan(plan, admin, ledger, run_id, redactor=redactor, allow=allow, secrets=secrets)
+        ledger.finish_run(run_id, "succeeded" if applied.complete else "failed")
+        self._applied[run_id] = applied
+        self._changes += len(plan.changes)
+        applied.require_in_place()
+
+    def result(self) -> AppliedStage:
+        """What was done so far."""
+        return AppliedStage(
+            changes=self._changes,
+            calls=self._clusters.calls - self._calls,
+            seconds=round(time.monotonic() - self._began, 1),
+            undo=tuple(self._applied),
+            kept=tuple(self.kept),
+        )

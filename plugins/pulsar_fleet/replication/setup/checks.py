@@ -1,0 +1,237 @@
+"""What would prevent replication, or lose something by it: findings for every link (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.planning.translation import translate_snapshot
+from pulsar_fleet.preflight.checks import auto_creation, brokers, clusters, policies, schemas, topics, unread, versions
+from pulsar_fleet.preflight.context import Pair, blocker, warning
+from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.replication.request import Request
+from pulsar_fleet.replication.setup.plan import ReplicationPlan
+from pulsar_fleet.replication.topology import Link, Topology
+from pulsar_fleet.snapshot.model import Snapshot
+
+_SHARED: tuple[Callable[[Pair], Iterator[Finding]], ...] = (
+    clusters.configuration_stores_differ,
+    versions.brokers_run_supported_versions,
+    topics.system_topic_partitions_match,
+    topics.topic_names_do_not_clash,
+    topics.topic_states_can_be_copied,
+    auto_creation.broker_auto_creation_matches,
+    auto_creation.namespace_auto_creation_matches,
+    auto_creation.replicators_can_create,
+    schemas.namespace_schema_rules_match,
+    schemas.replicators_may_register,
+    schemas.schemas_are_compatible,
+    brokers.deduplication_survives_replication,
+    policies.namespaces_are_active,
+    unread.unread_resources_are_reported,
+)
+"""The checks of two clusters that replication needs too."""
+
+_OF_COPIES_ONLY = frozenset({"topic-terminated", "shadow-topic", "auto-subscription-differs"})
+"""Findings about what a copy leaves out, which replication does not need."""
+
+_SAME_RULE = (
+    "choose one rule and set it as a policy of the namespace on every cluster that replicates it, with "
+    "`pulsar-admin namespaces set-auto-topic-creation`; topics that exist already keep their partitions."
+)
+_REMEDIES: Mapping[str, str] = {
+    "auto-creation-differs": _SAME_RULE,
+    "schema-rules-differ": "set the same policy of the namespace on both clusters before replication begins.",
+}
+"""Remedies that differ from those of a copy: this plan does not change policies that exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What snapshots do not contain.
+
+    :param wrong_addresses: link → why the cluster data that its source has does not lead to its target.
+    :param producers: cluster that leaves → topic → the number of connected producers.
+    :param never_used: cluster → topics that another one has too, and that hold nothing and have no client here.
+    """
+
+    wrong_addresses: Mapping[Link, str] = field(default_factory=dict)
+    producers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    never_used: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+def check_replication(
+    snapshots: Mapping[str, Snapshot],
+    planned: ReplicationPlan,
+    request: Request,
+    observations: Observations,
+) -> tuple[Finding, ...]:
+    """Every finding, blockers first; each once, although several links may have it."""
+    topology = planned.topology
+    findings: dict[tuple[str, str], Finding] = {}
+    found = (
+        *_unnamed_clusters(snapshots, topology, request, planned.namespaces),
+        *_wrong_addresses(observations),
+        *_producers(observations),
+        *(finding for link in topology.links() for finding in _of_link(link, snapshots)),
+        *(
+            finding
+            for link in topology.links()
+            if request.history
+            for finding in _copied_twice(link, snapshots, planned, observations)
+        ),
+    )
+    for finding in found:
+        findings.setdefault((finding.id, finding.resource), finding)
+    return blockers_first(findings.values())
+
+
+def _of_link(link: Link, snapshots: Mapping[str, Snapshot]) -> Iterator[Finding]:
+    source, target = snapshots[link.source], snapshots[link.target]
+    translated, _ = translate_snapshot(source, target)
+    both = [link.source, link.target]
+    replicated = tuple(
+        replace(state, policies={**state.policies, "replication_clusters": both}) for state in translated.namespaces
+    )
+    pair = Pair(source, target, replace(translated, namespaces=replicated))
+    for check in _SHARED:
+        for finding in check(pair):
+            if finding.id not in _OF_COPIES_ONLY:
+                yield replace(finding, remedy=_REMEDIES.get(finding.id, finding.remedy), call=_call(finding))
+    yield from _partitions(pair)
+
+
+def _call(finding: Finding) -> str:
+    return "" if finding.id in _REMEDIES else finding.call
+
+
+def _partitions(pair: Pair) -> Iterator[Finding]:
+    counts = {row.name: row.partitions for row in pair.target.topics}
+    for row in pair.source.topics:
+        other = counts.get(row.name, row.partitions)
+        if other == row.partitions:
+            continue
+        if 0 in (other, row.partitions):
+            yield blocker(
+                "partitioned-on-one-side",
+                row.name,
+                pair.values(_shape(row.partitions), _shape(other)),
+                "Replication of this topic never starts, and no statistic says why.",
+                "let the applications of one cluster use a topic with another name. Delete the topic on a cluster only "
+                "if its statistics there show no client, no subscription and storageSize 0.",
+                values=(row.partitions, other),
+            )
+            continue
+        smaller = pair.source.cluster if row.partitions < other else pair.target.cluster
+        yield blocker(
+            "partitions-differ",
+            row.name,
+            pair.values(row.partitions, other),
+            "Replication of this topic never starts, and no statistic says why.",
+            f"if no consumer on {smaller} needs the order of keys across this change, add partitions there up to "
+            f"{max(row.partitions, other)}: partitions cannot be removed, and keys move to other partitions.",
+            values=(row.partitions, other),
+        )
+
+
+def _shape(partitions: int) -> str:
+    return f"{partitions} partitions" if partitions else "not partitioned"
+
+
+def topics_with_history(
+    snapshots: Mapping[str, Snapshot], planned: ReplicationPlan, request: Request
+) -> dict[str, dict[TopicName, int]]:
+    """Cluster → its topics with their partition counts, of which a history is to be copied although both have them."""
+    topics: dict[str, dict[TopicName, int]] = {}
+    for link in planned.topology.links() if request.history else ():
+        names = frozenset(_on_both(link, snapshots, planned))
+        for cluster in (link.source, link.target):
+            rows = (row for row in snapshots[cluster].topics if row.name in names)
+            topics.setdefault(cluster, {}).update({TopicName.parse(row.name): row.partitions for row in rows})
+    return topics
+
+
+def _on_both(link: Link, snapshots: Mapping[str, Snapshot], planned: ReplicationPlan) -> Iterator[str]:
+    """Of a link that exists already the history is not copied."""
+    new = {namespace for namespace, links in planned.new_links.items() if link in links}
+    present = {row.name for row in snapshots[link.target].topics}
+    for row in snapshots[link.source].topics:
+        if row.name in present and str(TopicName.parse(row.name).namespace) in new:
+            yield row.name
+
+
+def _copied_twice(
+    link: Link, snapshots: Mapping[str, Snapshot], planned: ReplicationPlan, observations: Observations
+) -> Iterator[Finding]:
+    """Where one side never stored a message, nothing can be there twice: an interrupted run has created the topic."""
+    unused = {name for cluster in (link.source, link.target) for name in observations.never_used.get(cluster, ())}
+    for name in _on_both(link, snapshots, planned):
+        if name not in unused:
+            yield blocker(
+                "history-on-existing-topic",
+                name,
+                f"{link.target} has this topic already, and {link} is new",
+                f"What {link.source} stored and {link.target} already has is stored there twice.",
+                f"leave out the history, or accept it if {link.target} has none of the messages: that is not certain "
+                "of a topic that holds a message, has a producer or a subscription, or could not be read.",
+            )
+
+
+def _unnamed_clusters(
+    snapshots: Mapping[str, Snapshot], topology: Topology, request: Request, namespaces: Sequence[str]
+) -> Iterator[Finding]:
+    """A cluster in a list that the run does not name: to cut it silently would end its replication."""
+    for name, snapshot in snapshots.items():
+        for state in snapshot.namespaces:
+            listed = {*(state.policies.get("replication_clusters") or ())}
+            others = sorted(listed - {*topology.clusters})
+            if others and not request.topics and state.name in namespaces:
+                yield blocker(
+                    "list-names-other-cluster",
+                    f"{state.name} on {name}",
+                    f"replicates to {', '.join(others)}",
+                    "This run does not say whether that replication stays or ends.",
+                    f"name the connection of {others[0]} in 'clusters' or 'receive_only' if it stays, in 'leaving' if "
+                    "it ends.",
+                )
+
+
+def _wrong_addresses(observations: Observations) -> Iterator[Finding]:
+    for link, problem in sorted(observations.wrong_addresses.items()):
+        yield blocker(
+            "cluster-data-differs",
+            f"cluster {link.target} on {link.source}",
+            problem,
+            f"Brokers of {link.source} send the messages for {link.target} elsewhere, or nowhere.",
+            f"correct the data with `pulsar-admin clusters update {link.target}` on {link.source}, if no other "
+            f"namespace relies on it, and restart the brokers of {link.source} one after another: they keep the old "
+            "addresses until then (observed, 4.2.4). Or correct the connection.",
+        )
+
+
+def _producers(observations: Observations) -> Iterator[Finding]:
+    for cluster, by_topic in observations.producers.items():
+        busy = {topic: count for topic, count in by_topic.items() if count}
+        for name in sorted({str(TopicName.parse(topic).namespace) for topic in busy}):
+            inside = [topic for topic in busy if TopicName.parse(topic).namespace == NamespaceName.parse(name)]
+            yield blocker(
+                "leaving-cluster-has-producers",
+                f"{name} on {cluster}",
+                f"{sum(busy[topic] for topic in inside)} producers, for example on {inside[0]}",
+                f"What they publish after {cluster} has left stays on {cluster} alone.",
+                f"let the applications publish to another cluster, then start this run again; their consumers on "
+                f"{cluster} may stay until they have read what is there.",
+            )
+
+
+def notes(request: Request, topology: Topology) -> Iterable[Finding]:
+    """What the settings of the run cannot do, as warnings."""
+    if request.replicated_subscriptions and topology.receive_only:
+        yield warning(
+            "receive-only-subscriptions",
+            ", ".join(topology.receive_only),
+            "receives messages and sends nothing",
+            "Acknowledgements are replicated between members only: a subscription there has its own position.",
+            "nothing, if applications do not fail over to it.",
+        )

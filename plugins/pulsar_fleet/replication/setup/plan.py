@@ -1,0 +1,85 @@
+"""The plan of a run that sets up replication: three stages on every cluster (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.replication.topology import Link, Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan(Document):
+    """What changes on one cluster.
+
+    :param contents: it adds cluster data, tenants, namespaces, topics and schemas, and sets policies.
+    :param starts: lists that start links.
+    :param ends: lists that end links, then the tenants and the data of clusters that leave.
+    """
+
+    contents: Plan
+    starts: Plan
+    ends: Plan
+
+    @property
+    def stages(self) -> tuple[Plan, Plan, Plan]:
+        """In the order in which they are applied."""
+        return self.contents, self.starts, self.ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationPlan(Document):
+    """What changes on all clusters.
+
+    :param namespaces: the namespaces that are replicated.
+    :param topics: the topics, if the run is about topics and not whole namespaces.
+    :param new_links: links that begin, by namespace.
+    :param unused: cluster → topics that another one has too; the history is copied because they hold nothing.
+    """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "make the plan again"
+
+    topology: Topology
+    namespaces: tuple[str, ...]
+    topics: tuple[str, ...]
+    new_links: Mapping[str, tuple[Link, ...]]
+    clusters: Mapping[str, ClusterPlan]
+    unused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Every plan that has changes, in the order of the stages."""
+        stages = zip(*(cluster.stages for cluster in self.clusters.values()), strict=True)
+        return tuple(plan for stage in stages for plan in stage if not plan.empty)
+
+    @property
+    def changes(self) -> int:
+        """The number of changes on all clusters."""
+        return sum(len(plan.changes) for plan in self.plans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReplicationPlan(Document):
+    """A stored plan with its findings.
+
+    :param text: the plan of every cluster as Markdown.
+    :param calls: writing calls on all clusters.
+    :param ends: links end, so that the run waits for their backlog.
+    """
+
+    plan: Reference
+    findings: Reference
+    text: Reference
+    id: str
+    headline: str
+    clusters: tuple[str, ...]
+    namespaces: int
+    changes: int
+    calls: int
+    blockers: int
+    warnings: int
+    ends: bool

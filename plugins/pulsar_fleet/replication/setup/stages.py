@@ -1,0 +1,286 @@
+"""Plan what every cluster needs for the desired replication, in the order in which it is safe (pure).
+
+Three stages, each on all clusters before the next: contents (cluster data, tenants, namespaces, topics, schemas), lists
+that start links, lists that end links. A list that starts and ends links is stored twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pulsar_fleet.cluster.admin.call import Call, bare, with_body
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD, Scope, topic_policy_calls
+from pulsar_fleet.planning.changes.clusters import cluster_path
+from pulsar_fleet.planning.changes.namespaces import setting, tenant_path
+from pulsar_fleet.planning.changes.subscriptions import subscription_change
+from pulsar_fleet.planning.decisions import Planner
+from pulsar_fleet.planning.diff import cluster_value, diff
+from pulsar_fleet.planning.diff_entry import Difference, Resource, Side, same
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.hazards.guards import guard_call, with_risks
+from pulsar_fleet.planning.hazards.rules import ValueChange
+from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.replication.request import Request
+from pulsar_fleet.replication.setup.current_lists import document_of, new_links, topic_list_of
+from pulsar_fleet.replication.setup.desired import desired_contents, settings_of
+from pulsar_fleet.replication.setup.plan import ClusterPlan, ReplicationPlan
+from pulsar_fleet.replication.topology import Topology
+from pulsar_fleet.snapshot.model import Snapshot
+
+_LIST, _ALLOWED = "replication_clusters", "allowed_clusters"
+TOPIC_LIST = "local/replicationClusters"
+"""The field of a change of a topic's own list."""
+
+
+def plan_replication(
+    snapshots: Mapping[str, Snapshot],
+    topology: Topology,
+    request: Request,
+    cluster_data: Mapping[str, JsonObject],
+    given: Collection[str],
+) -> ReplicationPlan:
+    """Plan all stages.
+
+    :param snapshots: of every cluster that is read, by its own name.
+    :param cluster_data: cluster → its data for the brokers of others, with fingerprints instead of secrets.
+    :param given: these fingerprints.
+    """
+    members = [snapshots[name] for name in topology.members if name in snapshots]
+    namespaces = sorted({state.name for member in members for state in member.namespaces})
+    plans = {
+        name: _ClusterPlanner(snapshot, topology, request, namespaces).plan(members, cluster_data, given)
+        for name, snapshot in snapshots.items()
+    }
+    return ReplicationPlan(
+        topology=topology,
+        namespaces=tuple(namespaces),
+        topics=tuple(sorted(map(str, request.topics))),
+        new_links={name: tuple(new_links(name, snapshots, topology, request)) for name in namespaces},
+        clusters=plans,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterPlanner:
+    """Plans the stages of one cluster."""
+
+    snapshot: Snapshot
+    topology: Topology
+    request: Request
+    namespaces: Sequence[str]
+
+    @property
+    def own(self) -> str:
+        return self.snapshot.cluster
+
+    def plan(
+        self, members: Sequence[Snapshot], cluster_data: Mapping[str, JsonObject], given: Collection[str]
+    ) -> ClusterPlan:
+        leaving = self.own in self.topology.leaving
+        contents, left_alone = ((), ()) if leaving else self._contents(members, cluster_data, given)
+        stages = {"contents": contents, "starts": () if leaving else self._starts(), "ends": self._ends()}
+        for changes in stages.values():
+            for change in changes:
+                for call in change.calls:
+                    guard_call(call, self.own)
+        plans = {
+            stage: Plan(source="the desired replication", target=self.own, changes=tuple(changes))
+            for stage, changes in stages.items()
+        }
+        return ClusterPlan(**{**plans, "contents": replace(plans["contents"], left_alone=left_alone)})
+
+    def _contents(
+        self, members: Sequence[Snapshot], cluster_data: Mapping[str, JsonObject], given: Collection[str]
+    ) -> tuple[tuple[Change, ...], tuple[LeftAlone, ...]]:
+        desired = desired_contents(members, self.snapshot, self.request)
+        planner = Planner(desired, self.snapshot, given=given)
+        needed = [name for name in self.topology.list_of(self.own) if name != self.own]
+        for name in needed:
+            if name not in self.snapshot.known_clusters:
+                planner.add(Difference(Resource.CLUSTER, name, "", Side.MISSING, cluster_data[name], None))
+        for difference in self._tenants(members, needed):
+            planner.add(difference)
+        for difference in self._missing(desired):
+            planner.add(difference)
+        changes = (*planner.ordered(), *self._settings(), *self._replicated_subscriptions())
+        return changes, tuple(planner.left_alone)
+
+    def _tenants(self, members: Sequence[Snapshot], needed: Collection[str]) -> Iterator[Difference]:
+        present = {tenant.name: tenant for tenant in self.snapshot.tenants}
+        for name in sorted({NamespaceName.parse(namespace).tenant for namespace in self.namespaces}):
+            tenant = present.get(name)
+            source = next((row for member in members for row in member.tenants if row.name == name), None)
+            roles = tenant.admin_roles if tenant else source.admin_roles if source else ()
+            before = _tenant_document(roles, tenant.allowed_clusters) if tenant else None
+            after = _tenant_document(roles, {*(tenant.allowed_clusters if tenant else ()), self.own, *needed})
+            if before != after:
+                side = Side.DIFFERENT if tenant else Side.MISSING
+                yield Difference(Resource.TENANT, name, "", side, after, before)
+
+    def _missing(self, desired: Snapshot) -> Iterator[Difference]:
+        """What this cluster lacks; what it has stays as it is."""
+        topics = {row.name for row in self.snapshot.topics}
+        namespaces = {row.name for row in self.snapshot.namespaces}
+        for difference in diff(desired, self.snapshot):
+            new_topic = difference.name not in topics
+            namespace = difference.resource is Resource.NAMESPACE and difference.name not in namespaces
+            inside = difference.resource in (Resource.TOPIC, Resource.TOPIC_POLICY) and new_topic
+            schema = difference.resource is Resource.SCHEMA and difference.side is not Side.EXTRA
+            if (namespace or inside or schema) and difference.side is not Side.EXTRA:
+                yield difference
+
+    def _settings(self) -> Iterator[Change]:
+        for state in self.snapshot.namespaces:
+            if state.name not in self.namespaces:
+                continue
+            desired = comparable({**state.policies, **settings_of(self.own, self.request)}, self.own)
+            current = comparable(state.policies, self.own)
+            for field in settings_of(self.own, self.request):
+                if not same(current.get(field), desired.get(field)):
+                    reason = "the run sets it on every cluster"
+                    yield self._with_risks(
+                        setting(BY_FIELD[field], state.name, current.get(field), desired.get(field), reason)
+                    )
+
+    def _replicated_subscriptions(self) -> Iterator[Change]:
+        if not self.request.replicated_subscriptions or self.own not in self.topology.members:
+            return
+        flags: dict[tuple[str, str], bool] = {}
+        for row in self.snapshot.subscriptions:
+            if self.request.has_topic(TopicName.parse(row.topic)):
+                flags[row.topic, row.name] = flags.get((row.topic, row.name), True) and row.replicated
+        for (topic, name), replicated in sorted(flags.items()):
+            values = [{"replicated": value, "properties": {}} for value in (True, replicated)]
+            change = subscription_change(Difference(Resource.SUBSCRIPTION, topic, name, Side.DIFFERENT, *values))
+            if not replicated and isinstance(change, Change):
+                yield self._with_risks(change)
+
+    def _starts(self) -> Iterable[Change]:
+        if self.request.topics:
+            return [change for topic in sorted(self.request.topics) for change in self._topic_list(topic)]
+        return [change for name in self.namespaces for change in self._growing_lists(name)]
+
+    def _growing_lists(self, namespace: str) -> Iterator[Change]:
+        document = document_of(self.snapshot, namespace)
+        current = sorted(document.get(_LIST) or [self.own])
+        grown = self.topology.growing_list(self.own, current)
+        allowed = sorted(document.get(_ALLOWED) or ())
+        if allowed and not {*grown} <= {*allowed}:
+            yield self._setting(namespace, _ALLOWED, allowed, sorted({*allowed, *grown}), "it must allow every cluster")
+        if grown != current:
+            yield self._setting(namespace, _LIST, current, grown, "starts replication")
+
+    def _topic_list(self, topic: TopicName) -> Iterator[Change]:
+        current = sorted(topic_list_of(self.snapshot, topic))
+        desired = self.topology.growing_list(self.own, current)
+        if desired != current and self.own in self.topology.members:
+            yield self._topic_list_change(topic, current, desired, "starts replication")
+
+    def _ends(self) -> Iterable[Change]:
+        if self.request.topics:
+            return []
+        lists = [change for name in self.namespaces for change in self._shrinking_list(name)]
+        topics = self._shrinking_topic_lists()
+        return [*lists, *topics, *self._tenants_without(), *self._cluster_data_without()]
+
+    def _shrinking_list(self, namespace: str) -> Iterator[Change]:
+        document = document_of(self.snapshot, namespace)
+        current = sorted(document.get(_LIST) or [self.own])
+        leaves = self.own in self.topology.leaving
+        before = current if leaves else self.topology.growing_list(self.own, current)
+        after = self.topology.list_of(self.own)
+        if document and self.topology.ends_links(self.own, before):
+            yield self._setting(namespace, _LIST, before, after, "ends replication, after its backlog was sent")
+
+    def _shrinking_topic_lists(self) -> Iterator[Change]:
+        """Lists of topics themselves that name a cluster which leaves."""
+        for row in self.snapshot.topic_policies:
+            topic, current = TopicName.parse(row.topic), sorted(row.policies.get("replicationClusters") or ())
+            if row.scope != Scope.LOCAL or str(topic.namespace) not in self.namespaces:
+                continue
+            if self._gone & {*current}:
+                after = sorted({*current} - self._gone | {self.own})
+                reason = "ends replication, after its backlog was sent"
+                yield self._topic_list_change(topic, current, after, reason)
+
+    @property
+    def _gone(self) -> set[str]:
+        """The clusters to which this one replicates no more."""
+        leaves = self.own in self.topology.leaving
+        return {*(self.topology.remaining if leaves else self.topology.leaving)} - {self.own}
+
+    def _topic_list_change(self, topic: TopicName, current: list[str], after: list[str], reason: str) -> Change:
+        policy = TOPIC_BY_FIELD["replicationClusters"]
+        return self._with_risks(
+            Change(
+                resource=Resource.TOPIC_POLICY,
+                name=str(topic),
+                field=TOPIC_LIST,
+                action=Action.SET,
+                calls=topic_policy_calls(policy, topic, Scope.LOCAL, current or None, after),
+                before=current or None,
+                after=after,
+                hazard=Hazard.REVERSIBLE,
+                reason=reason,
+            )
+        )
+
+    def _tenants_without(self) -> Iterator[Change]:
+        """Tenants stop allowing what no list needs; the ones that the plan extends first are not shortened."""
+        gone = {*self.topology.leaving} if self.own not in self.topology.leaving else {*self.topology.remaining}
+        for tenant in self.snapshot.tenants:
+            after = sorted({*tenant.allowed_clusters} - gone | {self.own})
+            before = _tenant_document(tenant.admin_roles, self._extended(tenant.name, tenant.allowed_clusters))
+            document = _tenant_document(tenant.admin_roles, {*before["allowedClusters"]} - gone | {self.own})
+            if self.topology.leaving and {*tenant.allowed_clusters} != {*after}:
+                yield Change(
+                    resource=Resource.TENANT,
+                    name=tenant.name,
+                    field="",
+                    action=Action.SET,
+                    calls=(with_body("POST", tenant_path(tenant.name), document),),
+                    before=before,
+                    after=document,
+                    hazard=Hazard.REVERSIBLE,
+                    reason="no namespace of it replicates there any more",
+                )
+
+    def _extended(self, tenant: str, allowed: Collection[str]) -> set[str]:
+        """What the tenant allows after the first stage."""
+        ours = any(NamespaceName.parse(name).tenant == tenant for name in self.namespaces)
+        leaves = self.own in self.topology.leaving
+        return {*allowed, *(self.topology.list_of(self.own) if ours and not leaves else ())}
+
+    def _cluster_data_without(self) -> Iterator[Change]:
+        if not self.request.delete_cluster_data:
+            return
+        gone = self.topology.remaining if self.own in self.topology.leaving else self.topology.leaving
+        for peer in self.snapshot.clusters:
+            if peer.name in gone and peer.name != self.own:
+                call: Call = bare("DELETE", cluster_path(peer.name))
+                yield Change(
+                    resource=Resource.CLUSTER,
+                    name=peer.name,
+                    field="",
+                    action=Action.DELETE,
+                    calls=(call,),
+                    before=cluster_value(peer.data),
+                    after=None,
+                    hazard=Hazard.DESTRUCTIVE,
+                    reason="nothing on this cluster refers to it any more",
+                )
+
+    def _setting(self, namespace: str, field: str, before: Json, after: Json, reason: str) -> Change:
+        return self._with_risks(setting(BY_FIELD[field], namespace, before, after, reason))
+
+    def _with_risks(self, change: Change) -> Change:
+        return with_risks(change, self.own, (ValueChange(change.resource, change.field, change.before, change.after),))
+
+
+def _tenant_document(roles: Iterable[str], clusters: Iterable[str]) -> JsonObject:
+    return {"adminRoles": sorted(roles), "allowedClusters": sorted(clusters)}

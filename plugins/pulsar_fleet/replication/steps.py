@@ -1,0 +1,262 @@
+"""The steps of setting up, changing and ending replication, in the order of the DAG; each can be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import NotFound, PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.cluster.redaction import Redactor
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.links.cluster_lists import wait_ended
+from pulsar_fleet.preflight.findings import blockers_first
+from pulsar_fleet.preflight.waivers import accept
+from pulsar_fleet.replication.clusters import Clusters
+from pulsar_fleet.replication.request import Request
+from pulsar_fleet.replication.setup.apply import AppliedStage, Stage
+from pulsar_fleet.replication.setup.checks import Observations, check_replication, notes, topics_with_history
+from pulsar_fleet.replication.setup.cluster_data import wrong_addresses
+from pulsar_fleet.replication.setup.departure import (
+    cluster_data_in_use,
+    cluster_data_of,
+    connected_producers,
+    ending_links,
+    lists_of,
+    tenants_in_use,
+    tenants_of,
+    unsent,
+)
+from pulsar_fleet.replication.setup.desired import selected
+from pulsar_fleet.replication.setup.empty_topics import never_used, require_unused
+from pulsar_fleet.replication.setup.links import ConfirmedLinks, LinkState, confirm_links, copy_history, partitions_of
+from pulsar_fleet.replication.setup.plan import ReplicationPlan, StoredReplicationPlan
+from pulsar_fleet.replication.setup.stages import plan_replication
+from pulsar_fleet.replication.stored_plan import read_plan, store_plan
+from pulsar_fleet.replication.topology import Link
+from pulsar_fleet.snapshot.collect import collect
+from pulsar_fleet.snapshot.model import Snapshot
+
+CONTENTS, STARTS, ENDS = "contents", "starts", "ends"
+CONFIRM_SECONDS = 60.0
+_MOST_SHOWN = 20
+_WAIT = "wait-sent.json"
+Progress = Callable[[int, int], None]
+
+
+async def plan(clusters: Clusters, request: Request, run: Run) -> StoredReplicationPlan:
+    """Read every cluster, check every link, and store the plan with its findings; nothing is changed.
+
+    Calls: those of a snapshot of each cluster; where a cluster leaves, the statistics of its topics, which
+    loads them; with history, those of topics that exist already.
+
+    :raises NotFound: a selected namespace or topic exists on no member.
+    :raises InvalidRequest: a waiver that matches no blocker.
+    """
+    redactor = open_redactor()
+    snapshots = await _snapshots(clusters, request, redactor)
+    _require_present(snapshots, clusters, request)
+    data = {name: admin.connection.cluster_data() for name, admin in clusters.admins.items()}
+    shown = {name: redactor.redact(document) for name, document in data.items()}
+    planned = plan_replication(snapshots, clusters.topology, request, shown, redactor.secrets(data))
+    observations = Observations(
+        wrong_addresses=await wrong_addresses(snapshots, clusters.connections, clusters.topology),
+        producers={
+            name: await connected_producers(clusters.admins[name], _present(snapshots[name], planned.namespaces))
+            for name in clusters.topology.leaving
+            if name in clusters.admins
+        },
+        never_used={
+            name: await never_used(clusters.admins[name], topics)
+            for name, topics in topics_with_history(snapshots, planned, request).items()
+        },
+    )
+    found = check_replication(snapshots, planned, request, observations)
+    planned = replace(planned, unused={name: tuple(sorted(names)) for name, names in observations.never_used.items()})
+    findings = accept(blockers_first((*found, *notes(request, clusters.topology))), request.waivers)
+    return store_plan(planned, findings, run)
+
+
+async def apply_contents(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> AppliedStage:
+    """Create cluster data, tenants, namespaces, topics and schemas on all clusters; nothing is replicated yet."""
+    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, CONTENTS)
+    await stage.apply({name: plans.contents for name, plans in stored.clusters.items()})
+    return stage.result()
+
+
+async def start_links(clusters: Clusters, planned: StoredReplicationPlan, request: Request, run: Run) -> AppliedStage:
+    """Store the lists that start links. With history, new links begin in what is stored.
+
+    :raises PreconditionFailed: a topic that held nothing on one side when the run was planned holds something on both.
+    """
+    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, STARTS)
+    if request.history:
+        await require_unused(clusters, stored)
+        await asyncio.gather(*(_copy_history(admin, name, stored, request) for name, admin in clusters.admins.items()))
+    await stage.apply({name: plans.starts for name, plans in stored.clusters.items()})
+    return stage.result()
+
+
+async def confirm(
+    clusters: Clusters,
+    planned: StoredReplicationPlan,
+    run: Run,
+    *,
+    seconds: float = CONFIRM_SECONDS,
+    progress: Progress | None = None,
+) -> ConfirmedLinks:
+    """Load every topic, and wait until each link is connected and sends.
+
+    Calls: two for each namespace and one for each topic of every member, and again for those that do not work yet.
+
+    :raises PreconditionFailed: a link does not work after `seconds`; the message names the first and what to do.
+    """
+    stored, began, calls = read_plan(run.artefacts, planned), time.monotonic(), clusters.calls
+    states = [
+        state
+        for answer in await asyncio.gather(
+            *(
+                _confirm(admin, name, stored, seconds, progress)
+                for name, admin in clusters.admins.items()
+                if name in stored.topology.members
+            )
+        )
+        for state in answer
+    ]
+    broken = tuple(state for state in states if not state.works)
+    result = ConfirmedLinks(
+        links=len(states),
+        broken=broken[:_MOST_SHOWN],
+        calls=clusters.calls - calls,
+        seconds=round(time.monotonic() - began, 1),
+    )
+    run.artefacts.write_json(run.id, "links.json", result.to_json())
+    if broken:
+        names = " ".join(clusters.admins[name].connection.argument for name in stored.topology.remaining)
+        namespace = TopicName.parse(broken[0].topic).namespace
+        raise PreconditionFailed(
+            f"{len(broken)} of {counted(len(states), 'link')} do not replicate after {seconds:.0f} s. First "
+            f"{broken[0].text()}. For the cause: pulsar-fleet doctor {names} --select {namespace}"
+        )
+    return result
+
+
+async def backlog_of_ending_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> str:
+    """What still has to be sent before links may end, in a sentence; empty if nothing.
+
+    A link to a cluster that is gone has nothing to wait for. It loads the topics.
+
+    :raises PreconditionFailed: a cluster that leaves has gone, or has come back, since the plan.
+    """
+    stored = read_plan(run.artefacts, planned)
+    _require_as_planned(clusters, stored)
+    for name, admin in clusters.admins.items():
+        for link in _ending(stored, name):
+            if link.target in clusters.absent:
+                continue
+            progress = await unsent(admin, stored, _namespaces_of(stored, link), link)
+            if not progress.is_near:
+                return f"{link}: {progress.lag.entries:,} entries are not sent yet{progress.text()}"
+    return ""
+
+
+def waited_seconds(run: Run) -> float:
+    """For how long the run has waited for links that end; the first call begins to count."""
+    return run.waited_seconds(_WAIT)
+
+
+async def end_links(clusters: Clusters, planned: StoredReplicationPlan, run: Run) -> AppliedStage:
+    """Store the lists that end links: those of clusters that leave first; then free tenants and cluster data.
+
+    What something else still uses stays, and is named.
+
+    :raises Unavailable: something is not sent yet; nothing was changed.
+    :raises PreconditionFailed: a replicator does not end; a cluster that leaves has gone or come back since the plan.
+    """
+    if waiting := await backlog_of_ending_links(clusters, planned, run):
+        raise Unavailable(f"{waiting}. Nothing has been ended.")
+    stored, stage = read_plan(run.artefacts, planned), Stage(clusters, run, ENDS)
+    order = [*stored.topology.leaving, *stored.topology.receive_only, *stored.topology.members]
+    ends = {name: stored.clusters[name].ends for name in order if name in stored.clusters}
+    for name, changes in ends.items():
+        await stage.apply_one(name, lists_of(changes), checked=True)
+        await _wait_ended(clusters.admins[name], name, stored)
+    for name, changes in ends.items():
+        used = await tenants_in_use(clusters.admins[name], changes)
+        stage.kept += [f"the clusters of tenant {tenant} on {name}: {user} uses them" for tenant, user in used.items()]
+        await stage.apply_one(name, tenants_of(changes, used), checked=True)
+    for name, changes in ends.items():
+        used = await cluster_data_in_use(clusters.admins[name], changes, open_redactor())
+        stage.kept += [f"the data of cluster {peer} on {name}: {user} refers to it" for peer, user in used.items()]
+        await stage.apply_one(name, cluster_data_of(changes, used), checked=True)
+    return stage.result()
+
+
+def _require_as_planned(clusters: Clusters, stored: ReplicationPlan) -> None:
+    """What a cluster that leaves still has to send, and its own lists, are planned only while it answers."""
+    for name in stored.topology.leaving:
+        planned, answers = name in stored.clusters, name in clusters.admins
+        if planned != answers:
+            then, now = ("answered", "does not answer") if planned else ("did not answer", "answers")
+            raise PreconditionFailed(
+                f"{name} {then} when this run was planned, and {now} now. Start a new run, which plans what to do "
+                "about its links. Nothing has been ended."
+            )
+
+
+async def _snapshots(clusters: Clusters, request: Request, redactor: Redactor) -> dict[str, Snapshot]:
+    collected = await asyncio.gather(
+        *(collect(admin, request.selection, redactor=redactor) for admin in clusters.admins.values())
+    )
+    return {name: selected(snapshot, request) for name, snapshot in zip(clusters.admins, collected, strict=True)}
+
+
+def _require_present(snapshots: Mapping[str, Snapshot], clusters: Clusters, request: Request) -> None:
+    members = [snapshots[name] for name in clusters.topology.members]
+    namespaces = [NamespaceName.parse(state.name) for member in members for state in member.namespaces]
+    tenants = {namespace.tenant for namespace in namespaces}
+    names = ", ".join(clusters.topology.members)
+    if absent := request.selection.absent(tenants, namespaces):
+        raise NotFound(f"No member ({names}) has {', '.join(absent)}: check 'namespaces'. Nothing has been changed.")
+    topics = {row.name for member in members for row in member.topics}
+    if missing := sorted(str(topic) for topic in request.topics if str(topic) not in topics):
+        raise NotFound(f"No member ({names}) has the topic {missing[0]}: check 'topics'. Nothing has been changed.")
+
+
+def _present(snapshot: Snapshot, namespaces: Sequence[str]) -> list[str]:
+    return [state.name for state in snapshot.namespaces if state.name in namespaces]
+
+
+async def _copy_history(admin: AdminClient, own: str, stored: ReplicationPlan, request: Request) -> None:
+    for namespace, links in stored.new_links.items():
+        targets = [link.target for link in links if link.source == own]
+        if targets:
+            partitions = await partitions_of(admin, [namespace], stored.topics)
+            await copy_history(admin, partitions, targets, request.history_since)
+
+
+async def _confirm(
+    admin: AdminClient, own: str, stored: ReplicationPlan, seconds: float, progress: Progress | None
+) -> Sequence[LinkState]:
+    targets = [link.target for link in stored.topology.links() if link.source == own]
+    partitions = await partitions_of(admin, stored.namespaces, stored.topics)
+    return await confirm_links(admin, own, targets, partitions, seconds=seconds, progress=progress)
+
+
+def _ending(stored: ReplicationPlan, source: str) -> list[Link]:
+    return sorted({link for namespace in stored.namespaces for link in ending_links(stored, namespace, source)})
+
+
+def _namespaces_of(stored: ReplicationPlan, link: Link) -> list[str]:
+    return [name for name in stored.namespaces if link in ending_links(stored, name, link.source)]
+
+
+async def _wait_ended(admin: AdminClient, own: str, stored: ReplicationPlan) -> None:
+    for namespace in stored.namespaces:
+        for link in ending_links(stored, namespace, own):
+            await wait_ended(admin, own, NamespaceName.parse(namespace), link.target)

@@ -1,0 +1,142 @@
+"""The calls that delete data on real brokers are refused in every form, whoever allowed them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pulsar
+import pytest
+from tests.support.data_centres import make_origin, opened, plan, replicate, request_of
+
+from pulsar_fleet.cluster.admin.call import with_body
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.connection import ClusterConnection
+from pulsar_fleet.cluster.errors import Unavailable
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.cluster.message_client import open_client
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.ledger.fingerprint_key import open_redactor
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.planning.apply.apply import apply_plan
+from pulsar_fleet.planning.apply.outcome import Outcome
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.replication import steps
+
+FORMS: dict[str, tuple[str, str, Json, dict[str, str]]] = {
+    "namespace list without the own cluster": ("POST", "/namespaces/{ns}/replication", ["green"], {}),
+    "empty namespace list": ("POST", "/namespaces/{ns}/replication", [], {}),
+    "allowed clusters without the own cluster": ("POST", "/namespaces/{ns}/allowedClusters", ["green"], {}),
+    "topic list without the own cluster": ("POST", "/{topic}/replication", ["green"], {}),
+    "empty topic list": ("POST", "/{topic}/replication", [], {}),
+    "global topic list without a peer": ("POST", "/{topic}/replication", ["blue"], {"isGlobal": "true"}),
+    "global topic list without the own cluster": ("POST", "/{topic}/replication", ["green"], {"isGlobal": "true"}),
+    "tenant without the own cluster": ("POST", "/tenants/{tenant}", {"allowedClusters": ["green"]}, {}),
+    "namespace that is born with another list": ("PUT", "/namespaces/{ns}", {"replication_clusters": ["green"]}, {}),
+    "namespace that is born deleted": (
+        "PUT",
+        "/namespaces/{ns}",
+        {"replication_clusters": ["blue"], "deleted": True},
+        {},
+    ),
+    "namespace that is born with other allowed clusters": (
+        "PUT",
+        "/namespaces/{ns}",
+        {"replication_clusters": ["blue"], "allowed_clusters": ["green"]},
+        {},
+    ),
+}
+
+
+@pytest.fixture
+def connections(blue: ClusterConnection, green: ClusterConnection, records: Path) -> dict[str, ClusterConnection]:
+    return {"blue": blue, "green": green}
+
+
+async def test_no_permission_lets_such_a_call_through(
+    connections: dict[str, ClusterConnection], on_blue: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    events, audit = await make_origin(on_blue, namespace)
+    await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), "first")
+    topics = [*events.partitions(3), audit]
+    for form in FORMS:
+        change = _change(form, namespace, events)
+        planned = Plan(source="a person", target="blue", changes=(change,))
+        applied = await apply_plan(
+            planned, on_blue, Ledger.open(), f"refused/{form}", redactor=open_redactor(), allow={change.id}
+        )
+        assert [result.outcome for result in applied.results] == [Outcome.REFUSED], (form, applied.results[0].detail)
+        assert "Nothing was sent" in applied.results[0].detail, form
+    await asyncio.sleep(1)
+    document = await on_blue.namespace(namespace) or {}
+    assert {*document["replication_clusters"]} == {"blue", "green"}
+    assert {*topics} <= {*await on_blue.topics(namespace)}
+
+
+def _change(form: str, namespace: NamespaceName, topic: TopicName) -> Change:
+    method, path, body, params = FORMS[form]
+    call = with_body(method, path.format(ns=namespace.path, topic=topic.path, tenant=namespace.tenant), body, **params)
+    return Change(
+        resource=Resource.POLICY,
+        name=str(namespace),
+        field="replication_clusters",
+        action=Action.SET,
+        calls=(call,),
+        before=["blue", "green"],
+        after=["green"],
+        hazard=Hazard.NONE,
+        reason="a test",
+    )
+
+
+async def test_cluster_data_that_is_used_is_not_deleted(
+    connections: dict[str, ClusterConnection],
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    """The broker answers 204 while a namespace replicates there (observed)."""
+    leaves, stays = new_namespace(), new_namespace()
+    for namespace in (leaves, stays):
+        await make_origin(on_blue, namespace)
+        await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), str(namespace))
+    request = request_of("blue", leaving=["green"], namespaces=[str(leaves)], delete_cluster_data=True)
+    done = await replicate(connections, request, "leave")
+    assert any("the data of cluster green on blue" in line for line in done.stages[-1].kept)
+    assert "green" in await on_blue.clusters()
+    assert (await on_blue.namespace(leaves) or {})["replication_clusters"] == ["blue"]
+    assert {*(await on_blue.namespace(stays) or {})["replication_clusters"]} == {"blue", "green"}
+
+
+async def test_a_link_that_lags_is_not_cut(
+    connections: dict[str, ClusterConnection],
+    on_blue: AdminClient,
+    on_green: AdminClient,
+    new_namespace: Callable[[], NamespaceName],
+) -> None:
+    namespace = new_namespace()
+    events, _ = await make_origin(on_blue, namespace)
+    await replicate(connections, request_of("blue", "green", namespaces=[str(namespace)]), "begin")
+    await on_green.post(f"/namespaces/{namespace.path}/isAllowAutoUpdateSchema", False)
+    await asyncio.to_thread(_publish_typed, connections["blue"], events)
+    request = request_of("blue", leaving=["green"], namespaces=[str(namespace)])
+    done = await plan(connections, request, "leave")
+    assert not done.planned.blockers
+    async with opened(connections, request) as clusters:
+        waiting = await steps.backlog_of_ending_links(clusters, done.planned, done.run)
+        assert "blue → green" in waiting
+        with pytest.raises(Unavailable, match="Nothing has been ended"):
+            await steps.end_links(clusters, done.planned, done.run)
+    assert {*(await on_blue.namespace(namespace) or {})["replication_clusters"]} == {"blue", "green"}
+
+
+def _publish_typed(connection: ClusterConnection, topic: TopicName) -> None:
+    client = open_client(connection)
+    try:
+        client.create_producer(str(topic), schema=pulsar.schema.StringSchema()).send("one")
+    finally:
+        client.close()

@@ -1,0 +1,467 @@
+"""States and causes from facts, without a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs.tools.causes_table import with_causes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_fleet.cluster.admin.call import Call, with_body
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
+from pulsar_fleet.cluster.statistics.cursors import Cursor
+from pulsar_fleet.planning.hazard import cluster_lists
+from pulsar_fleet.planning.hazards.guards import guard_call, risks_of_calls
+from pulsar_fleet.replication.doctor.causes.catalogue import CATALOGUE
+from pulsar_fleet.replication.doctor.changes import changes_between
+from pulsar_fleet.replication.doctor.diagnosis import diagnose, forecast_seconds, state_of
+from pulsar_fleet.replication.doctor.facts import (
+    ClusterFacts,
+    FleetFacts,
+    NamespaceFacts,
+    PeerData,
+    TopicPolicies,
+    Unread,
+    renewed,
+    require_clusters,
+)
+from pulsar_fleet.replication.doctor.model import FILL_IN, Examination, RemedyCall, Severity, State, placeholder
+from pulsar_fleet.replication.doctor.remedies import chosen_calls, send_remedies
+from pulsar_fleet.replication.doctor.replicators import Reading, ReplicatorFacts, TargetTopic
+from pulsar_fleet.replication.doctor.request import Request
+from pulsar_fleet.replication.doctor.text import examination_markdown, examination_text, headline
+
+NAME = NamespaceName("acme", "orders")
+TOPIC = TopicName(NAME, "events")
+BOTH = ("blue", "green")
+
+
+def cluster(name: str, **fields: Any) -> ClusterFacts:
+    peers = {peer: PeerData(name=peer) for peer in BOTH}
+    data = {"serviceUrl": f"http://{name}:8080", "brokerServiceUrl": f"pulsar://{name}:6650"}
+    return ClusterFacts(name=name, connection=name, **{"configuration": {}, "peers": peers, "data": data, **fields})
+
+
+def namespace(own: str, **fields: Any) -> NamespaceFacts:
+    defaults = {
+        "exists": True,
+        "clusters": BOTH,
+        "tenant_exists": True,
+        "tenant": {"adminRoles": ["ops"], "allowedClusters": list(BOTH)},
+        "topics": {TOPIC: 0},
+        "topic_policies": {},
+    }
+    return NamespaceFacts(cluster=own, name=NAME, **{**defaults, **fields})
+
+
+def replicator(**fields: Any) -> ReplicatorFacts:
+    idle = Reading(connected=True, outbound="x")
+    return ReplicatorFacts(
+        **{"source": "blue", "target": "green", "topic": TOPIC, "first": idle, "last": idle, **fields}
+    )
+
+
+def cursor(entry: int, consumed: int) -> Cursor:
+    return Cursor(mark_delete=Position(1, entry), consumed=consumed)
+
+
+STALLED = replicator(last=Reading(connected=True, backlog=5), cursors=(cursor(4, 4), cursor(4, 4)), seconds=3.0)
+SLOW = Reading(connected=True, backlog=500)
+DISCONNECTED = replicator(last=Reading(backlog=5), cursors=(cursor(4, 4), cursor(4, 4)), seconds=3.0)
+
+
+def fleet(*rows: ReplicatorFacts, **fields: Any) -> FleetFacts:
+    facts = FleetFacts(
+        clusters={name: cluster(name) for name in BOTH},
+        namespaces={(name, NAME): namespace(name) for name in BOTH},
+        replicators=rows or (replicator(), replicator(source="green", target="blue")),
+    )
+    return replace(facts, **fields)
+
+
+def with_target(facts: FleetFacts, **fields: Any) -> FleetFacts:
+    return replace(facts, targets={("green", TOPIC): TargetTopic(**{"exists": True, **fields})})
+
+
+def on_green(facts: FleetFacts, **fields: Any) -> FleetFacts:
+    return replace(facts, namespaces={**facts.namespaces, ("green", NAME): namespace("green", **fields)})
+
+
+def ids(facts: FleetFacts, **settings: Any) -> list[str]:
+    return [row.id for row in diagnose(facts, Request(**settings)).diagnoses]
+
+
+def test_a_fleet_whose_replicators_are_idle_and_connected_is_healthy() -> None:
+    examination = diagnose(fleet(), Request())
+    assert (examination.diagnoses, examination.replicators, examination.counts) == ((), (), {"healthy": 2})
+    assert headline(examination).startswith("Replication works.")
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        (replicator(), State.HEALTHY),
+        (replicator(error="blue answered 500"), State.UNKNOWN),
+        (replicator(first=None, last=None), State.MISSING),
+        (DISCONNECTED, State.DISCONNECTED),
+        (STALLED, State.STALLED),
+        (replace(STALLED, cursors=(cursor(4, 4), cursor(5, 5))), State.HEALTHY),
+        (replace(STALLED, cursors=(cursor(4, 4), cursor(9, 1))), State.HEALTHY),
+        (replace(STALLED, last=Reading(connected=True, backlog=5), cursors=()), State.UNKNOWN),
+        (
+            replace(STALLED, last=Reading(connected=True, backlog=500), cursors=(cursor(4, 4), cursor(5, 7))),
+            State.BEHIND,
+        ),
+    ],
+)
+def test_the_state_is_by_what_the_target_confirmed_between_two_readings(row: ReplicatorFacts, state: State) -> None:
+    assert state_of(row, behind_seconds=60) is state
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**6), st.floats(0.1, 100))
+def test_a_connected_replicator_that_sends_is_never_stalled(backlog: int, sent: int, seconds: float) -> None:
+    row = replace(
+        STALLED,
+        last=Reading(connected=True, backlog=backlog),
+        cursors=(cursor(0, 0), cursor(sent, sent)),
+        seconds=seconds,
+    )
+    assert (state_of(row, 60) is State.STALLED) == (sent == 0)
+
+
+def test_the_forecast_is_by_the_rate_at_which_the_backlog_shrinks() -> None:
+    row = replicator(first=Reading(backlog=130), last=Reading(backlog=100, connected=True), seconds=3.0)
+    assert forecast_seconds(row) == 10
+    assert forecast_seconds(replace(row, first=Reading(backlog=90))) is None
+
+
+def test_a_list_on_one_side_is_a_warning_unless_the_other_side_only_receives() -> None:
+    facts = on_green(fleet(replicator()), clusters=("green",))
+    assert ids(facts) == ["one-way"]
+    assert ids(facts, receive_only=frozenset({"green"})) == []
+
+
+def test_a_cluster_that_should_only_receive_and_sends_is_named() -> None:
+    assert ids(fleet(), receive_only=frozenset({"green"})) == ["receive-only-sends"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "id_"),
+    [
+        (on_green(fleet(DISCONNECTED), topics={TOPIC: 4}), "partitioned-on-one-side"),
+        (on_green(fleet(DISCONNECTED), exists=False), "namespace-missing"),
+        (on_green(fleet(DISCONNECTED), exists=False, tenant_exists=False, tenant=None), "tenant-not-allowed"),
+        (on_green(fleet(DISCONNECTED), exists=False, tenant={"allowedClusters": ["far"]}), "tenant-not-allowed"),
+        (on_green(fleet(DISCONNECTED), clusters=("blue",)), "own-cluster-missing"),
+        (on_green(fleet(DISCONNECTED), migrated=True), "namespace-migrated"),
+        (with_target(fleet(DISCONNECTED), terminated=True), "topic-terminated"),
+        (fleet(DISCONNECTED), "disconnected-unexplained"),
+        (fleet(STALLED), "stalled-unexplained"),
+        (fleet(replicator(first=None, last=None)), "missing-unexplained"),
+        (with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=False), "schema-incompatible"),
+        (with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True), "schema-blocked"),
+        (
+            with_target(
+                on_green(fleet(STALLED), allows_schema_update=False), missing_schema={"type": "A"}, accepts_schema=True
+            ),
+            "schema-update-refused",
+        ),
+        (
+            with_target(
+                on_green(
+                    fleet(DISCONNECTED),
+                    policies={
+                        "backlog_quota_map": {"destination_storage": {"limitSize": 10, "policy": "producer_exception"}}
+                    },
+                ),
+                stored_bytes=10,
+            ),
+            "target-quota-exceeded",
+        ),
+        (fleet(replace(DISCONNECTED, last=Reading(expired_rate=1.5))), "backlog-expires"),
+    ],
+)
+def test_a_cause_is_named_with_evidence_and_remedy(facts: FleetFacts, id_: str) -> None:
+    examination = diagnose(facts, Request())
+    (found,) = [row for row in examination.diagnoses if row.id == id_]
+    assert found.evidence
+    assert found.remedy
+    assert examination.has_fault
+    others = {row.id for row in examination.diagnoses if row.severity is Severity.FAULT} - {id_}
+    assert others <= ({"disconnected-unexplained"} if id_ == "backlog-expires" else set())
+    assert examination.replicators[0].causes
+
+
+def test_a_topic_that_is_not_connected_beside_one_with_a_publish_rate_is_explained_by_that_rate() -> None:
+    other, limit = TopicName(NAME, "payments"), {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1}
+    slow = replace(STALLED, topic=other, last=SLOW, cursors=(cursor(4, 4), cursor(6, 6)))
+    facts = on_green(
+        fleet(DISCONNECTED, slow),
+        topics={TOPIC: 0, other: 0},
+        topic_policies={other: TopicPolicies(local={"publishRate": limit})},
+    )
+    found = {row.id: row for row in diagnose(facts, Request()).diagnoses}
+    assert set(found) == {"target-publish-limited", "connection-held-back"}
+    assert found["connection-held-back"].resource == str(TOPIC)
+    assert f"a publish rate on green holds back {other}" in found["connection-held-back"].evidence
+    assert "connection-held-back" not in ids(replace(facts, replicators=(DISCONNECTED,)))
+
+
+def test_the_first_cause_between_clusters_explains_every_replicator_of_the_pair() -> None:
+    down = {"blue": cluster("blue"), "green": cluster("green", outage="no answer in 5 s")}
+    facts = fleet(DISCONNECTED, clusters=down)
+    facts = replace(facts, namespaces={("blue", NAME): namespace("blue")})
+    examination = diagnose(facts, Request())
+    assert [row.id for row in examination.diagnoses] == ["target-unreachable"]
+    assert examination.outages == {"green": "no answer in 5 s"}
+
+
+NO_PEERS = {"blue": cluster("blue", peers={}), "green": cluster("green")}
+
+
+def peer_of_blue(**fields: Any) -> FleetFacts:
+    peers = {"blue": PeerData(name="blue"), "green": PeerData(name="green", **fields)}
+    settings = {"authenticationEnabled": "true"}
+    return fleet(
+        DISCONNECTED, clusters={"blue": cluster("blue", peers=peers), "green": cluster("green", configuration=settings)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "id_"),
+    [
+        (
+            fleet(DISCONNECTED, clusters=NO_PEERS),
+            "cluster-data-missing",
+        ),
+        (peer_of_blue(leads_to={"http://x": "far"}), "cluster-data-wrong"),
+        (peer_of_blue(leads_to={"http://x": None}, unreachable={"pulsar://x": "refused"}), "cluster-data-unreachable"),
+        (peer_of_blue(tls=True, broker_url_tls="pulsar+ssl://x"), "tls-untrusted"),
+        (peer_of_blue(), "credentials-missing"),
+        (peer_of_blue(plugin="AuthenticationToken", refusal="green does not accept it."), "credentials-refused"),
+        (peer_of_blue(plugin="AuthenticationToken", refusal=""), "disconnected-unexplained"),
+    ],
+)
+def test_a_cause_between_clusters_is_named(facts: FleetFacts, id_: str) -> None:
+    assert [row.id for row in diagnose(facts, Request()).faults] == [id_]
+
+
+def test_a_call_that_replaces_cluster_data_keeps_what_is_right_and_asks_for_what_only_a_person_knows() -> None:
+    stored = {
+        "serviceUrl": "http://far:8080",
+        "brokerServiceUrl": "pulsar://far:6650",
+        "authenticationPlugin": "AuthenticationToken",
+        "authenticationParameters": placeholder("authenticationParameters as it is stored now"),
+        "peerClusterNames": ["north"],
+    }
+    facts = peer_of_blue(leads_to={"http://far:8080": "far"}, plugin="AuthenticationToken", data=stored)
+    (fault,) = diagnose(facts, Request()).faults
+    (remedy,) = fault.calls
+    right = {"serviceUrl": "http://green:8080", "brokerServiceUrl": "pulsar://green:6650"}
+    assert remedy.call == with_body("POST", "/clusters/green", {**stored, **right})
+    assert not remedy.is_ready
+    assert FILL_IN in fault.text()
+
+
+def test_data_of_a_cluster_that_demands_credentials_is_never_registered_by_the_tool_itself() -> None:
+    """Brokers would keep a client without credentials until they restart."""
+    green = cluster("green", configuration={"authenticationEnabled": "true"})
+    facts = fleet(DISCONNECTED, clusters={"blue": cluster("blue", peers={}), "green": green})
+    (fault,) = diagnose(facts, Request()).faults
+    assert (fault.id, fault.automatic, fault.calls[0].is_ready) == ("cluster-data-missing", False, False)
+    (open_,) = diagnose(fleet(DISCONNECTED, clusters=NO_PEERS), Request()).faults
+    assert (open_.automatic, open_.calls[0].is_ready) == (True, True)
+
+
+def test_a_topic_of_policies_that_differs_is_no_fault_and_is_never_deleted() -> None:
+    events = TopicName(NAME, "__change_events")
+    facts = fleet(replace(DISCONNECTED, topic=events))
+    here, there = namespace("blue", topics={events: 2}), namespace("green", topics={events: 0})
+    facts = replace(facts, namespaces={("blue", NAME): here, ("green", NAME): there})
+    examination = diagnose(facts, Request())
+    (warning,) = examination.diagnoses
+    assert (warning.id, warning.severity, warning.calls) == ("policy-topic-differs", Severity.WARNING, ())
+    assert not examination.has_fault
+    assert diagnose(fleet(DISCONNECTED), Request()).has_fault
+
+
+def test_addresses_with_tls_are_asked_for_where_only_others_are_known() -> None:
+    source = cluster("blue", configuration={"brokerClientTlsEnabled": "true"})
+    facts = fleet(DISCONNECTED, clusters={"blue": source, "green": cluster("green")})
+    body = diagnose(facts, Request()).faults[0].calls[0].call.body
+    assert {*body} == {
+        "serviceUrlTls",
+        "brokerServiceUrlTls",
+        "brokerClientTlsEnabled",
+        "brokerClientTrustCertsFilePath",
+    }
+    assert body["brokerServiceUrlTls"] == "<address of the brokers of green with TLS>"
+
+
+def test_a_cause_of_all_replicators_is_not_named_where_one_is_connected() -> None:
+    facts = peer_of_blue(leads_to={"http://x": None}, unreachable={"pulsar://x": "refused"})
+    other = replicator(topic=TopicName(NAME, "other"))
+    facts = replace(facts, replicators=(DISCONNECTED, other))
+    assert [row.id for row in diagnose(facts, Request()).faults] == ["disconnected-unexplained"]
+
+
+def test_brokers_that_use_tls_need_addresses_with_tls() -> None:
+    source = cluster("blue", configuration={"brokerClientTlsEnabled": "true"})
+    assert ids(fleet(DISCONNECTED, clusters={"blue": source, "green": cluster("green")})) == ["tls-required"]
+
+
+def test_what_could_not_be_read_is_unknown_and_never_fine() -> None:
+    unread = (Unread(cluster="green", resource="cluster data", reason="403"),)
+    examination = diagnose(fleet(replicator(error="blue answered 500"), unread=unread), Request())
+    assert examination.counts == {"unknown": 1}
+    assert not examination.is_complete
+    assert not headline(diagnose(fleet(unread=unread), Request())).startswith("Replication works")
+
+
+def test_a_list_of_a_topic_on_one_side_is_named_and_a_topic_that_stays_on_both_is_not() -> None:
+    local = {name: {TOPIC: TopicPolicies(local={"replicationClusters": [name]})} for name in BOTH}
+    rows = (replicator(expected=False),)
+    both = {(name, NAME): namespace(name, topic_policies=local[name]) for name in BOTH}
+    assert ids(fleet(*rows, namespaces=both)) == []
+    one = {**both, ("blue", NAME): namespace("blue")}
+    assert ids(fleet(replicator(), namespaces=one)) == ["topic-list-differs"]
+
+
+def test_replicated_subscriptions_are_blocked_by_the_cluster_that_is_down() -> None:
+    three = (*BOTH, "far")
+    facts = fleet(DISCONNECTED, subscriptions={("blue", TOPIC): ("billing",)})
+    facts = replace(facts, namespaces={(name, NAME): namespace(name, clusters=three) for name in BOTH})
+    assert "replicated-subscriptions-blocked" in ids(facts)
+
+
+INBOUND = Reading(inbound="/10.0.0.7:6650")
+
+
+def test_a_cluster_that_is_not_examined_and_sends_is_information_only() -> None:
+    stranger = replicator(target="far", expected=False, first=INBOUND, last=INBOUND)
+    examination = diagnose(fleet(replicator(), replicator(source="green", target="blue"), stranger), Request())
+    assert [(row.id, row.severity) for row in examination.diagnoses] == [("inbound-only", Severity.INFO)]
+    assert not examination.has_fault
+
+
+def test_an_inbound_connection_is_no_fault_and_one_without_a_list_is_named() -> None:
+    inbound = replicator(target="green", expected=False, first=INBOUND, last=INBOUND)
+    alone = {name: namespace(name, clusters=(name,)) for name in BOTH}
+    assert ids(fleet(inbound, namespaces={(name, NAME): facts for name, facts in alone.items()})) == [
+        "removed-cluster-sends"
+    ]
+    sending = {("blue", NAME): alone["blue"], ("green", NAME): namespace("green")}
+    assert ids(fleet(inbound, namespaces=sending), receive_only=frozenset({"blue"})) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "id_"),
+    [
+        (
+            fleet(
+                replace(STALLED, last=SLOW, cursors=(cursor(4, 4), cursor(5, 7))),
+                namespaces={
+                    ("blue", NAME): namespace(
+                        "blue", policies={"replicatorDispatchRate": {"dispatchThrottlingRateInMsg": 1}}
+                    ),
+                    ("green", NAME): namespace("green"),
+                },
+            ),
+            "replicator-rate-limited",
+        ),
+        (fleet(replace(STALLED, last=SLOW, cursors=(cursor(4, 4), cursor(5, 7)))), "behind"),
+        (
+            on_green(
+                fleet(), policies={"autoTopicCreationOverride": {"topicType": "partitioned", "defaultNumPartitions": 3}}
+            ),
+            "auto-creation-differs",
+        ),
+        (on_green(fleet(), tenant={"adminRoles": [], "allowedClusters": [*BOTH, "old"]}), "removed-cluster-in-tenant"),
+    ],
+)
+def test_a_risk_is_a_warning(facts: FleetFacts, id_: str) -> None:
+    examination = diagnose(facts, Request())
+    assert [(row.id, row.severity) for row in examination.diagnoses] == [(id_, Severity.WARNING)]
+    assert not examination.has_fault
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("gren", "did you mean 'green'"), ("pulsar_green", "is 'green'"), ("x", "are blue, green")]
+)
+def test_a_receive_only_cluster_that_does_not_exist_is_refused(name: str, hint: str) -> None:
+    clusters = {"blue": cluster("blue"), "green": replace(cluster("green"), connection="pulsar_green")}
+    require_clusters(fleet(clusters=clusters), ["green"])
+    with pytest.raises(InvalidRequest, match=hint):
+        require_clusters(fleet(clusters=clusters), [name])
+
+
+def test_a_newer_reading_replaces_that_of_its_namespaces() -> None:
+    assert diagnose(renewed(fleet(DISCONNECTED), fleet()), Request()).diagnoses == ()
+
+
+def test_growing_partitions_is_printed_and_never_sent() -> None:
+    facts = on_green(fleet(DISCONNECTED), topics={TOPIC: 4})
+    facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", topics={TOPIC: 3})})
+    examination = diagnose(facts, Request())
+    (found,) = examination.faults
+    assert (found.id, found.automatic) == ("partitions-differ", False)
+    assert found.calls[0].text() == "blue: POST /admin/v2/persistent/acme/orders/events/partitions 4"
+    assert chosen_calls(examination, {"partitions-differ"}) == ()
+    with pytest.raises(InvalidRequest, match="for a person"):
+        Request(remedies=frozenset({"partitions-differ"}))
+    with pytest.raises(InvalidRequest, match="did you mean 'schema-blocked'"):
+        Request(remedies=frozenset({"schema-block"}))
+
+
+async def test_a_remedy_that_could_lose_something_is_refused_before_any_call() -> None:
+    calls = [
+        with_body("POST", f"/namespaces/{NAME.path}/replication", ["blue"]),
+        with_body("POST", f"/{TOPIC.path}/partitions", 4),
+        Call("DELETE", f"/{TOPIC.path}"),
+    ]
+    for call in calls:
+        with pytest.raises(PreconditionFailed, match="Nothing was sent"):
+            await send_remedies({}, [RemedyCall(cluster="green", call=call)])
+
+
+def test_every_call_that_is_sent_by_the_tool_passes_the_guards() -> None:
+    facts = [
+        on_green(fleet(DISCONNECTED), clusters=("blue",)),
+        with_target(fleet(STALLED), missing_schema={"type": "AVRO"}, accepts_schema=True),
+        fleet(replicator(first=None, last=None)),
+        fleet(DISCONNECTED, clusters=NO_PEERS),
+    ]
+    for found in [row for each in facts for row in diagnose(each, Request()).diagnoses]:
+        for remedy in found.calls:
+            guard_call(remedy.call, remedy.cluster)
+            assert all(remedy.cluster in names for _, names in cluster_lists(remedy.call))
+            if found.automatic:
+                risks = risks_of_calls([remedy.call], remedy.cluster)
+                assert not any(risk.hazard.needs_permission for risk in risks)
+
+
+def test_changes_name_the_state_before_and_after() -> None:
+    changes = changes_between({"blue → green a": "stalled"}, {"blue → green b": "missing"})
+    assert [change.text() for change in changes] == [
+        "blue → green a: stalled → healthy",
+        "blue → green b: healthy → missing",
+    ]
+    assert {change.source for change in changes} == {"blue"}
+
+
+def test_an_examination_is_the_same_after_it_was_stored() -> None:
+    examination = diagnose(with_target(fleet(STALLED), missing_schema={"type": "A"}, accepts_schema=True), Request())
+    assert Examination.from_json(examination.to_json()) == examination
+    assert "schema-blocked" in examination_text(examination)
+    assert "schema-blocked" in examination_markdown(examination)
+
+
+def test_the_page_has_every_state_and_cause() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "watch_replication.md").read_text()
+    assert with_causes(page) == page
+    assert all(f"`{id_}`" in page for id_ in CATALOGUE)

@@ -1,0 +1,181 @@
+"""The outcome of a subscription: from the positions on the target, and from what its consumers were given there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pulsar_fleet.messages.intervals import Intervals
+from pulsar_fleet.replication.failover.entries import CountedEntries
+from pulsar_fleet.replication.failover.evaluate import CursorNow, Since, evaluate
+from pulsar_fleet.replication.failover.forecast import Forecast, Lost, SubscriptionForecast, TopicForecast, TopicLoad
+from pulsar_fleet.replication.failover.outcome import Agreement, FailoverOutcome, SubscriptionOutcome
+from pulsar_fleet.replication.failover.report import Addresses, forecast_text, not_ready, outcome_text
+
+TOPIC = "persistent://acme/orders/events"
+ADDRESSES = Addresses(origin="pulsar_blue", target="pulsar_green", run="cli/forecast-failover-1")
+QUIET = Since(unreplicated=Intervals())
+
+
+def entries(begin: int, end: int, messages: int = 1) -> CountedEntries:
+    return CountedEntries.of((number, messages) for number in range(begin, end))
+
+
+FORECAST = SubscriptionForecast(
+    subscription="billing",
+    replicated=True,
+    replicated_on_to=True,
+    mark_delete="3:19",
+    mark_delete_on_to="5:9",
+    redelivered=entries(10, 20),
+    first=entries(20, 30, 2),
+)
+
+
+def outcome(
+    forecast: SubscriptionForecast = FORECAST,
+    *,
+    unread: tuple[int, int] = (0, 0),
+    later: int | None = 0,
+    delivered: int | None = 30,
+    since: Since = QUIET,
+) -> SubscriptionOutcome:
+    now = CursorNow(unread=Intervals.of([unread]), later_acknowledged=later, delivered=delivered)
+    return evaluate(TOPIC, forecast, now, since, ("blue", "green"))
+
+
+def test_everything_acknowledged_is_as_predicted() -> None:
+    result = outcome()
+    assert (result.agreement, result.redelivered, result.first, result.lost) == (Agreement.AS_PREDICTED, 10, 20, 0)
+
+
+def test_what_is_not_acknowledged_yet_is_to_come() -> None:
+    result = outcome(unread=(15, 30), delivered=5)
+    assert (result.agreement, result.redelivered, result.redelivered_to_come) == (Agreement.UNFINISHED, 5, 5)
+    assert (result.first, result.first_to_come) == (0, 20)
+
+
+def test_acknowledgements_that_replication_passed_on_were_not_delivered() -> None:
+    result = outcome(delivered=26)
+    assert (result.agreement, result.redelivered, result.passed_on) == (Agreement.DIFFERENT, 6, 4)
+    assert "4 messages acknowledged on green without a delivery there" in result.reasons[0]
+
+
+def test_messages_that_came_after_the_forecast_do_not_count_as_redelivered() -> None:
+    assert outcome(later=7, delivered=37).agreement is Agreement.AS_PREDICTED
+
+
+def test_without_a_count_of_deliveries_acknowledged_is_delivered_and_the_reason_says_so() -> None:
+    result = outcome(later=None)
+    assert (result.redelivered, result.agreement) == (10, Agreement.AS_PREDICTED)
+    assert "green has removed messages since" in result.reasons[0]
+
+
+def test_after_a_load_of_the_topic_acknowledged_is_delivered() -> None:
+    result = outcome(delivered=None)
+    assert (result.redelivered, result.agreement) == (10, Agreement.AS_PREDICTED)
+    assert "the topic was loaded again on green" in result.reasons[0]
+
+
+def test_a_load_begins_a_ledger_and_a_full_ledger_is_no_load() -> None:
+    before = TopicLoad(5, 40)
+    assert not before.is_before(TopicLoad(5, 47), 7)
+    assert not before.is_before(TopicLoad(6, 47), 7)
+    assert before.is_before(TopicLoad(6, 3), 7)
+    assert before.is_before(TopicLoad(6, 0), 0)
+    assert TopicLoad(5, 0).is_before(TopicLoad(6, 0), 0)
+
+
+def test_consumers_that_went_on_at_the_first_cluster_are_a_difference() -> None:
+    result = outcome(since=Since(unreplicated=Intervals(), delivered=8))
+    assert result.agreement is Agreement.DIFFERENT
+    assert "up to 8 of the 20 that count as first were redelivered" in result.reasons[0]
+
+
+def test_what_waited_for_replication_is_lost_until_it_has_a_copy() -> None:
+    forecast = SubscriptionForecast(
+        subscription="billing", mark_delete_on_to="5:9", lost=Lost(unreplicated=entries(40, 44), absent=1)
+    )
+    waiting = Intervals.of([(42, 44)])
+    assert outcome(forecast, delivered=0, since=Since(unreplicated=waiting)).lost == 3
+    assert outcome(forecast, delivered=0).lost == 1
+    unknown = outcome(forecast, delivered=0, since=Since(unreplicated=None))
+    assert (unknown.lost, unknown.agreement) == (None, Agreement.UNKNOWN)
+
+
+def test_a_subscription_that_its_client_created_at_the_end_has_lost_what_lies_before() -> None:
+    forecast = SubscriptionForecast(subscription="idle", mark_delete="3:-1", lost=Lost(uncreated=entries(0, 50)))
+    at_the_end, at_the_beginning = outcome(forecast, delivered=0), outcome(forecast, delivered=53)
+    assert (at_the_end.lost, at_the_end.first) == (50, 0)
+    assert (at_the_beginning.lost, at_the_beginning.first, at_the_beginning.redelivered) == (0, 50, 3)
+
+
+def test_a_subscription_that_has_not_connected_is_unfinished_and_its_loss_unknown() -> None:
+    result = evaluate(TOPIC, FORECAST, None, QUIET, ("blue", "green"))
+    assert (result.agreement, result.lost) == (Agreement.UNFINISHED, None)
+
+
+def test_what_the_forecast_does_not_know_stays_unknown() -> None:
+    result = outcome(SubscriptionForecast(subscription="billing", unknown="blue does not answer"))
+    assert (result.agreement, result.redelivered, result.lost) == (Agreement.UNKNOWN, None, None)
+
+
+def forecast_of(*subscriptions: SubscriptionForecast, **fields: str) -> Forecast:
+    topic = TopicForecast(topic=TOPIC, unreplicated=0, subscriptions=subscriptions)
+    return Forecast(
+        origin="blue",
+        target="green",
+        at="2026-11-25T03:00:00+00:00",
+        selection=("acme/orders",),
+        topics=(topic,),
+        **fields,
+    )
+
+
+def test_the_text_says_first_what_is_lost_and_prints_the_command_that_prevents_it() -> None:
+    idle = SubscriptionForecast(
+        subscription="idle", replicated=True, mark_delete="3:-1", lost=Lost(uncreated=entries(0, 50)), create_at=0
+    )
+    lines = forecast_text(forecast_of(FORECAST, idle), ADDRESSES).splitlines()
+    assert lines[1] == "LOST         50 messages of 1 subscription not delivered on green"
+    assert lines[2] == "REDELIVERED  10 messages on green"
+    prepare = "pulsar-fleet prepare-failover pulsar_blue pulsar_green --select acme/orders --yes"
+    assert f"  1. Create what green lacks: {prepare}" in lines
+
+
+def test_an_unreachable_cluster_is_unknown_and_nobody_is_told_to_stop_its_consumers() -> None:
+    forecast = forecast_of(
+        SubscriptionForecast(subscription="billing", unknown="blue does not answer"), origin_unreachable="no route"
+    )
+    text = forecast_text(forecast, ADDRESSES)
+    assert "UNKNOWN      blue does not answer: no route" in text
+    assert "?" in text.splitlines()[5]
+    assert "Stop the consumers" not in text
+    assert Forecast.from_json(forecast.to_json()) == forecast
+
+
+def test_a_stored_forecast_has_these_keys_and_is_read_back() -> None:
+    document = FORECAST.to_json()
+    assert document["redelivered"] == [[1, [[10, 20]]]]
+    assert document["first"] == [[2, [[20, 30]]]]
+    assert document["lost"] == {"skipped": [], "uncreated": [], "unreplicated": [], "absent": 0}
+    forecast = forecast_of(FORECAST)
+    assert Forecast.from_bytes(forecast.to_bytes()) == forecast
+
+
+def test_a_run_does_not_start_applications_while_consumers_are_left_or_messages_would_be_lost() -> None:
+    connected = replace(FORECAST, consumers=2)
+    losing = replace(FORECAST, lost=Lost(absent=3))
+    assert "2 consumers of replicated subscriptions connected to blue" in not_ready(
+        forecast_of(connected), accept_lost=True
+    )
+    assert "Messages would be lost" in not_ready(forecast_of(losing), accept_lost=False)
+    assert not_ready(forecast_of(losing), accept_lost=True) == not_ready(forecast_of(FORECAST), accept_lost=False) == ""
+
+
+def test_the_outcome_says_first_how_it_agrees() -> None:
+    both = FailoverOutcome(
+        origin="blue", target="green", forecast_at="now", at="later", subscriptions=(outcome(), outcome(delivered=26))
+    )
+    text = outcome_text(both, ADDRESSES)
+    assert text.startswith("Failover blue → green: different. 0 messages lost, 16 messages redelivered")
+    assert FailoverOutcome.from_json(both.to_json()) == both
