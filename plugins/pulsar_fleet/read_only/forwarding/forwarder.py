@@ -1,0 +1,241 @@
+"""Forward acknowledgments: one pass over all links, or passes until stopped. Nothing is stored between two passes.
+
+A pass reads both cursors, sends the difference and reads back, so one that is killed at any point leaves nothing but
+acknowledgments that consumers have made, and the next pass sends the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.errors import FleetError, NotFound, Unavailable
+from pulsar_fleet.cluster.text import duration
+from pulsar_fleet.messages.subscription_cursors import SubscriptionCursor
+from pulsar_fleet.read_only.forwarding.cursors import LinkCursors, read_link, read_owner
+from pulsar_fleet.read_only.forwarding.plan import ForwardingPlan, acknowledged, plan_forwarding
+from pulsar_fleet.read_only.forwarding.request import Request
+from pulsar_fleet.read_only.forwarding.results import ForwardingResult, State, SubscriptionResult
+from pulsar_fleet.read_only.forwarding.send import (
+    EXCLUSIVE_IN_USE,
+    FORWARDED_SINCE,
+    create_at,
+    mark_forwarded,
+    send,
+)
+from pulsar_fleet.read_only.forwarding.topics import Link, Links, read_links
+
+PROCEDURE = "forward_acknowledgments"
+LIST_SECONDS = 60.0
+"""How often a forwarder lists the topics again, and looks whether messages expire on them."""
+PROGRESS_SECONDS = 10.0
+OUTAGE_SECONDS = 5.0
+_CONFIRM_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_LINKS_AT_ONCE = 8
+
+
+async def forward_once(admin: AdminClient, request: Request, links: Links | None = None) -> ForwardingResult:
+    """One pass: carry what is missing, and read it back. A second pass sends nothing.
+
+    Calls: those of `read_links`, four for each topic or partition, and three or more for each subscription with a
+    difference.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    began, calls = time.monotonic(), admin.calls
+    links = links or await read_links(admin, request)
+    at_once = asyncio.Semaphore(_LINKS_AT_ONCE)
+
+    async def forward(link: Link) -> list[SubscriptionResult]:
+        async with at_once:
+            return await _forward_link(admin, link, request)
+
+    # Every link ends before an error is raised: a part of this pass must not run on beside the next.
+    results = await asyncio.gather(*map(forward, links.links), return_exceptions=True)
+    subscriptions: list[SubscriptionResult] = []
+    for of_link in results:
+        if isinstance(of_link, BaseException):
+            raise of_link
+        subscriptions += of_link
+    return ForwardingResult(
+        cluster=await admin.cluster_name(),
+        subscriptions=tuple(subscriptions),
+        problems=links.problems,
+        calls=admin.calls - calls,
+        seconds=round(time.monotonic() - began, 1),
+    )
+
+
+async def forward_until_stopped(
+    admin: AdminClient, request: Request, *, stopped: asyncio.Event, say: Callable[[str], None]
+) -> ForwardingResult | None:
+    """Pass after pass, also while the cluster does not answer; None if no pass was complete.
+
+    :param say: receives a line every 10 s, and when something is wrong, was resolved, or the cluster does not answer.
+    :raises NotFound: the namespace does not exist.
+    """
+    return await _Forwarder(admin, request, stopped, say).run()
+
+
+class _Forwarder:
+    def __init__(
+        self, admin: AdminClient, request: Request, stopped: asyncio.Event, say: Callable[[str], None]
+    ) -> None:
+        self._admin = admin
+        self._request = request
+        self._stopped = stopped
+        self._say = say
+        self._links: Links | None = None
+        self._listed = self._told = 0.0
+        self._total: ForwardingResult | None = None
+        self._unfinished: frozenset[str] = frozenset()
+        self._outage = 0.0
+
+    async def run(self) -> ForwardingResult | None:
+        while not self._stopped.is_set():
+            try:
+                result = await self._pass()
+            except (NotFound, Unavailable) as error:
+                if isinstance(error, NotFound):
+                    if self._total is None:
+                        raise
+                    # A topic was taken away: they are listed again.
+                    self._links = None
+                self._begin_outage(error)
+                await self._pause(OUTAGE_SECONDS)
+            else:
+                self._end_outage()
+                self._total = result.after(self._total)
+                # A subscription that is deleted and created again later has not been accepted.
+                self._request = replace(self._request, accept_positions=())
+                self._report(result)
+                await self._pause(self._request.poll_seconds)
+        return self._total
+
+    async def _pass(self) -> ForwardingResult:
+        if self._links is None or time.monotonic() - self._listed > LIST_SECONDS:
+            self._links, self._listed = await read_links(self._admin, self._request), time.monotonic()
+        return await forward_once(self._admin, self._request, self._links)
+
+    def _report(self, result: ForwardingResult) -> None:
+        stuck = {result.topic + result.subscription: result for result in result.subscriptions if _is_stuck(result)}
+        unfinished = frozenset({*result.problems, *stuck})
+        for key in sorted(unfinished - self._unfinished):
+            self._say(stuck[key].text() if key in stuck else key)
+        self._unfinished = unfinished
+        if self._total and time.monotonic() - self._told >= PROGRESS_SECONDS:
+            self._told = time.monotonic()
+            self._say(self._total.headline())
+
+    def _begin_outage(self, error: FleetError) -> None:
+        if not self._outage:
+            self._outage = time.monotonic()
+            self._say(f"{self._admin.connection.name} does not answer, its acknowledgments wait: {error}")
+
+    def _end_outage(self) -> None:
+        if self._outage:
+            seconds, self._outage = time.monotonic() - self._outage, 0.0
+            self._say(f"{self._admin.connection.name} answers again after {duration(seconds)}")
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+def _is_stuck(result: SubscriptionResult) -> bool:
+    return bool(result.reason) or result.state not in (State.FORWARDED, State.WAITING)
+
+
+async def _forward_link(admin: AdminClient, link: Link, request: Request) -> list[SubscriptionResult]:
+    cursors = await read_link(admin, link)
+    names = [name for name in sorted(cursors.shadow) if request.covers(name)]
+    return [await _forward(admin, link, cursors, name, request) for name in names]
+
+
+async def _forward(
+    admin: AdminClient, link: Link, cursors: LinkCursors, name: str, request: Request
+) -> SubscriptionResult:
+    shadow, owner, ledgers = cursors.shadow[name], cursors.owner.get(name), cursors.ledgers
+    if owner is None:
+        if not request.create_missing:
+            return _result(link, name, shadow, None, State.OWNER_MISSING)
+        await mark_forwarded(admin, link.shadow, name, shadow, shadow.cursor.mark_delete)
+        await create_at(admin, link, name, shadow, ledgers)
+        owner = await read_owner(admin, link, name, ledgers)
+        if owner is None:
+            return _result(link, name, shadow, None, State.WAITING, reason="it was created and is not visible yet")
+    elif not await _is_forwarded(admin, link, cursors, name, request):
+        plan = plan_forwarding(acknowledged(shadow), acknowledged(owner), cursors.listed)
+        return _result(link, name, shadow, owner, State.POSITION_NOT_CONFIRMED, plan=plan)
+    plan = plan_forwarding(acknowledged(shadow), acknowledged(owner), cursors.listed)
+    if not plan.missing:
+        return _result(link, name, shadow, owner, State.FORWARDED, plan=plan)
+    try:
+        reason = await send(admin, link, plan, ledgers, name, owner=owner, shadow=shadow)
+    except FleetError as error:
+        return _result(link, name, shadow, owner, State.REFUSED, plan=plan, reason=str(error))
+    return await _confirmed(admin, link, cursors, name, plan, reason)
+
+
+async def _is_forwarded(admin: AdminClient, link: Link, cursors: LinkCursors, name: str, request: Request) -> bool:
+    """Whether the position on the shadow topic was reached by consumers: from the owner's position, or as accepted."""
+    shadow, owner = cursors.shadow[name], cursors.owner[name]
+    if FORWARDED_SINCE in shadow.properties:
+        return True
+    behind = not acknowledged(shadow).minus(acknowledged(owner))
+    if behind or name in request.accept_positions:
+        await mark_forwarded(admin, link.shadow, name, shadow, owner.cursor.mark_delete)
+        return True
+    return False
+
+
+async def _confirmed(
+    admin: AdminClient, link: Link, cursors: LinkCursors, name: str, plan: ForwardingPlan, reason: str
+) -> SubscriptionResult:
+    """Read the owner's subscription until it has what was sent, for 5 s at most."""
+    shadow, end = cursors.shadow[name], time.monotonic() + _CONFIRM_SECONDS
+    while True:
+        owner = await read_owner(admin, link, name, cursors.ledgers)
+        if owner is None:
+            return _result(link, name, shadow, None, State.OWNER_MISSING)
+        after = plan_forwarding(acknowledged(shadow), acknowledged(owner), cursors.listed)
+        # Of a call that failed nothing is awaited; where only individual acknowledgments wait, the position is.
+        sent = after.position is None if reason == EXCLUSIVE_IN_USE else bool(reason)
+        if not after.missing or sent or time.monotonic() > end:
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    state = State.WAITING if after.missing else State.FORWARDED
+    forwarded = len(plan.missing.minus(after.missing))
+    return _result(link, name, shadow, owner, state, plan=after, forwarded=forwarded, reason=reason)
+
+
+def _result(
+    link: Link,
+    name: str,
+    shadow: SubscriptionCursor,
+    owner: SubscriptionCursor | None,
+    state: State,
+    *,
+    plan: ForwardingPlan | None = None,
+    forwarded: int = 0,
+    reason: str = "",
+) -> SubscriptionResult:
+    return SubscriptionResult(
+        topic=str(link.shadow),
+        subscription=name,
+        state=state,
+        forwarded=forwarded,
+        waiting=len(plan.missing) if plan else 0,
+        ahead=plan.ahead if plan else 0,
+        position=str(shadow.cursor.mark_delete),
+        owner_position=str(owner.cursor.mark_delete) if owner else "",
+        holes=len(shadow.individually_acknowledged),
+        owner_holes=len(owner.individually_acknowledged) if owner else 0,
+        reason=reason,
+    )

@@ -1,0 +1,104 @@
+"""The shadow topics of a namespace whose acknowledgments can be forwarded, with their sources; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.read_only.forwarding.request import Request
+from pulsar_fleet.read_only.observe import partitions_of, properties_of, source_in
+
+_EVICTS = "consumer_backlog_eviction"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A source and its shadow topic, both without partitions or one partition."""
+
+    source: TopicName
+    shadow: TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What is forwarded.
+
+    :param problems: a sentence for each shadow topic that is not.
+    """
+
+    links: tuple[Link, ...]
+    problems: tuple[str, ...]
+
+
+async def read_links(admin: AdminClient, request: Request) -> Links:
+    """The links of the namespace. Calls: two for it, and up to six for each topic.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    links: list[Link] = []
+    problems: list[str] = []
+    unknown = set(request.topics)
+    for shadow in await _topics(admin, request.namespace):
+        source = await _source(admin, shadow)
+        if source is None or (request.topics and not {shadow, source} & set(request.topics)):
+            continue
+        unknown -= {shadow, source}
+        count, of_source = await partitions_of(admin, shadow), await partitions_of(admin, source)
+        if problem := await _problem(admin, shadow, source, count, of_source):
+            problems.append(problem)
+        else:
+            stored = zip(source.partitions(count or 0), shadow.partitions(count or 0), strict=True)
+            links += [Link(*pair) for pair in stored]
+    problems += [
+        f"{topic} is not forwarded: it is neither a shadow topic of {request.namespace} nor the source of one; correct "
+        "the name."
+        for topic in sorted(unknown)
+    ]
+    return Links(tuple(links), tuple(problems))
+
+
+async def _topics(admin: AdminClient, namespace: NamespaceName) -> list[TopicName]:
+    partitioned = await admin.partitioned_topics(namespace)
+    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
+    return sorted(topic for topic in {*partitioned, *plain} if topic.persistent)
+
+
+async def _source(admin: AdminClient, shadow: TopicName) -> TopicName | None:
+    """The source of a shadow topic; None of another topic, and of one that is being taken away."""
+    properties = await properties_of(admin, shadow)
+    name = "" if RETIRED_FROM in properties else source_in(properties)
+    return TopicName.parse(name) if name else None
+
+
+async def _problem(
+    admin: AdminClient, shadow: TopicName, source: TopicName, count: int | None, of_source: int | None
+) -> str:
+    if of_source is None:
+        return f"{shadow} is not forwarded: its source {source} does not exist; take the shadow topic away."
+    if count != of_source:
+        return (
+            f"{shadow} is not forwarded: it has {count} partitions and {source} has {of_source}; run serve_read_only "
+            "with remove, then without it."
+        )
+    seconds = await admin.get(f"/{shadow.path}/messageTTL", applied=True) or 0
+    if int(seconds) > 0:
+        return (
+            f"{shadow} is not forwarded: messages expire there after {seconds} s, which acknowledges what no consumer "
+            "has; set the message TTL of its namespace or topic to 0."
+        )
+    if any(_evicting(await admin.get(f"/{shadow.path}/backlogQuotaMap", applied=True) or {})):
+        return (
+            f"{shadow} is not forwarded: its backlog quota has the policy {_EVICTS}, which acknowledges what no "
+            "consumer has; remove that quota."
+        )
+    return ""
+
+
+def _evicting(quotas: JsonObject) -> Iterator[bool]:
+    for quota in quotas.values():
+        limits = (quota.get("limitSize") or quota.get("limit") or 0, quota.get("limitTime") or 0)
+        yield quota.get("policy") == _EVICTS and any(int(limit) > 0 for limit in limits)

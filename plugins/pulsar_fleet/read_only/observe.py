@@ -1,0 +1,184 @@
+"""Read what a cluster has of sources, shadow topics and their namespace; nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.errors import NotFound
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.effective import effective_value
+from pulsar_fleet.cluster.policies.topic_policies import TOPIC_BY_FIELD
+from pulsar_fleet.planning.diff import isolation_value, schema_values
+from pulsar_fleet.read_only.brokers.owners import owners_of, read_brokers
+from pulsar_fleet.read_only.isolation import recorded_brokers
+from pulsar_fleet.read_only.pair import stand_in_of
+from pulsar_fleet.read_only.request import Request
+from pulsar_fleet.read_only.state import Brokers, Observed, ShadowState, SourceState, retained_minutes_and_megabytes
+from pulsar_fleet.snapshot.resources import schema_state
+
+_RETENTION = TOPIC_BY_FIELD["retentionPolicies"]
+_EXPLICIT_LAC = "bookkeeperExplicitLacIntervalInMills"
+
+
+async def observe(admin: AdminClient, request: Request) -> Observed:
+    """Read the cluster: one call, one for each broker, up to nine for each topic, and two for each of its partitions.
+
+    With brokers of their own: one call for each of these and two for each topic or partition that serves readers. It
+    loads the sources.
+    """
+    own = await admin.cluster_name()
+    brokers = await admin.brokers()
+    configurations = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
+    document = await admin.namespace(request.namespace)
+    wanted = () if request.remove else request.brokers or recorded_brokers(document)
+    shadow_names = [request.shadow(topic) for topic in request.topics]
+    sources, shadows = await asyncio.gather(
+        asyncio.gather(*(_source(admin, own, topic, configurations, request) for topic in request.topics)),
+        asyncio.gather(*(_shadow(admin, topic, removing=request.remove, owned=bool(wanted)) for topic in shadow_names)),
+    )
+    return Observed(
+        cluster=own,
+        tenant_exists=await admin.tenant(request.namespace.tenant) is not None,
+        document=document,
+        brokers=await _brokers(admin, request, wanted, dict(zip(brokers, configurations, strict=True))),
+        others=await _others(admin, request) if document and request.remove else (),
+        sources=tuple(sources),
+        shadows={state.topic: state for state in shadows},
+        without_explicit_lac=tuple(
+            broker
+            for broker, configuration in zip(brokers, configurations, strict=True)
+            if int(configuration.get(_EXPLICIT_LAC) or 0) <= 0
+        ),
+        peers=tuple(name for name in await admin.clusters() if name != own),
+    )
+
+
+async def partitions_of(admin: AdminClient, topic: TopicName) -> int | None:
+    """The number of partitions, 0 of a topic without, None of a topic that is missing."""
+    try:
+        return (await admin.partition_metadata(topic)).partitions
+    except NotFound:
+        return None
+
+
+async def properties_of(admin: AdminClient, topic: TopicName) -> Mapping[str, str]:
+    """The properties of an existing topic; it is not loaded."""
+    metadata = await admin.partition_metadata(topic)
+    if metadata.partitions:
+        return metadata.properties
+    return dict((await admin.internal_info(topic)).get("properties") or {})
+
+
+def source_in(properties: Mapping[str, str]) -> str:
+    """The source with which a topic of these properties shares ledgers; empty of an ordinary topic."""
+    return properties.get(RETIRED_FROM) or properties.get(SHADOW_SOURCE) or ""
+
+
+async def _source(
+    admin: AdminClient, own: str, topic: TopicName, configurations: Sequence[Mapping[str, Json]], request: Request
+) -> SourceState:
+    partitions = await partitions_of(admin, topic)
+    if partitions is None:
+        return SourceState(topic=topic)
+    document = await admin.namespace(topic.namespace) or {}
+    stored = topic.partitions(partitions)
+    statistics = [await admin.stats(partition, precise=False) for partition in stored]
+    information = [await admin.internal_info(partition) for partition in stored]
+    versions = [schema_state(topic, version) for version in await admin.schemas(topic)]
+    return SourceState(
+        topic=topic,
+        partitions=partitions,
+        shadow_of=source_in(await properties_of(admin, topic)),
+        terminated=any("terminatedPosition" in info for info in information),
+        linked=tuple(sorted(await admin.get(f"/{topic.path}/shadowTopics") or ())),
+        retention=_least(await _retentions(admin, topic), comparable(document, own), configurations),
+        bytes_per_second=sum(float(stats.get("msgThroughputIn") or 0) for stats in statistics),
+        stored_bytes=sum(int(stats.get("storageSize") or 0) for stats in statistics),
+        sent={} if request.remove else await _sent(admin, dict(zip(stored, statistics, strict=True))),
+        namespace=document,
+        schemas=tuple(schema_values(versions)),
+        schemas_are_numbered=all(schema.version == number for number, schema in enumerate(versions)),
+    )
+
+
+async def _sent(admin: AdminClient, statistics: Mapping[TopicName, JsonObject]) -> dict[str, float]:
+    """By owner, the bytes per second that the subscriptions of topics are sent."""
+    sent: dict[str, float] = {}
+    for topic, owner in (await owners_of(admin, statistics)).items():
+        subscriptions = (statistics[topic].get("subscriptions") or {}).values()
+        rate = sum(float(subscription.get("msgThroughputOut") or 0) for subscription in subscriptions)
+        sent[owner] = sent.get(owner, 0.0) + rate
+    return sent
+
+
+async def _brokers(
+    admin: AdminClient, request: Request, wanted: Sequence[str], configurations: Mapping[str, Mapping[str, Json]]
+) -> Brokers:
+    if not request.remove:
+        return await read_brokers(admin, request.namespace, wanted, configurations)
+    policies = await admin.isolation_policies()
+    return Brokers(live=tuple(configurations), policies={name: isolation_value(row) for name, row in policies.items()})
+
+
+async def _shadow(admin: AdminClient, topic: TopicName, *, removing: bool, owned: bool) -> ShadowState:
+    partitions = await partitions_of(admin, topic)
+    stand_in = await partitions_of(admin, stand_in_of(topic)) if removing else None
+    if partitions is None:
+        return ShadowState(topic=topic, stand_in=stand_in)
+    properties = await properties_of(admin, topic)
+    stored = topic.partitions(partitions) if owned else ()
+    return ShadowState(
+        topic=topic,
+        partitions=partitions,
+        source=source_in(properties),
+        retiring=RETIRED_FROM in properties,
+        stand_in=stand_in,
+        readers=await _readers(admin, topic.partitions(partitions)) if removing else 0,
+        retentions=await _retentions(admin, topic),
+        schemas=tuple(schema_values(schema_state(topic, version) for version in await admin.schemas(topic))),
+        owners=await owners_of(admin, stored),
+        bundles={partition: await admin.bundle(partition) for partition in stored},
+    )
+
+
+async def _others(admin: AdminClient, request: Request) -> tuple[str, ...]:
+    shadows = [request.shadow(topic) for topic in request.topics]
+    ours = {*shadows, *map(stand_in_of, shadows)}
+    topics = {*await admin.topics(request.namespace), *await admin.partitioned_topics(request.namespace)}
+    return tuple(sorted(str(topic) for topic in topics if not ours & {topic, topic.parent}))
+
+
+async def _readers(admin: AdminClient, stored: Sequence[TopicName]) -> int:
+    """The number of connected consumers and readers; it loads the topic."""
+    statistics = [await admin.stats(partition, precise=False) for partition in stored]
+    return sum(
+        len(subscription.get("consumers") or ())
+        for stats in statistics
+        for subscription in (stats.get("subscriptions") or {}).values()
+    )
+
+
+async def _retentions(admin: AdminClient, topic: TopicName) -> dict[str, Json]:
+    """The retentions of the topic itself, by scope."""
+    scopes = {"local": False, "global": True}
+    values = {scope: await admin.get(f"/{topic.path}/retention", isGlobal=value) for scope, value in scopes.items()}
+    return {scope: value for scope, value in values.items() if value is not None}
+
+
+def _least(own: Mapping[str, Json], namespace: JsonObject, configurations: Sequence[Mapping[str, Json]]) -> Json:
+    effective = [
+        effective_value(
+            _RETENTION,
+            local={_RETENTION.field: own.get("local")},
+            shared={_RETENTION.field: own.get("global")},
+            namespace=namespace,
+            configuration=configuration,
+        )
+        for configuration in configurations
+    ]
+    return min(effective, key=retained_minutes_and_megabytes, default=None)

@@ -1,0 +1,289 @@
+"""The plan of a run that serves topics read-only, with its exact calls (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsar_fleet.cluster.admin.call import Call, bare, with_body
+from pulsar_fleet.cluster.admin.shadows.hazards import INFINITE
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import Json, JsonObject
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+from pulsar_fleet.cluster.policies.documents import comparable
+from pulsar_fleet.cluster.policies.lookup import BY_FIELD
+from pulsar_fleet.cluster.policies.setters import policy_calls
+from pulsar_fleet.ledger.artefacts import Reference
+from pulsar_fleet.planning.changes.clusters import isolation_path
+from pulsar_fleet.planning.changes.namespaces import OPEN_STRATEGY
+from pulsar_fleet.planning.diff_entry import Resource
+from pulsar_fleet.planning.hazard import Hazard
+from pulsar_fleet.planning.plan import Action, Change, Plan
+from pulsar_fleet.read_only.brokers.checks import changes_policy
+from pulsar_fleet.read_only.brokers.cost import cost_lines
+from pulsar_fleet.read_only.isolation import (
+    BROKERS,
+    brokers_of,
+    destinations,
+    is_among,
+    is_own,
+    isolation_document,
+    policy_name,
+    recorded_brokers,
+)
+from pulsar_fleet.read_only.pair import Pair, removal_calls, topic_creation
+from pulsar_fleet.read_only.request import Request
+from pulsar_fleet.read_only.source_changes import consumers_of, following_changes, grant_changes, grows
+from pulsar_fleet.read_only.state import Observed, ShadowState, SourceState
+
+READ_ONLY = "pulsar-fleet.read-only"
+"""The property of a namespace that this procedure created; its value says what it is for."""
+
+_NEVER_DELETED: JsonObject = {
+    "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+    "maxInactiveDurationSeconds": 3600,
+    "deleteWhileInactive": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnlyPlan(Document):
+    """What a run changes on one cluster.
+
+    :param contents: it creates the namespace and the shadow topics.
+    :param empties: whether the namespace is deleted with the last of its topics.
+    :param releases: whether its isolation policy is deleted with it.
+    :param brokers: those that serve the namespace and no other; empty: none of its own.
+    :param moving: its bundles that other brokers own now → the broker that takes them.
+    :param cost: what readers share, and which brokers send what; a sentence each.
+    :param pairs: all that are served, also those that need no change.
+    """
+
+    SCHEMA_VERSION = 1
+    OTHER_VERSION = "make the plan again"
+
+    cluster: str
+    namespace: NamespaceName
+    remove: bool
+    contents: Plan
+    pairs: tuple[Pair, ...]
+    empties: bool = False
+    releases: bool = False
+    brokers: tuple[str, ...] = ()
+    moving: Mapping[str, str] = field(default_factory=dict)
+    cost: tuple[str, ...] = ()
+
+    @property
+    def linking(self) -> tuple[Pair, ...]:
+        """The pairs that this run links."""
+        return tuple(pair for pair in self.pairs if pair.links)
+
+    def calls(self) -> list[Call]:
+        """Every call that changes or loads something, in the order in which they are sent."""
+        if self.remove:
+            calls = [call for pair in self.pairs for call in removal_calls(pair)]
+            calls += [bare("DELETE", f"/namespaces/{self.namespace.path}")] if self.empties else []
+            return [*calls, release_call(self.cluster, self.namespace)] if self.releases else calls
+        creations = [call for change in self.contents.changes for call in change.calls]
+        loads = [bare("GET", f"/{source.path}/stats") for pair in self.pairs if pair.links for source, _ in pair.stored]
+        moves = [move_call(self.namespace, bundle, broker) for bundle, broker in self.moving.items()]
+        return [*loads, *creations, *moves, *(pair.link_call() for pair in self.linking)]
+
+
+def move_call(namespace: NamespaceName, bundle: str, broker: str) -> Call:
+    """Unload a bundle to a broker of the namespace's isolation policy."""
+    return bare("PUT", f"/namespaces/{namespace.path}/{bundle}/unload", destinationBroker=broker)
+
+
+def release_call(cluster: str, namespace: NamespaceName) -> Call:
+    """Delete the isolation policy of the namespace: its brokers serve other namespaces again."""
+    return bare("DELETE", isolation_path(cluster, policy_name(namespace)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReadOnlyPlan(Document):
+    """A stored plan with its findings.
+
+    :param text: the plan as Markdown, with every call.
+    :param calls: writing calls.
+    """
+
+    plan: Reference
+    findings: Reference
+    text: Reference
+    id: str
+    headline: str
+    remove: bool
+    changes: int
+    calls: int
+    blockers: int
+    warnings: int
+
+
+def plan_removal(observed: Observed, request: Request) -> ReadOnlyPlan:
+    """Plan to take shadow topics away; a second plan after a complete run has none."""
+    pairs = []
+    for source in observed.sources:
+        shadow = observed.shadows[request.shadow(source.topic)]
+        ours = shadow.partitions is not None and shadow.source == str(source.topic)
+        if ours or (shadow.partitions is None and shadow.stand_in is not None):
+            partitions = shadow.partitions if ours else shadow.stand_in
+            pairs.append(_pair(source, shadow.topic, partitions or 0, links=str(shadow.topic) in source.linked))
+    empties = not observed.others and READ_ONLY in ((observed.document or {}).get("properties") or {})
+    policy = observed.brokers.policies.get(policy_name(request.namespace))
+    return ReadOnlyPlan(
+        cluster=observed.cluster,
+        namespace=request.namespace,
+        remove=True,
+        contents=Plan(source="the topics to serve", target=observed.cluster, changes=()),
+        pairs=tuple(pairs),
+        empties=empties,
+        releases=policy is not None and is_own(request.namespace, policy) and (empties or observed.document is None),
+    )
+
+
+def plan_serving(observed: Observed, request: Request) -> ReadOnlyPlan:
+    """Plan what is missing; a second plan after a complete run is empty."""
+    present = [source for source in observed.sources if source.partitions is not None]
+    changes = [*_isolation(observed, request, present), *_namespace(observed, request, present)]
+    changes += grant_changes(observed, str(request.namespace), present)
+    served = [(source, observed.shadows[request.shadow(source.topic)]) for source in present]
+    changes += [change for source, shadow in served for change in _shadow(source, shadow)]
+    changes += [change for source, shadow in served for change in following_changes(source, shadow)]
+    changes.sort(key=lambda change: list(Resource).index(change.resource))
+    return ReadOnlyPlan(
+        cluster=observed.cluster,
+        namespace=request.namespace,
+        remove=False,
+        contents=Plan(source="the topics to serve", target=observed.cluster, changes=tuple(changes)),
+        pairs=tuple(
+            _pair(
+                source,
+                shadow.topic,
+                source.partitions or 0,
+                # Linked again, the replicators of new partitions start too (observed, 4.2.4).
+                links=str(shadow.topic) not in source.linked or grows(source, shadow),
+            )
+            for source, shadow in served
+        ),
+        brokers=observed.brokers.wanted,
+        moving=_moving(observed),
+        cost=cost_lines(observed, request),
+    )
+
+
+def _isolation(observed: Observed, request: Request, sources: Sequence[SourceState]) -> Iterator[Change]:
+    if not sources or not changes_policy(observed, request.namespace):
+        return
+    name, brokers = policy_name(request.namespace), observed.brokers
+    document, before = isolation_document(request.namespace, brokers.wanted), brokers.policies.get(name)
+    yield Change(
+        resource=Resource.ISOLATION,
+        name=name,
+        field="",
+        action=Action.CREATE if before is None else Action.SET,
+        # The bundles that are elsewhere are unloaded afterwards, one after the other, and recorded.
+        calls=(with_body("POST", isolation_path(observed.cluster, name), {**document, "unload_scope": "none"}),),
+        before=before,
+        after=document,
+        hazard=Hazard.REVERSIBLE,
+        reason=f"only {request.namespace} is served by {', '.join(brokers_of(brokers.wanted, brokers.live))}",
+    )
+
+
+def _moving(observed: Observed) -> dict[str, str]:
+    brokers = observed.brokers
+    elsewhere = [
+        shadow.bundles[topic]
+        for shadow in observed.shadows.values()
+        for topic, owner in shadow.owners.items()
+        if owner and not is_among(brokers.wanted, owner)
+    ]
+    return destinations(elsewhere, brokers_of(brokers.wanted, brokers.live))
+
+
+def _pair(source: SourceState, shadow: TopicName, partitions: int, *, links: bool) -> Pair:
+    others = tuple(name for name in source.linked if name != str(shadow))
+    return Pair(source=source.topic, shadow=shadow, partitions=partitions, linked=others, links=links)
+
+
+def _namespace(observed: Observed, request: Request, sources: Sequence[SourceState]) -> Iterator[Change]:
+    if not sources:
+        return
+    if observed.document is not None:
+        yield from _brokers_property(observed, request)
+        return
+    document = namespace_document(observed.cluster, sources, observed.brokers.wanted)
+    yield _creation(
+        Resource.NAMESPACE,
+        str(request.namespace),
+        with_body("PUT", f"/namespaces/{request.namespace.path}", document),
+        comparable(document, observed.cluster),
+        "it keeps every ledger of its shadow topics, and nobody may produce there",
+    )
+
+
+def _brokers_property(observed: Observed, request: Request) -> Iterator[Change]:
+    """Record on a namespace that exists which brokers it has for itself."""
+    document, wanted = observed.document or {}, observed.brokers.wanted
+    if wanted == recorded_brokers(document) or READ_ONLY not in (document.get("properties") or {}):
+        return
+    policy = BY_FIELD["properties"]
+    before = comparable(document, observed.cluster)[policy.field]
+    after = {**before, BROKERS: ",".join(wanted)}
+    yield Change(
+        resource=Resource.POLICY,
+        name=str(request.namespace),
+        field=policy.field,
+        action=Action.SET,
+        calls=policy_calls(policy, request.namespace, before, after),
+        before=before,
+        after=after,
+        hazard=Hazard.REVERSIBLE,
+        reason="it says which brokers the namespace has for itself",
+    )
+
+
+def namespace_document(cluster: str, sources: Sequence[SourceState], brokers: Sequence[str] = ()) -> JsonObject:
+    """The policies of the read-only namespace: everything is kept, nothing is created or deleted by use.
+
+    Roles that may consume from a source's namespace may consume; none may produce. Bundles are those of the first
+    source's namespace. Schemas come from the sources alone: a reader registers none, and every version is accepted.
+    """
+    return {
+        "replication_clusters": [cluster],
+        "retention_policies": dict(INFINITE),
+        "inactive_topic_policies": _NEVER_DELETED,
+        "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
+        "is_allow_auto_update_schema": False,
+        "schema_compatibility_strategy": OPEN_STRATEGY,
+        "auth_policies": {"namespace_auth": consumers_of([source.namespace for source in sources])},
+        "bundles": sources[0].namespace["bundles"],
+        "properties": {
+            READ_ONLY: "shadow topics; without a retention of -1/-1 they delete data of their sources",
+            **({BROKERS: ",".join(brokers)} if brokers else {}),
+        },
+    }
+
+
+def _shadow(source: SourceState, shadow: ShadowState) -> Iterator[Change]:
+    if shadow.partitions is not None:
+        return
+    partitions, properties = source.partitions or 0, {SHADOW_SOURCE: str(source.topic)}
+    call = topic_creation(shadow.topic, partitions, properties)
+    after: JsonObject = {"partitions": partitions, "properties": properties}
+    yield _creation(Resource.TOPIC, str(shadow.topic), call, after, f"it serves {source.topic}")
+
+
+def _creation(resource: Resource, name: str, call: Call, after: Json, reason: str) -> Change:
+    return Change(
+        resource=resource,
+        name=name,
+        field="",
+        action=Action.CREATE,
+        calls=(call,),
+        before=None,
+        after=after,
+        hazard=Hazard.NONE,
+        reason=reason,
+    )

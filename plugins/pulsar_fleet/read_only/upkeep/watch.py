@@ -1,0 +1,204 @@
+"""Look after topics that are served read-only: retention, links, and how far readers are behind; nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.document import Document
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.names import NamespaceName, TopicName
+from pulsar_fleet.preflight.context import blocker, warning
+from pulsar_fleet.preflight.findings import Finding, blockers_first
+from pulsar_fleet.read_only.brokers.checks import check_owners
+from pulsar_fleet.read_only.brokers.cost import amount
+from pulsar_fleet.read_only.checks import check_serving, forecast_minutes
+from pulsar_fleet.read_only.isolation import recorded_brokers
+from pulsar_fleet.read_only.links import is_alive
+from pulsar_fleet.read_only.observe import observe, properties_of, source_in
+from pulsar_fleet.read_only.request import Request
+from pulsar_fleet.read_only.source_changes import only_readers
+from pulsar_fleet.read_only.state import Observed, SourceState
+from pulsar_fleet.read_only.upkeep.stopped_links import STOPPED_SECONDS, Link, progress_of, stopped_links
+
+_FOR_THE_LOG = (
+    "source-retention-short",
+    "explicit-lac-off",
+    "brokers-lost-for-others",
+    "role-only-here",
+    "cluster-has-peers",
+)
+_NEAR = 0.8
+"""The share of the retention that a reader may be behind before it is an alarm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTopic(Document):
+    """How one topic is served.
+
+    :param links: topics or partitions; `alive` of them have a connected replicator.
+    :param unsent: entries that the shadow topic does not know yet.
+    :param lag_minutes: by subscription of the shadow topic: the age of its oldest message that is not acknowledged.
+    :param sent: broker → the bytes per second that it sends to its readers.
+    :param retained_minutes: for how long the source stores acknowledged messages at the present rate; -1 without limit.
+    """
+
+    source: TopicName
+    shadow: TopicName
+    links: int
+    alive: int
+    unsent: int
+    lag_minutes: Mapping[str, float]
+    retained_minutes: float
+    sent: Mapping[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """`…: 2 of 2 links alive, 0 entries unsent, slowest reader 0.4 min behind, 60 min retained, b:8080 1 MB/s`."""
+        slowest = max(self.lag_minutes.values(), default=0.0)
+        retained = "unlimited" if self.retained_minutes < 0 else f"{self.retained_minutes:,.0f} min"
+        return (
+            f"{self.shadow}: {self.alive} of {self.links} links alive, {self.unsent:,} entries unsent, slowest reader "
+            f"{slowest:,.1f} min behind, {retained} retained"
+            + "".join(f", {broker} {amount(rate)}/s" for broker, rate in sorted(self.sent.items()))
+        )
+
+
+async def watch_namespace(
+    admin: AdminClient, namespace: NamespaceName, lag_minutes: int
+) -> tuple[tuple[ServedTopic, ...], tuple[Finding, ...]]:
+    """The topics that are served in a namespace, and what is wrong with them, alarms first. It loads them.
+
+    Calls: two for the namespace, one or two for each topic there, and those of a plan.
+
+    :raises NotFound: the namespace does not exist.
+    """
+    sources = await sources_served_in(admin, namespace)
+    if not sources:
+        return (), ()
+    brokers = recorded_brokers(await admin.namespace(namespace))
+    request = Request(topics=sources, namespace=namespace, brokers=brokers, lag_minutes=lag_minutes)
+    observed = await observe(admin, request)
+    served: list[ServedTopic] = []
+    unsent: list[Link] = []
+    findings = [
+        *check_serving(observed, request),
+        *check_owners(observed, request),
+        *_only_readers(observed, namespace),
+    ]
+    for state in observed.sources:
+        if state.partitions is not None:
+            topic, waiting = await _served(admin, state, request.shadow(state.topic))
+            served.append(topic)
+            unsent += waiting
+            findings += _findings(topic, lag_minutes)
+    findings += [_link_stopped(source) for source, _ in await stopped_links(admin, unsent)]
+    return tuple(served), blockers_first(findings)
+
+
+async def sources_served_in(admin: AdminClient, namespace: NamespaceName) -> tuple[TopicName, ...]:
+    """The sources of the shadow topics of a namespace; also those that are missing by now."""
+    partitioned = await admin.partitioned_topics(namespace)
+    plain = {topic for topic in await admin.topics(namespace) if topic.parent not in partitioned}
+    shadows = sorted({*partitioned, *plain})
+    names = {shadow: source_in(await properties_of(admin, shadow)) for shadow in shadows if shadow.persistent}
+    sources = {shadow: TopicName.parse(name) for shadow, name in names.items() if name}
+    return tuple(source for shadow, source in sources.items() if source.local == shadow.local)
+
+
+async def _served(admin: AdminClient, source: SourceState, shadow: TopicName) -> tuple[ServedTopic, list[Link]]:
+    """How a topic is served, and its links with unsent entries."""
+    alive = 0
+    unsent: dict[Link, int] = {}
+    lags: dict[str, float] = {}
+    sent: dict[str, float] = {}
+    count = source.partitions or 0
+    stored = list(zip(source.topic.partitions(count), shadow.partitions(count), strict=True))
+    for one_source, one_shadow in stored:
+        alive += await is_alive(admin, one_source, one_shadow)
+        unsent[one_source, one_shadow] = (await progress_of(admin, (one_source, one_shadow))).unsent
+        stats = await admin.get(f"/{one_shadow.path}/stats", getPreciseBacklog=True, getEarliestTimeInBacklog=True)
+        for name, minutes in _lags(stats).items():
+            lags[name] = max(minutes, lags.get(name, 0.0))
+        owner = await admin.owner(one_shadow)
+        sent[owner] = sent.get(owner, 0.0) + float(stats.get("msgThroughputOut") or 0)
+    forecast = forecast_minutes(source)
+    topic = ServedTopic(
+        source=source.topic,
+        shadow=shadow,
+        links=len(stored),
+        alive=alive,
+        unsent=sum(unsent.values()),
+        lag_minutes=lags,
+        sent=sent,
+        retained_minutes=-1.0 if forecast == float("inf") else round(forecast, 1),
+    )
+    return topic, [link for link, entries in unsent.items() if entries]
+
+
+def _lags(stats: JsonObject) -> dict[str, float]:
+    now = time.time() * 1000
+    ages = {
+        name: (subscription.get("msgBacklog"), subscription.get("earliestMsgPublishTimeInBacklog") or 0)
+        for name, subscription in (stats.get("subscriptions") or {}).items()
+    }
+    return {
+        name: round(max(0.0, now - earliest) / 60_000, 2) if backlog and earliest > 0 else 0.0
+        for name, (backlog, earliest) in ages.items()
+    }
+
+
+def _link_stopped(source: TopicName) -> Finding:
+    return blocker(
+        "link-stopped",
+        str(source),
+        f"its replicator is connected, has entries to send, and sent none for {STOPPED_SECONDS:.0f} s",
+        "Readers of its shadow topic get no new messages.",
+        "unload the topic: its clients reconnect, and readers get all messages. *Follow the sources* does it.",
+    )
+
+
+def _findings(topic: ServedTopic, lag_minutes: int) -> Iterator[Finding]:
+    if topic.alive < topic.links:
+        yield blocker(
+            "link-not-alive",
+            str(topic.shadow),
+            f"{topic.alive} of {topic.links} links are alive",
+            "Its readers get no new messages.",
+            "run serve_read_only with this topic again: it links what is not linked, and says what else is wrong.",
+        )
+    for name, lag in sorted(topic.lag_minutes.items()):
+        where = f"{topic.shadow} {name}"
+        if topic.retained_minutes > 0 and lag > _NEAR * topic.retained_minutes:
+            yield blocker(
+                "reader-near-retention",
+                where,
+                f"{lag:,.1f} min behind, and the source retains {topic.retained_minutes:,.1f} min",
+                "It loses messages without an error.",
+                f"raise the retention of {topic.source.namespace} now, then find out why the reader is slow.",
+            )
+        elif lag > lag_minutes:
+            yield warning(
+                "reader-behind",
+                where,
+                f"{lag:,.1f} min behind, {lag_minutes} min are allowed",
+                "It may lose messages when the source is trimmed.",
+                "find out why the reader is slow.",
+            )
+
+
+def _only_readers(observed: Observed, namespace: NamespaceName) -> Iterator[Finding]:
+    for role in only_readers(observed):
+        yield warning(
+            "role-only-here",
+            str(namespace),
+            f"{role} may consume here, and from no namespace of a source",
+            "It reads messages that it may not read at their source, if the permission there was taken from it.",
+            f"take the permission of {role} in {namespace}, unless it was given for these readers.",
+        )
+
+
+def alarms(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What fails a run: everything that people must act on now."""
+    return tuple(finding for finding in findings if finding.id not in _FOR_THE_LOG)

@@ -1,0 +1,283 @@
+"""Topics are served read-only by shadow topics, and taken away again; their sources lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from tests.support.shadows import NOTHING_KEPT, STORED, delivered, make_source, publish
+
+from pulsar_fleet.cluster.admin.call import Call
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.admin.shadows.hazards import RETIRED_FROM
+from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
+from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
+from pulsar_fleet.ledger.run import Run
+from pulsar_fleet.preflight.findings import Finding
+from pulsar_fleet.read_only import steps
+from pulsar_fleet.read_only.plan import StoredReadOnlyPlan
+from pulsar_fleet.read_only.request import Request
+from pulsar_fleet.read_only.results import Served
+from pulsar_sandbox import Sandbox
+
+LONG = {"retentionTimeInMinutes": 90, "retentionSizeInMB": -1}
+
+
+class Serving:
+    """Runs of the procedure on blue, one after the other."""
+
+    def __init__(self, admin: AdminClient, sandbox: Sandbox, tenant: str) -> None:
+        self.admin, self.cluster = admin, sandbox["blue"]
+        self.owner, self.readers = NamespaceName(tenant, "source"), NamespaceName(tenant, "readers")
+        self.runs = 0
+
+    def topic(self, name: str) -> TopicName:
+        return TopicName(self.owner, name)
+
+    def shadow(self, name: str) -> TopicName:
+        return TopicName(self.readers, name)
+
+    async def plan(self, *topics: str, **settings: Any) -> tuple[StoredReadOnlyPlan, Run]:
+        self.runs += 1
+        run = Run.open(f"serve/{self.readers.tenant}-{self.runs}")
+        names = [str(self.topic(name)) for name in topics]
+        request = Request.of({"topics": names, "namespace": str(self.readers), **settings})
+        return await steps.plan(self.admin, request, run), run
+
+    async def findings(self, *topics: str, **settings: Any) -> dict[str, Finding]:
+        planned, run = await self.plan(*topics, **settings)
+        return {finding.id: finding for finding in steps.read_findings(run.artefacts, planned)}
+
+    async def findings_of(self, topics: list[str], namespace: NamespaceName) -> dict[str, Finding]:
+        return await self.findings(topics=topics, namespace=str(namespace))
+
+    async def serve(self, *topics: str, **settings: Any) -> tuple[StoredReadOnlyPlan, Run, Served]:
+        planned, run = await self.plan(*topics, **settings)
+        assert planned.blockers == 0, steps.read_findings(run.artefacts, planned)
+        await steps.create_topics(self.admin, planned, run)
+        await steps.link_topics(self.admin, planned, run)
+        await steps.confirm(self.admin, planned, run)
+        return planned, run, await steps.remove_topics(self.admin, planned, run)
+
+    async def received(self, name: str, subscription: str = "reader") -> int:
+        return await asyncio.to_thread(delivered, self.cluster.service_url, self.shadow(name), subscription)
+
+    async def owner_receives(self, name: str) -> int:
+        await self.admin.put(f"/{self.topic(name).path}/unload")
+        return await asyncio.to_thread(delivered, self.cluster.service_url, self.topic(name))
+
+
+@pytest.fixture
+async def serving(
+    on_alone: AdminClient, alone: Sandbox, new_namespace: Callable[[], NamespaceName], records: Path
+) -> Serving:
+    return Serving(on_alone, alone, new_namespace().tenant)
+
+
+async def test_topics_are_served_and_a_second_run_changes_nothing(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("plain"))
+    await make_source(serving.admin, serving.cluster, serving.topic("parts"), 3)
+    planned, run, _ = await serving.serve("plain", "parts")
+    assert planned.changes == 5
+    for name in ("plain", "parts"):
+        assert await serving.received(name) == STORED
+    await asyncio.to_thread(publish, serving.cluster.service_url, serving.topic("plain"), 5)
+    # The last entry of an open ledger may come with the next one.
+    async with asyncio.timeout(60):
+        while await serving.received("plain", "later") < STORED + 4:
+            pass
+    again, _, _ = await serving.serve("plain", "parts")
+    assert (again.changes, again.calls) == (0, 0)
+    resources = {row.resource for row in run.ledger.changes(run.id)}
+    assert resources == {f"shadow topics of {serving.topic(name)}" for name in ("plain", "parts")}
+    created = {row.resource for row in run.ledger.changes(f"{run.id}/contents")}
+    assert created == {f"namespace {serving.readers}", *(f"topic {serving.shadow(n)}" for n in ("plain", "parts"))}
+
+
+async def test_the_namespace_keeps_everything_and_nobody_may_produce_in_it(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("plain"))
+    for role, actions in (("writer", ["produce"]), ("both", ["produce", "consume"]), ("reader", ["consume"])):
+        await serving.admin.post(f"/namespaces/{serving.owner.path}/permissions/{role}", actions)
+    await serving.serve("plain")
+    document = await serving.admin.namespace(serving.readers) or {}
+    assert document["retention_policies"] == {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    assert document["auth_policies"]["namespace_auth"] == {"both": ["consume"], "reader": ["consume"]}
+    assert document["inactive_topic_policies"]["deleteWhileInactive"] is False
+    with pytest.raises(PreconditionFailed, match=f"data of {serving.topic('plain')} would be deleted"):
+        await serving.admin.post(f"/namespaces/{serving.readers.path}/retention", NOTHING_KEPT)
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+async def test_topics_are_taken_away_and_the_owner_still_gets_every_message(serving: Serving, partitions: int) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"), partitions)
+    await serving.serve("events")
+    assert await serving.received("events") == STORED
+    planned, run, removed = await serving.serve("events", remove=True)
+    assert (planned.changes, removed.kept) == (2, ())
+    assert await serving.admin.namespace(serving.readers) is None
+    assert not await serving.admin.get(f"/{serving.topic('events').path}/shadowTopics")
+    assert await serving.owner_receives("events") == STORED
+    assert {row.outcome for row in run.ledger.changes(run.id)} == {"applied"}
+    again, _, _ = await serving.serve("events", remove=True)
+    assert (again.changes, again.calls) == (0, 0)
+    await serving.serve("events")
+    assert await serving.received("events", "again") == STORED
+
+
+async def test_one_of_two_topics_is_taken_away_and_the_namespace_stays(serving: Serving) -> None:
+    for name in ("stays", "goes"):
+        await make_source(serving.admin, serving.cluster, serving.topic(name))
+    await serving.serve("stays", "goes")
+    _, _, removed = await serving.serve("goes", remove=True)
+    assert "topics are left in it" in removed.kept[0]
+    assert await serving.admin.topics(serving.readers) == (serving.shadow("stays"),)
+    assert await serving.received("stays") == STORED
+    assert await serving.owner_receives("goes") == STORED
+
+
+@pytest.mark.parametrize("point", range(1, 10, 2))
+async def test_a_removal_that_was_cut_is_finished_by_the_next(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, point: int
+) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    await serving.serve("events")
+    sends, writes = serving.admin.send, 0
+
+    async def cut(call: Call) -> None:
+        nonlocal writes
+        if (writes := writes + 1) > point:
+            raise ConnectionError
+        await sends(call)
+
+    monkeypatch.setattr(serving.admin, "send", cut)
+    with pytest.raises(ConnectionError):
+        await serving.serve("events", remove=True)
+    monkeypatch.undo()
+    assert await serving.owner_receives("events") == STORED
+    await serving.serve("events", remove=True)
+    assert await serving.owner_receives("events") == STORED
+    assert await serving.admin.namespace(serving.readers) is None
+
+
+async def test_a_topic_whose_removal_was_cut_is_not_served_again_before_that_is_finished(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    await serving.serve("events")
+    source = str(serving.topic("events"))
+    following = {SHADOW_SOURCE: str(serving.shadow("events-retired")), RETIRED_FROM: source}
+    await serving.admin.put(f"/{serving.shadow('events').path}/properties", following)
+    assert set(await serving.findings("events")) == {"shadow-is-being-removed", "source-retention-short"}
+
+
+async def test_a_shadow_topic_whose_source_is_gone_is_taken_away(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    await serving.serve("events")
+    await serving.admin.delete(f"/{serving.topic('events').path}", force=True)
+    await serving.serve("events", remove=True)
+    assert await serving.admin.namespace(serving.readers) is None
+
+
+async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Serving) -> None:
+    admin, cluster = serving.admin, serving.cluster
+    await make_source(admin, cluster, serving.topic("plain"))
+    assert set(await serving.findings("plain")) == {"source-retention-short"}
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", LONG)
+    assert await serving.findings("plain") == {}
+    assert set(await serving.findings("plain", lag_minutes=91)) == {"source-retention-short"}
+    assert set(await serving.findings("missing")) == {"source-missing"}
+    assert set(await serving.findings("plain", brokers=["localhost"])) == {"isolation-not-followed"}
+    await admin.post(f"/{serving.topic('plain').path}/terminate")
+    assert set(await serving.findings("plain")) == {"source-terminated"}
+    await make_source(admin, cluster, serving.topic("parts"), 3)
+    await admin.put_namespace(serving.readers, {"replication_clusters": ["blue"]})
+    assert set(await serving.findings("parts")) == {"namespace-of-other-use"}
+    await admin.delete(f"/namespaces/{serving.readers.path}")
+    await serving.serve("parts")
+    other = NamespaceName(serving.readers.tenant, "other")
+    found = await serving.findings_of([str(serving.shadow("parts"))], other)
+    assert set(found) == {"source-is-shadow"}
+    await admin.create_topic(serving.shadow("ordinary"))
+    await make_source(admin, cluster, serving.topic("ordinary"))
+    assert set(await serving.findings("ordinary")) == {"shadow-is-ordinary-topic"}
+    await make_source(admin, cluster, serving.topic("crossed"))
+    await admin.create_topic(serving.shadow("crossed"), {SHADOW_SOURCE: str(serving.topic("ordinary"))})
+    assert set(await serving.findings("crossed")) == {"shadow-of-other-source"}
+    assert set(await serving.findings("crossed", remove=True)) == {"shadow-of-other-source"}
+    await admin.post(f"/{serving.shadow('parts').path}/partitions", 4)
+    assert set(await serving.findings("parts")) == {"partitions-differ"}
+    await admin.post(f"/namespaces/{serving.readers.path}/permissions/writer", ["produce"])
+    assert set(await serving.findings("parts")) == {"partitions-differ", "producing-allowed"}
+    await admin.http.call("POST", f"/admin/v2/namespaces/{serving.readers.path}/retention", body=NOTHING_KEPT)
+    assert "retention-not-infinite" in await serving.findings("parts")
+
+
+async def test_a_namespace_that_would_send_messages_elsewhere_or_cannot_be_made_is_refused(
+    serving: Serving,
+) -> None:
+    admin = serving.admin
+    await make_source(admin, serving.cluster, serving.topic("events"))
+    await admin.post(f"/namespaces/{serving.owner.path}/retention", LONG)
+    missing = await serving.findings("events", namespace=f"{serving.readers.tenant}-missing/readers")
+    assert set(missing) == {"tenant-missing"}
+    await serving.serve("events")
+    await admin.put_cluster("green", {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"})
+    both = {"adminRoles": [], "allowedClusters": ["blue", "green"]}
+    await admin.post(f"/tenants/{serving.readers.tenant}", both)
+    await admin.post(f"/namespaces/{serving.readers.path}/replication", ["blue", "green"])
+    findings = await serving.findings("events")
+    await admin.post(f"/namespaces/{serving.readers.path}/replication", ["blue"])
+    assert set(findings) == {"namespace-is-replicated", "cluster-has-peers"}
+    assert findings["namespace-is-replicated"].evidence == "replicates to green"
+    await admin.post(f"/tenants/{serving.readers.tenant}", {"adminRoles": [], "allowedClusters": ["blue"]})
+    await admin.delete("/clusters/green")
+    assert await serving.findings("events") == {}
+
+
+async def test_a_topic_with_connected_readers_is_not_taken_away(serving: Serving) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    await serving.serve("events")
+    client = pulsar.Client(serving.cluster.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client.create_reader(str(serving.shadow("events")), pulsar.MessageId.earliest)
+    findings = await serving.findings("events", remove=True)
+    client.close()
+    assert set(findings) == {"shadow-has-readers"}
+    assert findings["shadow-has-readers"].evidence == "1 connected consumers and readers"
+    await serving.serve("events", remove=True)
+    assert await serving.owner_receives("events") == STORED
+
+
+@pytest.mark.parametrize("scope", ["local", "global"])
+async def test_a_retention_of_a_shadow_topic_itself_is_refused(serving: Serving, scope: str) -> None:
+    await make_source(serving.admin, serving.cluster, serving.topic("events"))
+    await serving.serve("events")
+    path = f"/{serving.shadow('events').path}/retention"
+    flag = str(scope == "global").lower()
+    await serving.admin.http.call("POST", f"/admin/v2{path}", params={"isGlobal": flag}, body=LONG)
+    async with asyncio.timeout(30):
+        while "topic-retention-not-infinite" not in (findings := await serving.findings("events")):
+            await asyncio.sleep(0.2)
+    assert findings["topic-retention-not-infinite"].evidence.startswith(f"{scope} retention")
+    await serving.admin.delete(path, isGlobal=flag)
+
+
+@pytest.mark.parametrize(
+    ("conf", "reason"),
+    [
+        ({"topics": []}, "'topics' is empty"),
+        ({"topics": ["non-persistent://a/b/c"]}, "is not persistent"),
+        ({"topics": ["persistent://a/b/c-partition-1"]}, "is one partition"),
+        ({"topics": ["persistent://a/b/__change_events"]}, "is a system topic"),
+        ({"topics": ["persistent://a/readers/c"]}, "is in a/readers itself"),
+        ({"topics": ["persistent://a/b/c", "persistent://a/d/c"]}, "Two topics are called 'c'"),
+        ({"topics": ["persistent://a/b/c"], "lag_minutes": -5}, "'lag_minutes' is -5"),
+        ({"topics": ["c"]}, "is not a topic"),
+        ({"topics": ["persistent://a/b/c"], "namespace": "readers"}, "is not a namespace"),
+        ({"topics": ["persistent://a/b/c"], "namespace": "pulsar/system"}, "is a namespace of the brokers"),
+    ],
+)
+def test_settings_that_cannot_be_served_are_refused(conf: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        Request.of({"namespace": "a/readers", **conf})
