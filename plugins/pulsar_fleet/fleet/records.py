@@ -1,0 +1,195 @@
+"""Read the state of the fleet from the ledger: newest phases and verdicts, runs, conflicts, outages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.rows import RecordedRun, utc
+from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, runs, verdicts
+
+_RUNS = 50
+_CONFLICTS = 50
+_PARTS = ("copy of ", "subscriptions of ")
+"""Verdicts about a part of what a migration proves; that about the namespace itself covers them."""
+
+
+class NamespaceState(NamedTuple):
+    """The newest phase and verdict of one namespace, of whatever run; empty where there is none."""
+
+    namespace: str
+    phase: str = ""
+    verdict: str = ""
+    verdict_run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRecords:
+    """When the newest phase and verdict of one namespace were recorded, and by which run."""
+
+    phase_at: datetime | None = None
+    phase_run: str = ""
+    messages: int = 0
+    verdict_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """What the ledger knows of one cluster.
+
+    :param scanned_at: of its last scan by a reconciliation or by metadata events.
+    :param outage_since: since when it does not answer; None while it does.
+    """
+
+    name: str
+    scanned_at: datetime | None = None
+    outage_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenConflict:
+    """Clusters that were edited differently, and the value that was written everywhere.
+
+    :param sides: cluster → its value, and when it was written where that is known.
+    """
+
+    id: str
+    run_id: str
+    resource: str
+    field: str
+    winner: str
+    sides: Mapping[str, Json]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """Everything that the page and the metrics show.
+
+    :param last_runs: procedure → its run that began last.
+    """
+
+    read_at: datetime
+    namespaces: tuple[NamespaceState, ...]
+    clusters: tuple[ClusterState, ...]
+    conflicts: tuple[OpenConflict, ...]
+    open_conflicts: int
+    newest_runs: tuple[RecordedRun, ...]
+    last_runs: Mapping[str, RecordedRun]
+
+
+def read_fleet(ledger: Ledger, now: datetime | None = None) -> FleetState:
+    """The state of the fleet: seven queries, whatever its size."""
+    with ledger.engine.connect() as connection:
+        open_conflicts = conflicts.c.resolved_at.is_(None)
+        return FleetState(
+            read_at=now or datetime.now(UTC),
+            namespaces=_namespaces(connection),
+            clusters=_clusters(connection),
+            conflicts=_conflicts(connection, open_conflicts),
+            open_conflicts=connection.scalar(sa.select(sa.func.count()).where(open_conflicts)) or 0,
+            newest_runs=tuple(ledger.newest_runs(_RUNS)),
+            last_runs=_last_runs(connection),
+        )
+
+
+def read_namespaces(ledger: Ledger, names: Collection[str]) -> dict[str, NamespaceRecords]:
+    """The records of some namespaces: two queries."""
+    with ledger.engine.connect() as connection:
+        entered = _newest_phases(connection, phases.c.run_id, phases.c.at, only=phases.c.namespace.in_(names))
+        proven = _newest_verdicts(connection, verdicts.c.messages, verdicts.c.at, only=verdicts.c.scope.in_(names))
+    return {
+        name: NamespaceRecords(
+            phase_at=utc(entered[name].at) if name in entered else None,
+            phase_run=entered[name].run_id if name in entered else "",
+            messages=proven[name].messages if name in proven else 0,
+            verdict_at=utc(proven[name].at) if name in proven else None,
+        )
+        for name in names
+    }
+
+
+def _namespaces(connection: sa.Connection) -> tuple[NamespaceState, ...]:
+    entered = _newest_phases(connection, phases.c.phase)
+    proven = _newest_verdicts(connection, verdicts.c.verdict, verdicts.c.run_id)
+    states = []
+    for name in sorted({*entered, *proven}):
+        if name.startswith(_PARTS):
+            continue
+        phase = entered[name].phase if name in entered else ""
+        states.append(NamespaceState(name, phase, *(proven[name][1:] if name in proven else ())))
+    return tuple(states)
+
+
+def _newest_phases(
+    connection: sa.Connection, *columns: sa.Column[Any], only: sa.ColumnElement[bool] | None = None
+) -> dict[str, sa.Row[Any]]:
+    chosen = sa.true() if only is None else only
+    newest = sa.select(sa.func.max(phases.c.id)).where(chosen).group_by(phases.c.namespace)
+    query = sa.select(phases.c.namespace, *columns).where(phases.c.id.in_(newest))
+    return {row.namespace: row for row in connection.execute(query)}
+
+
+def _newest_verdicts(
+    connection: sa.Connection, *columns: sa.Column[Any], only: sa.ColumnElement[bool] | None = None
+) -> dict[str, sa.Row[Any]]:
+    chosen = sa.true() if only is None else only
+    last = sa.select(verdicts.c.scope, sa.func.max(verdicts.c.at).label("at")).where(chosen).group_by(verdicts.c.scope)
+    newest = last.subquery()
+    same = sa.and_(verdicts.c.scope == newest.c.scope, verdicts.c.at == newest.c.at)
+    return {row.scope: row for row in connection.execute(sa.select(verdicts.c.scope, *columns).join(newest, same))}
+
+
+def _clusters(connection: sa.Connection) -> tuple[ClusterState, ...]:
+    scanned: dict[str, datetime] = {}
+    observed = sa.select(observations.c.cluster, sa.func.max(observations.c.observed_at)).group_by(
+        observations.c.cluster
+    )
+    for cluster, seconds in connection.execute(observed):
+        scanned[cluster] = datetime.fromtimestamp(seconds, UTC)
+    versions = resource_versions.c
+    events = sa.select(versions.cluster, sa.func.max(versions.at)).where(versions.kind == "scan")
+    for cluster, at in connection.execute(events.group_by(versions.cluster)):
+        scanned[cluster] = max(utc(at), scanned.get(cluster, utc(at)))
+    outages = sa.select(versions.name, versions.document).where(versions.kind == "outage")
+    since = {
+        name: datetime.fromisoformat(document["since"])
+        for name, document in connection.execute(outages)
+        if document.get("since")
+    }
+    return tuple(
+        ClusterState(name=name, scanned_at=scanned.get(name), outage_since=since.get(name))
+        for name in sorted({*scanned, *since})
+    )
+
+
+def _conflicts(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> tuple[OpenConflict, ...]:
+    query = sa.select(conflicts).where(condition).order_by(conflicts.c.at.desc()).limit(_CONFLICTS)
+    return tuple(
+        OpenConflict(
+            id=row["id"],
+            run_id=row["run_id"],
+            resource=f"{row['kind']} {row['name']}",
+            field=row["field"],
+            winner=row["chosen"] or row["winner"],
+            sides=row["sides"],
+            at=utc(row["at"]),
+        )
+        for row in connection.execute(query).mappings()
+    )
+
+
+def _last_runs(connection: sa.Connection) -> dict[str, RecordedRun]:
+    own = runs.c.run_id.not_like("%/%/%")
+    last = sa.select(runs.c.procedure, sa.func.max(runs.c.started_at).label("at")).where(own).group_by(runs.c.procedure)
+    newest = last.subquery()
+    same = sa.and_(runs.c.procedure == newest.c.procedure, runs.c.started_at == newest.c.at)
+    columns: Sequence[sa.Column[object]] = [runs.c[name] for name in RecordedRun.__dataclass_fields__]
+    rows = connection.execute(sa.select(*columns).join(newest, same)).mappings()
+    return {row["procedure"]: RecordedRun(**row) for row in rows}

@@ -1,0 +1,167 @@
+"""Evidence of a run is complete, its page escapes what it shows, and every change of it or of the ledger is found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pulsar_fleet.cluster.errors import InvalidRequest, NotFound
+from pulsar_fleet.evidence.collect import collect
+from pulsar_fleet.evidence.document import Evidence
+from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.evidence.verify import verify_file
+from pulsar_fleet.ledger.approval import store_approval
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.rows import Intent, NewChange
+from pulsar_fleet.ledger.run import Run
+
+RUN = "migrate_namespaces/manual__1"
+HOSTILE = "acme/</script><script>alert(1)</script>"
+PARTS = {"change_id": "1f", "cluster": "green", "before": {"ttl": 1.5}, "after": {"ttl": 2}}
+
+
+@pytest.fixture
+def run(records: Path) -> Run:
+    """A finished run with a record of each kind, and a run below it."""
+    run = Run.open(RUN)
+    run.ledger.start_run(RUN, "migrate_namespaces", {"namespaces": [HOSTILE]})
+    change = NewChange(**PARTS, resource=f"policy {HOSTILE} ttl", action="set", hazard="none", outcome="applied")
+    run.ledger.record(
+        RUN, new_intents=[Intent(**PARTS, kind="policy", name=HOSTILE, field="ttl")], new_changes=[change]
+    )
+    for phase in ("prepared", "cut_over"):
+        run.ledger.enter_phase(RUN, HOSTILE, phase, {"pause": 1.25})
+    run.ledger.record_verdict(RUN, HOSTILE, verdict="PASS", messages=4118202, summary="equal", artefact=None)
+    store_approval(run, "wave 1 of 1", "Approve", by="anna", at="2026-11-25T16:00:00+00:00")
+    run.artefacts.write(RUN, "report.md", f"# Migrated {HOSTILE}\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n".encode())
+    run.artefacts.write_json(RUN, "wave/plan.json", {"changes": []})
+    run.ledger.start_run(f"{RUN}/contents", "apply", {})
+    run.ledger.finish_run(f"{RUN}/contents", "succeeded")
+    run.ledger.finish_run(RUN, "succeeded")
+    return run
+
+
+@pytest.fixture
+def elsewhere(run: Run, tmp_path: Path) -> Run:
+    """Another ledger, which has no runs."""
+    return Run("", Ledger.open(f"sqlite:///{tmp_path / 'other.db'}"), run.artefacts)
+
+
+def files(run: Run) -> dict[str, bytes]:
+    evidence = collect(run)
+    return {"json": evidence.to_bytes(), "html": evidence_page(evidence).encode()}
+
+
+def test_evidence_has_everything_that_the_records_have(run: Run) -> None:
+    evidence = collect(run)
+    kinds = [record.kind for record in evidence.records]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        "run": 4,
+        "intent": 1,
+        "change": 1,
+        "phase": 2,
+        "verdict": 1,
+        "approval": 1,
+        "report": 1,
+        "artefact": 3,
+    }
+    assert all(record.audit for record in evidence.records if record.kind not in ("approval", "report", "artefact"))
+    assert Evidence.from_bytes(evidence.to_bytes()) == evidence
+
+
+def test_the_page_says_the_outcome_first_and_what_it_shows_stays_text(run: Run) -> None:
+    page = evidence_page(collect(run))
+    body, _, document = page.partition('<script type="application/json"')
+    assert "✓ migrate_namespaces: succeeded" in body
+    assert "1 verdict, 4,118,202 messages compared" in body
+    assert "<script" not in body
+    assert document.count("</script>") == 1
+    assert "http" not in body.replace("http-equiv", "")
+    assert "<td>anna</td>" in body
+    assert '<rect x="' in body
+
+
+@pytest.mark.parametrize("ending", ["json", "html"])
+def test_a_file_that_nobody_changed_is_verified_and_a_change_of_any_line_is_found(
+    run: Run, ending: str, elsewhere: Run
+) -> None:
+    content = files(run)[ending]
+    assert verify_file(content, run).problems == ()
+    assert verify_file(content, run).compared
+    lines = content.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        for changed in (line.replace(b"e", b"o", 1), line[:-2] + b" \n", b""):
+            if changed != line:
+                altered = b"".join([*lines[:number], changed, *lines[number + 1 :]])
+                assert is_found(altered, elsewhere), (number, line, changed)
+
+
+def is_found(content: bytes, run: Run) -> bool:
+    try:
+        return bool(verify_file(content, run).problems)
+    except InvalidRequest:
+        return True
+
+
+def test_who_computes_the_digests_again_is_found_by_the_ledger(run: Run) -> None:
+    evidence = collect(run)
+    document = json.loads(evidence.to_bytes())
+    forged = next(record for record in document["records"] if record["kind"] == "verdict")
+    forged["content"]["messages"] = 7
+    records = Evidence.from_bytes(json.dumps(document).encode()).records
+    again = Evidence.chain(RUN, evidence.made_at, (evidence.audit_number, evidence.audit_head), records)
+    assert list(again.problems()) == []
+    assert "(verdict) is not in the ledger" in verify_file(again.to_bytes(), run).problems[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE fleet_changes SET outcome = 'failed'", "change 1 of run"),
+        ("DELETE FROM fleet_phases WHERE id = 2", "phase 2 was removed"),
+    ],
+)
+def test_a_ledger_that_was_altered_afterwards_is_found(run: Run, statement: str, problem: str) -> None:
+    content = files(run)["html"]
+    with run.ledger.engine.begin() as connection:
+        connection.execute(sa.text(statement))
+    assert problem in "\n".join(verify_file(content, run).problems)
+
+
+def test_evidence_is_verified_without_its_ledger_and_says_so(run: Run, elsewhere: Run) -> None:
+    content = files(run)["html"]
+    result = verify_file(content, elsewhere)
+    assert (result.problems, result.compared) == ((), False)
+    assert "the ledger here has no such run" in result.text()
+
+
+def test_a_run_goes_on_after_its_evidence_was_made_and_the_file_stays_valid(run: Run) -> None:
+    content = files(run)["json"]
+    run.ledger.enter_phase(RUN, HOSTILE, "retired")
+    run.ledger.finish_run(RUN, "undone")
+    assert verify_file(content, run).problems == ()
+
+
+def test_a_run_that_is_not_recorded_is_refused(run: Run) -> None:
+    with pytest.raises(NotFound, match="no run 'cli/none'"):
+        collect(Run("cli/none", run.ledger, run.artefacts))
+
+
+def test_the_command_writes_both_files_and_verifies_them(run: Run, tmp_path: Path) -> None:
+    assert command(RUN, "--folder", str(tmp_path / "out")) == 0
+    paths = sorted((tmp_path / "out").iterdir())
+    assert [path.suffix for path in paths] == [".html", ".json"]
+    for path in paths:
+        assert command("verify", str(path)) == 0
+        path.write_bytes(path.read_bytes().replace(b"4118202", b"4118203").replace(b"4,118,202", b"4,118,203"))
+        assert command("verify", str(path)) == 3
+    assert [command("audit"), command("list"), command("verify", "missing.html"), command("none")] == [0, 0, 1, 1]
+
+
+def command(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pulsar_fleet.cli", "evidence", *arguments], check=False).returncode

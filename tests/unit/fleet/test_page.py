@@ -1,0 +1,120 @@
+"""The Fleet page says first what to do, shows what the ledger has, escapes it, and stays small for a large fleet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from pulsar_fleet.fleet.actions import Approval
+from pulsar_fleet.fleet.page import PAGE_SIZE, Links, View, fleet_page
+from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.tables import conflicts, observations, phases, resource_versions, verdicts
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+LINKS = Links("/pulsar-fleet")
+RUN = "migrate_namespaces/manual__1"
+HOSTILE = "acme/<script>alert(1)</script>"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+
+def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:
+    with ledger.engine.begin() as connection:
+        connection.execute(table.insert(), list(rows))
+
+
+def page(ledger: Ledger, *approvals: Approval, **view: Any) -> str:
+    state, selected = read_fleet(ledger, NOW), View(**view)
+    records = read_namespaces(ledger, [row.namespace for row in selected.select(state.namespaces).rows])
+    return fleet_page(state, records, approvals, LINKS, selected)
+
+
+def test_an_empty_ledger_has_nothing_to_do(ledger: Ledger) -> None:
+    text = page(ledger)
+    assert "Now: nothing to do" in text
+    assert "The ledger has no runs." in text
+
+
+def test_what_a_person_must_do_is_said_first(ledger: Ledger) -> None:
+    ledger.start_run(RUN, "migrate_namespaces", {})
+    ledger.finish_run(RUN, "failed")
+    at = {"run_id": RUN, "messages": 7, "summary": "", "at": NOW - timedelta(minutes=5)}
+    insert(ledger, verdicts, {"scope": "acme/orders", "verdict": "different", **at})
+    outage = {"since": (NOW - timedelta(minutes=22)).isoformat()}
+    row = {"topic": "events", "cluster": "*", "kind": "outage", "version": 1, "at": NOW}
+    insert(ledger, resource_versions, {"name": "us-1", "document": outage, **row})
+    text = page(ledger, Approval(subject="Wave 3 of 6", link="/dags/x", waiting=timedelta(minutes=4)))
+    assert "Now: 4 things to do" in text
+    order = [
+        "Wave 3 of 6 (waiting 4 min",
+        "acme/orders ended with",
+        "migrate_namespaces failed",
+        "us-1 is unreach",
+    ]
+    positions = [text.index(words) for words in order]
+    assert positions == sorted(positions)
+    assert text.index("unreachable since 22 min") < text.index('<h2 id="clusters"')
+
+
+def test_the_newest_phase_and_verdict_of_a_namespace_count(ledger: Ledger) -> None:
+    for phase in ("prepared", "finished"):
+        ledger.enter_phase(RUN, "acme/orders", phase)
+    for run, verdict in (("verify/1", "different"), ("verify/2", "equal")):
+        ledger.record_verdict(run, "acme/orders", verdict=verdict, messages=4118202, summary="", artefact=None)
+    ledger.record_verdict("m/1", "copy of acme/orders", verdict="different", messages=1, summary="", artefact=None)
+    text = page(ledger)
+    assert "copy of" not in text
+    assert "✓ finished" in text
+    assert "✓ equal" in text
+    assert "4,118,202" in text
+    assert "Now: nothing to do" in text
+    assert "prepared" not in text
+
+
+def test_everything_that_others_named_stays_text(ledger: Ledger) -> None:
+    ledger.start_run(f"x/{HOSTILE}", HOSTILE, {})
+    ledger.finish_run(f"x/{HOSTILE}", "failed")
+    ledger.enter_phase(RUN, HOSTILE, HOSTILE)
+    row = {"fleet": "f", "kind": "namespace", "run_id": "r", "rule": "time", "at": NOW}
+    sides = {"blue": HOSTILE, "green": 1}
+    insert(ledger, conflicts, {"id": "1f", "name": HOSTILE, "field": HOSTILE, "winner": "blue", "sides": sides, **row})
+    text = page(ledger, Approval(subject=HOSTILE, link="/dags/x", waiting=timedelta()), name="<script>")
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 6
+
+
+def test_namespaces_are_filtered_and_paged(ledger: Ledger) -> None:
+    rows = [
+        {"run_id": RUN, "namespace": f"acme/n{number:03}", "phase": "drained" if number % 2 else "finished", "at": NOW}
+        for number in range(250)
+    ]
+    insert(ledger, phases, *rows)
+    first = page(ledger)
+    assert f"{PAGE_SIZE} of 250 namespaces" in first
+    assert "acme/n000" in first
+    assert "acme/n100" not in first
+    assert "acme/n249" in page(ledger, number=3)
+    assert "acme/n249" in page(ledger, number=99)
+    assert "100 of 125 namespaces" in page(ledger, phase="drained")
+    assert "1 of 1 namespace" in page(ledger, name="n007")
+    assert "No namespace was migrated or verified that fits the filter" in page(ledger, name="none")
+
+
+def test_a_large_fleet_has_a_small_page(ledger: Ledger) -> None:
+    names = [f"tenant-{number % 100}/namespace-{number:05}" for number in range(10_000)]
+    at = {"run_id": RUN, "at": NOW}
+    insert(ledger, phases, *({"namespace": name, "phase": phase, **at} for name in names for phase in ("a", "b")))
+    insert(ledger, verdicts, *({"scope": n, "verdict": "equal", "messages": 1, "summary": "", **at} for n in names))
+    row = {"fleet": "f", "kind": "namespace", "name": "n", "document": {}, "observed_at": 1.0}
+    insert(ledger, observations, *({"cluster": f"cluster-{number}", **row} for number in range(20)))
+    text = page(ledger)
+    assert "20 clusters, 10,000 namespaces" in text
+    assert len(text.encode()) < 300_000
