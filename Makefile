@@ -34,6 +34,8 @@ $(VENV)/.installed: requirements.txt pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -r requirements.txt
 	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e .
+	@# The build leaves a second copy of the metadata, by which Airflow would find our plugin twice.
+	@rm -rf plugins/pulsar_fleet.egg-info
 	@touch $@
 
 .PHONY: setup
@@ -67,7 +69,12 @@ test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real sch
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
-	@$(BIN)/python -m pytest tests/browser
+	@$(BIN)/python -m pytest tests/browser -m "not long"
+
+.PHONY: test-releases
+test-releases: setup ## The package in a fresh Airflow 3.1 and 3.3; needs Chromium and the package index, 10 minutes
+	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
+	@$(BIN)/python -m pytest tests/browser -m long
 
 .PHONY: test-long
 test-long: setup $(STATE)/classes/.written ## What `make test` leaves out because it takes minutes, each once
@@ -93,11 +100,12 @@ test-full: export PULSAR_FLEET_MESSAGE_PAIRS := 500
 test-full: export PULSAR_FLEET_FAULT_RATES := 1000,10000
 test-full: export PULSAR_FLEET_FUZZ_EXAMPLES := 40
 test-full: export PULSAR_FLEET_ESTATES := 200
+test-full: export PULSAR_FLEET_SERVING_SECONDS := 600
 test-full: setup $(STATE)/classes/.written # What `make test` does a few times, as often as it takes to meet a rare moment
 	@$(PYTEST) -m "full or long" --dist worksteal --timeout 3600 --exitfirst
 
 .PHONY: test-all
-test-all: test test-ui test-versions test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
+test-all: test test-ui test-releases test-versions test-full ## The same, the browser, and many more kill points and rounds of edits, for hours
 
 .PHONY: lint
 lint: setup ## Style, types, layers, words, Docker files
@@ -125,9 +133,15 @@ proto: setup ## Write the messages of Pulsar's binary protocol from pulsar_api.p
 docs: setup ## Write the tables in docs/ from the DAGs' params and the catalogues of policies
 	@$(BIN)/python -W ignore -m docs.tools.settings_tables
 	@$(BIN)/python -m docs.tools.policy_tables
+	@$(BIN)/python -W ignore -m docs.tools.provider_page
+
+.PHONY: pictures
+pictures: setup ## Take the pictures of pages in docs/images from a running Airflow; needs Chromium
+	@PULSAR_FLEET_PICTURES=docs/images $(BIN)/python -m pytest -q tests/browser/test_fleet.py
 
 .PHONY: lock
 lock: setup ## Compile requirements.txt from pyproject.toml
+	@mkdir -p $(STATE) && cp requirements.txt $(STATE)/lock.txt  # What need not change stays as it is.
 	@$(BIN)/uv pip compile -q pyproject.toml --extra dev --python-version 3.11 --no-header --no-annotate -o $(STATE)/lock.txt
 	@{ echo "# The lock: runtime and test dependencies, compiled from pyproject.toml. Recompile it with: make lock"; \
 	   cat $(STATE)/lock.txt; } > requirements.txt

@@ -14,13 +14,20 @@ The page `docs/fail_back_namespaces.md` says what to do if a task fails.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import MigrationSensor, Milestone
+from pulsar_fleet.airflow import MigrationProofOperator, MigrationSensor, Milestone
 from pulsar_fleet.airflow.params.migration import FAILBACK_PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import failback, migration
 
+PROOF = {
+    "application": str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
+    "source": "{{ params.green }}",
+    "target": "{{ params.blue }}",
+}
 WAIT = {
     "blue": "{{ params.green }}",
     "green": "{{ params.blue }}",
@@ -48,11 +55,11 @@ def fail_back_namespaces():
     replicated = MigrationSensor(
         task_id="wait_replicated", milestone=Milestone.REPLICATED, moves=checked["moves"], **WAIT
     )
-    copy_verified = migration.verify_copy(checked=checked)
+    copy_verified = MigrationProofOperator(proof="verify_copy", checked=checked, **PROOF)
     cut_over = migration.cut_over(checked=checked, before=before)
     subscriptions = migration.verify_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", milestone=Milestone.DRAINED, moves=checked["moves"], **WAIT)
-    messages = migration.verify_messages(checked=checked)
+    messages = MigrationProofOperator(proof="verify_messages", checked=checked, **PROOF)
     cleaned = migration.clean_up_blue.override(task_id="clean_up_green")(checked=checked, before=before)
     restored = migration.restore_blue.override(task_id="restore_green")()
 

@@ -17,14 +17,27 @@ The page `docs/migrate_namespaces.md` says what to do if a task fails.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import dag
 
-from pulsar_fleet.airflow import ChangeWindowSensor, MigrationSensor, Milestone, WaveApprovalOperator
+from pulsar_fleet.airflow import (
+    ChangeWindowSensor,
+    MigrationProofOperator,
+    MigrationSensor,
+    Milestone,
+    WaveApprovalOperator,
+)
 from pulsar_fleet.airflow.params.migration import PARAMS
 from pulsar_fleet.airflow.run import DEFAULT_ARGS
 from pulsar_fleet.airflow.tasks import migration
 
+PROOF = {
+    "application": str(Path(__file__).parents[1] / "spark_jobs" / "verify_messages.py"),
+    "source": "{{ params.blue }}",
+    "target": "{{ params.green }}",
+}
 WAIT = {
     "blue": "{{ params.blue }}",
     "green": "{{ params.green }}",
@@ -51,7 +64,7 @@ def migrate_namespaces():
     replicated = MigrationSensor(
         task_id="wait_replicated", milestone=Milestone.REPLICATED, moves=checked["moves"], **WAIT
     )
-    copy_verified = migration.verify_copy(checked=checked)
+    copy_verified = MigrationProofOperator(proof="verify_copy", checked=checked, **PROOF)
     in_window = ChangeWindowSensor(task_id="wait_for_window")
     repointed = MigrationSensor(
         task_id="wait_repointed",
@@ -62,7 +75,7 @@ def migrate_namespaces():
     cut_over = migration.cut_over(checked=checked, before=before)
     subscriptions = migration.verify_subscriptions(checked=checked)
     drained = MigrationSensor(task_id="wait_drained", milestone=Milestone.DRAINED, moves=checked["moves"], **WAIT)
-    messages = migration.verify_messages(checked=checked)
+    messages = MigrationProofOperator(proof="verify_messages", checked=checked, **PROOF)
     cleaned = migration.clean_up_blue(checked=checked, before=before)
     following = migration.plan_next_run(checked=checked)
 

@@ -1,6 +1,6 @@
 """### Reconcile the policies of clusters that share no metadata store
 
-1. **Scan** — tenants, namespaces and policies of topics are read on every cluster: one call per namespace. Each value
+1. **Scan** — tenants, namespaces, partitioned topics and policies of topics are read on every cluster. Each value
    is stored with the time of the scan, since the admin API reports no times. Above `compare_with_spark_above`
    namespaces a Spark job finds the divergent ones.
 2. **Merge** — field by field against the last agreed value: a change on one cluster is copied; after changes on several

@@ -2,7 +2,8 @@
 
 1. **Synchronise** — the event topic is created if it is missing, and replicated between the clusters. Changes on a
    cluster are published, each field with the time and the cluster of its last change; newer changes of the other
-   clusters are applied, with the hazards, the read-back and the journal of every change.
+   clusters are applied, with the hazards, the read-back and the journal of every change. What was deleted on another
+   cluster is listed with the id of its batch; a run with `propagate_deletes: approve` and this id deletes it.
 2. **Report** — events by cluster, events that could not be applied and why, unreachable clusters and since when.
 
 A run that wrote on a cluster emits the asset `pulsar-policies/<cluster>`, so other DAGs can be scheduled on it.

@@ -5,7 +5,8 @@ marked as failed, or whose scheduler died, cannot restore them. When its lease h
 producers, policies of namespaces and settings of the brokers, by the records that the run left on the cluster itself.
 
 The run fails when it found something, so that people hear of it: look for the run that it names, and continue it or
-give it up. Replication that the dead run began goes on. The page `docs/watch_overrides.md` says what to do.
+give it up. Replication that the dead run began goes on. It also fails when a retired cluster, whose namespaces have all
+been migrated, has a namespace that is not. The page `docs/watch_overrides.md` says what to do.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pulsar_fleet.airflow.tasks import overrides
 )
 def watch_overrides():
     overrides.restore_dead_runs()
+    overrides.find_unmigrated()
 
 
 watch_overrides()

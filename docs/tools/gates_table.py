@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from docs.tools.generated_parts import with_parts
+
 from pulsar_fleet.migration.preflight.client_compatibility import TABLE, Behaviour
 from pulsar_fleet.migration.preflight.gates import GATE_CHECKS
 from pulsar_fleet.migration.preflight.gates.catalogue import GATES, Gate
@@ -14,12 +16,7 @@ from pulsar_fleet.preflight.waivers import NOT_WAIVABLE
 
 def with_gates(page: str) -> str:
     """The page with an up-to-date table between each pair of markers; a page without markers stays unchanged."""
-    for name, table in _tables().items():
-        before, begin, rest = page.partition(f"<!-- {name}: made by make docs -->")
-        _, end, after = rest.partition(f"<!-- end of {name} -->")
-        if begin and end:
-            page = f"{before}{begin}\n{table}\n{end}{after}"
-    return page
+    return with_parts(page, _tables())
 
 
 def _tables() -> Mapping[str, str]:

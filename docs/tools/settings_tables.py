@@ -10,10 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docs.tools.causes_table import with_causes
 from docs.tools.gates_table import with_gates
-
-BEGIN = "<!-- settings: made by make docs -->"
-END = "<!-- end of settings -->"
+from docs.tools.generated_parts import with_parts
 
 
 def conf_table(dag: Any) -> str:
@@ -25,13 +24,6 @@ def conf_table(dag: Any) -> str:
     return "\n".join(["| setting | type | default | meaning |", "| --- | --- | --- | --- |", *rows])
 
 
-def with_table(page: str, table: str) -> str:
-    """The page with the table between its two markers; a page without markers is returned unchanged."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}\n{END}{after}" if begin and end else page
-
-
 def write_tables(repository: Path) -> None:
     """Write the tables of every page."""
     from airflow.dag_processing.dagbag import DagBag
@@ -39,7 +31,8 @@ def write_tables(repository: Path) -> None:
     dags = repository / "dags"
     for dag_id, dag in DagBag(dag_folder=str(dags), bundle_path=dags, bundle_name="docs").dags.items():
         page = repository / "docs" / f"{dag_id}.md"
-        page.write_text(with_gates(with_table(page.read_text(), conf_table(dag))))
+        text = with_parts(page.read_text(), {"settings": conf_table(dag)})
+        page.write_text(with_causes(with_gates(text)))
 
 
 def _kind(schema: dict[str, Any]) -> str:

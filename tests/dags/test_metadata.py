@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,39 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
     assert "2 NOT APPLIED" in report(carried)
     assert "is not a MetadataChangeEvent" in report(carried)
     asyncio.run(check_and_remove())
+
+
+def test_a_deletion_is_listed_and_carried_out_by_a_run_that_names_its_batch(
+    play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    shared = new_namespace()
+    exchange = Exchange.of(shared.tenant, blue, green)
+    conf = {"selection": [shared.tenant], "event_topic": str(exchange.request.event_topic), "idle_seconds": 1}
+
+    async def prepare() -> None:
+        async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+            await make_namespaces([shared], on_blue, on_green)
+            await exchange.settle()
+            await on_green.delete(f"/namespaces/{shared.path}")
+
+    async def exists() -> bool:
+        async with AdminClient(blue) as on_blue:
+            return await on_blue.namespace(shared) is not None
+
+    async def remove() -> None:
+        async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+            await exchange.remove(on_blue, on_green)
+
+    asyncio.run(prepare())
+    listed = play("sync_metadata", **conf)
+    assert (set(states(listed).values()), asyncio.run(exists())) == ({"success"}, True)
+    text = report(listed)
+    assert f"namespace {shared}: deleted on green" in text
+    (batch,) = re.findall(r"--propagate-deletes approve --allow (\w+)", text)
+    carried = play("sync_metadata", **conf, propagate_deletes="approve", allow_changes=[batch])
+    assert (set(states(carried).values()), asyncio.run(exists())) == ({"success"}, False)
+    assert announced(carried) == ["pulsar-policies/blue"]
+    asyncio.run(remove())
 
 
 @pytest.mark.parametrize("conf", [{"snapshots": True}, {"clusters": ["pulsar_gren"]}], ids=lambda conf: ",".join(conf))

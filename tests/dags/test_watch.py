@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.migration.test_dead_runs import expire_leases
 from tests.support.dag_runs import states
+from tests.support.fleets import connection
 from tests.support.migration import Migration, make, migration, overridden
 
 from pulsar_fleet.airflow.params.overrides import WATCH
@@ -20,9 +21,13 @@ from pulsar_fleet.cluster.errors import InvalidRequest
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.cluster.runs.leases import ClusterRuns
 from pulsar_fleet.cluster.runs.state_topic import update_runs
+from pulsar_fleet.migration.cutover.redirect import set_flag
 from pulsar_fleet.migration.prepare.overrides import throttle_producers
+from pulsar_fleet.migration.scope import unmigrated_namespaces
+from pulsar_sandbox import Sandbox
 
 Play = Callable[..., Any]
+NOTHING_RETIRED = {"find_unmigrated": "skipped"}
 
 
 def test_what_a_dead_run_left_is_restored_and_the_run_fails_so_that_people_hear_of_it(
@@ -46,14 +51,17 @@ def test_what_a_dead_run_left_is_restored_and_the_run_fails_so_that_people_hear_
     clusters = ["pulsar_blue", "pulsar_green"]
     asyncio.run(forget_other_runs(moving))
     before = asyncio.run(die())
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success"}
+    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success", **NOTHING_RETIRED}
     assert asyncio.run(now(moving)) != before
     asyncio.run(expire(moving))
-    assert states(play("watch_overrides", clusters=clusters, restore=False)) == {"restore_dead_runs": "failed"}
+    assert states(play("watch_overrides", clusters=clusters, restore=False)) == {
+        "restore_dead_runs": "failed",
+        **NOTHING_RETIRED,
+    }
     assert asyncio.run(now(moving)) != before
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "failed"}
+    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "failed", **NOTHING_RETIRED}
     assert asyncio.run(now(moving)) == before
-    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success"}
+    assert states(play("watch_overrides", clusters=clusters)) == {"restore_dead_runs": "success", **NOTHING_RETIRED}
 
 
 async def forget_other_runs(moving: Migration) -> None:
@@ -79,7 +87,36 @@ async def expire(moving: Migration) -> None:
 
 
 def test_without_a_cluster_the_run_is_skipped(play: Play) -> None:
-    assert states(play("watch_overrides")) == {"restore_dead_runs": "skipped"}
+    assert states(play("watch_overrides")) == {"restore_dead_runs": "skipped", **NOTHING_RETIRED}
+
+
+@pytest.mark.long
+def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved, later = NamespaceName("acme", "moved"), NamespaceName("acme", "later")
+
+    async def create(name: NamespaceName, *, migrated: bool) -> None:
+        async with AdminClient(connection(cluster)) as admin:
+            if await admin.tenant(name.tenant) is None:
+                await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": ["old"]})
+            await admin.put_namespace(name, {"replication_clusters": ["old"]})
+            if migrated:
+                await set_flag(admin, name, migrated=True)
+
+    async def unmigrated() -> tuple[str, ...]:
+        async with AdminClient(connection(cluster)) as admin:
+            return await unmigrated_namespaces(admin)
+
+    with Sandbox.start(tmp_path / "sandbox", clusters=("old",)) as sandbox:
+        cluster = sandbox["old"]
+        monkeypatch.setenv("AIRFLOW_CONN_PULSAR_OLD", json.dumps({"conn_type": "pulsar", "host": cluster.admin_url}))
+        asyncio.run(create(moved, migrated=True))
+        ended = {"restore_dead_runs": "skipped"}
+        assert states(play("watch_overrides", retired=["pulsar_old"])) == {**ended, "find_unmigrated": "success"}
+        asyncio.run(create(later, migrated=False))
+        assert asyncio.run(unmigrated()) == (str(later),)
+        assert states(play("watch_overrides", retired=["pulsar_old"])) == {**ended, "find_unmigrated": "failed"}
 
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:

@@ -54,6 +54,7 @@ def _remedies() -> str:
 def test_a_task_a_setting_or_a_dag_that_a_remedy_names_exists() -> None:
     dags = "\n".join(path.read_text() for path in (REPOSITORY / "dags").glob("*.py"))
     names = {path.stem for path in (REPOSITORY / "dags").glob("*.py")} | set(re.findall(r"\.(\w+)\(", dags))
+    names |= set(re.findall(r'proof="(\w+)"', dags))
     texts = re.findall(r"(?:clear|run|says|shows|leads|verif|out with|first)[^\"\n]*", _remedies())
     named = {name for text in texts for name in _STATES.findall(text)}
     assert {"verify_copy", "verify_clusters", "verify_messages", "write_report", "fail_back_namespaces"} <= named

@@ -12,7 +12,7 @@ import pytest
 from pulsar_fleet.cluster.admin.call import Call
 from pulsar_fleet.cluster.names import NamespaceName, Position, TopicName
 from pulsar_fleet.cluster.runs.leases import BrokerOverrides, ClusterRuns, Lease
-from pulsar_fleet.cluster.topic_statistics import ConnectedClient, Role
+from pulsar_fleet.cluster.statistics.topic_statistics import ConnectedClient, Role
 from pulsar_fleet.ledger.artefacts import Reference
 from pulsar_fleet.messages.positions import Ledgers
 from pulsar_fleet.messages.ranges import EngineName, TopicBounds
@@ -27,6 +27,7 @@ from pulsar_fleet.migration.preflight.broker_changes import BrokerVersions
 from pulsar_fleet.migration.preflight.view import AddressProbe, RedirectProbe
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.proof_freshness import ProofBaseline
+from pulsar_fleet.migration.proof_reader import Unfinished
 from pulsar_fleet.migration.stats.partition_state import Absence, PartitionState
 from pulsar_fleet.migration.subscriptions.checkpoint import TransferredCursor, TransferredPartition
 from pulsar_fleet.migration.waves.planner import Member, Wave, WavePlan
@@ -36,13 +37,17 @@ from pulsar_fleet.planning.comparison import Comparison, UnequalField
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.planning.hazard import Hazard
 from pulsar_fleet.planning.plan import Action, Change, LeftAlone, Plan
+from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
-from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions, Version
+from pulsar_fleet.policy_sync.events.versions import FieldVersion, ResourceVersions
+from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
+from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.policy_sync.merge.divergence import DivergenceRequest
 from pulsar_fleet.policy_sync.merge.provenance import Observation, Provenance
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, ListedConflict, RepairPlan, RepairSummary
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, LastScan, RepairPlan, RepairSummary
 from pulsar_fleet.preflight.findings import Finding, Severity
 from pulsar_fleet.preflight.waivers import Waiver, WaiverResult
+from pulsar_fleet.read_only.forwarding.results import ForwardingResult, State, SubscriptionResult
 from pulsar_fleet.verification.coverage import Coverage, Mode
 from pulsar_fleet.verification.coverage import Sample as CoverageSample
 from pulsar_fleet.verification.messages.causes import Cause
@@ -148,6 +153,7 @@ BASELINE = ProofBaseline(
     topics={str(TOPIC): 0},
     ends={str(TOPIC): ("1:2", "3:4")},
 )
+UNFINISHED = Unfinished(namespaces=("acme/orders",), baselines={"acme/orders": BASELINE}, request_hash="0f" * 32)
 WAVES = WavePlan(
     (
         Wave(
@@ -164,7 +170,16 @@ TRANSFERRED = TransferredPartition(
     (TransferredCursor(topic=str(TOPIC), subscription="s", unread=1, carried=2, redelivered=0),), Position(3, 4)
 )
 OBSERVATION = Observation(5.0, {"retention": Provenance("ab", 0.0, 4.5, ("cd",))}, {})
-VERSIONS = ResourceVersions(fields={"retention": FieldVersion("ab", Version(17, "blue"))}, published=False)
+VERSIONS = ResourceVersions(
+    fields={"retention": FieldVersion("ab", Version(17, "blue"))},
+    published=False,
+    deleted_elsewhere=Version(19, "green"),
+)
+PENDING = PendingDeletions(
+    id="3f2a91c0",
+    resources=("tenant acme: deleted on green",),
+    command="pulsar-fleet sync-metadata pulsar_blue --propagate-deletes approve --allow 3f2a91c0",
+)
 FINDING = Finding(
     id="topic-terminated",
     severity=Severity.BLOCKER,
@@ -219,6 +234,7 @@ DRIFT = DriftSummary(
             values={"blue": 5, "green": None},
         ),
     ),
+    deletions={"blue": PENDING},
 )
 REPAIRED = RepairSummary(
     complete=False,
@@ -234,6 +250,28 @@ REPAIRED = RepairSummary(
     calls={"blue": 3, "green": 4},
     after=DRIFT,
 )
+FORWARDED = ForwardingResult(
+    cluster="blue",
+    subscriptions=(
+        SubscriptionResult(
+            topic="persistent://acme/readers/events",
+            subscription="billing",
+            state=State.WAITING,
+            forwarded=7,
+            waiting=1,
+            ahead=2,
+            position="7:3",
+            owner_position="7:2",
+            holes=2,
+            owner_holes=1,
+            reason="busy",
+        ),
+    ),
+    problems=("x is not forwarded.",),
+    passes=3,
+    calls=9,
+    seconds=0.5,
+)
 SYNCHRONISED = SyncSummary(
     fleet=("blue", "green", "red"),
     clusters={
@@ -247,6 +285,11 @@ SYNCHRONISED = SyncSummary(
             scans=1,
             scan_calls=9,
             reasons=["no", "no"],
+            new_topics=[f"{TOPIC}: 3 partitions"],
+            kept_edits=["an edit won"],
+            deleted=1,
+            not_deleted=["in use"],
+            pending_deletions=PENDING,
             active=True,
             backlog=4,
             unsent={"green": 2, "red": 0},
@@ -339,6 +382,7 @@ WRITTEN = {
     "overrides": OVERRIDES.to_json(),
     "runs": RUNS.to_json(),
     "baseline": BASELINE.to_json(),
+    "unfinished proof": UNFINISHED.to_json(),
     "waves": WAVES.to_json(),
     "wave": SelectedWave(number=1, waves=2, headline="h", moves=REFERENCE, text=REFERENCE).to_json(),
     "transferred": TRANSFERRED.to_json(),
@@ -374,6 +418,7 @@ WRITTEN = {
     "drift": DRIFT.to_json(),
     "repaired": REPAIRED.to_json(),
     "synchronised": SYNCHRONISED.to_json(),
+    "forwarded": FORWARDED.to_json(),
 }
 
 DOCUMENTS: dict[str, Any] = json.loads((Path(__file__).parent / "stored_documents.json").read_text())
@@ -391,6 +436,7 @@ READ: dict[str, Any] = {
     "overrides": OVERRIDES,
     "runs": RUNS,
     "baseline": BASELINE,
+    "unfinished proof": UNFINISHED,
     "waves": WAVES,
     "transferred": TRANSFERRED,
     "brokers": BROKERS,
@@ -400,6 +446,7 @@ READ: dict[str, Any] = {
     "drift": DRIFT,
     "repaired": REPAIRED,
     "synchronised": SYNCHRONISED,
+    "forwarded": FORWARDED,
 }
 READ_FROM_BYTES: dict[str, Any] = {
     "request": REQUEST,

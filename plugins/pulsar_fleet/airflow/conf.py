@@ -60,7 +60,7 @@ def inputs_of(context: Context) -> tuple[dict[str, Any], Sides, Run, DagParsing]
 
 def dag_parsing() -> DagParsing:
     """Airflow's settings for the parsing of DAG files, as this process has them."""
-    from airflow.sdk.configuration import conf
+    from airflow.providers.common.compat.sdk import conf
 
     from pulsar_fleet.migration.preflight.view import DagParsing
 

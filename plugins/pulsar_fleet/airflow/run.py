@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
-
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed, Unavailable
 from pulsar_fleet.report.failure import failure_details, failure_line
 from pulsar_fleet.report.progress import progress_lines
@@ -83,15 +81,23 @@ def log_progress(noun: str) -> Callable[[int, int], None]:
     return progress_lines(noun, lambda line: log.info("%s", line))
 
 
+def _retry_policy() -> dict[str, Any]:
+    """Retry only what can pass without an operator; releases before Airflow 3.3 retry every error."""
+    try:
+        from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+    except ImportError:
+        return {}
+    rules = [
+        RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
+        RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
+    ]
+    return {"retry_policy": ExceptionRetryPolicy(rules=rules)}
+
+
 DEFAULT_ARGS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=10),
-    "retry_policy": ExceptionRetryPolicy(
-        rules=[
-            RetryRule(exception=Unavailable, action=RetryAction.RETRY, reason="the cluster did not answer"),
-            RetryRule(exception=FleetError, action=RetryAction.FAIL, reason="a retry cannot help"),
-        ]
-    ),
     "on_failure_callback": store_failure,
+    **_retry_policy(),
 }
 """The default arguments of every DAG: only errors that can pass without an operator are retried."""

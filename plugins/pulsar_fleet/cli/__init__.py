@@ -28,6 +28,14 @@ MODULES = {
     "export": "reconciliation",
     "reconcile": "reconciliation",
     "sync-metadata": "metadata",
+    "replicate": "replication",
+    "serve-read-only": "read_only",
+    "forward-acknowledgments": "acknowledgments",
+    "forecast-failover": "failover",
+    "prepare-failover": "failover",
+    "failover-outcome": "failover",
+    "doctor": "doctor",
+    "evidence": "evidence",
 }
 """Command → its module in `cli/commands/`."""
 ENTRY_POINTS = "pulsar_fleet.commands"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from pulsar_fleet.cli.terminal import UsageError, usage_errors
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import UNSAFE_URL, ClusterConnection, admin_url_problem
-from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed
+from pulsar_fleet.cluster.connection import UNSAFE_URL, ClusterConnection, admin_url_problem, split_admin_url
+from pulsar_fleet.cluster.errors import PermissionDenied, PreconditionFailed, Unavailable
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.cluster.text import listed
 from pulsar_fleet.ledger.artefacts import Reference
@@ -60,7 +60,7 @@ def _by_id(text: str, environment: Mapping[str, str]) -> ClusterConnection:
 
 
 def _by_url(text: str, side: Side, environment: Mapping[str, str]) -> ClusterConnection:
-    if problem := admin_url_problem(text):
+    if problem := next(filter(None, map(admin_url_problem, split_admin_url(text))), ""):
         variables = f"PULSAR_FLEET_{side.upper()}_TOKEN_FILE or …_TOKEN_SECRET"
         remedy = f" Put credentials into the environment: {variables}." if problem == UNSAFE_URL else ""
         raise UsageError(f"The URL of a cluster {problem}: write it as http://host:port.{remedy}")
@@ -100,6 +100,19 @@ async def reach_two(source: ClusterConnection, target: ClusterConnection) -> tup
     if first.name == second.name:
         raise UsageError(f"{source.name!r} and {target.name!r} both lead to cluster {first.name!r}: name two clusters.")
     return first, second
+
+
+async def reach_all(sides: Sequence[ClusterConnection]) -> list[ClusterConnection]:
+    """The connections with their broker service URLs; an unreachable cluster keeps its connection unchanged."""
+    return list(await asyncio.gather(*map(_reached, sides)))
+
+
+async def _reached(side: ClusterConnection) -> ClusterConnection:
+    try:
+        return (await reach(side)).connection
+    except Unavailable:
+        # The run reports an unreachable cluster and continues with the others.
+        return side
 
 
 def require_cluster(reached: ReachedCluster, name: str, subject: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cli.text import applied_text, nothing_text, question
 from pulsar_fleet.cluster.connection import ClusterConnection
@@ -99,7 +99,7 @@ def _apply(terminal: Terminal, execution: PlanExecution) -> ExecutionResult:
     recorded_before = len(run.ledger.changes(run.id))
     try:
         with terminal.progress(f"Changing {execution.plan.target}", "changes") as progress:
-            applied = asyncio.run(_step(execution, run, progress))
+            applied = run_interruptibly(_step(execution, run, progress))
         result = _ending(applied)
     except KeyboardInterrupt:
         result = _cut_off(run, recorded_before, "Interrupted. Run the same command again to continue.")

@@ -4,11 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from pulsar_fleet.cli.terminal import Terminal
 
 Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end in an event loop of its own; Ctrl-C cancels it at any moment.
+
+    `asyncio.run` fails with an `AttributeError` where the signal arrives while it makes the loop.
+
+    :raises KeyboardInterrupt: it was cancelled by Ctrl-C.
+    """
+    runner = asyncio.Runner()
+    try:
+        with _interrupts_later():
+            runner.get_loop()
+        return runner.run(work)
+    finally:
+        runner.close()
+        # Work that was never begun would be named in a warning.
+        work.close()
+
+
+def run_step(terminal: Terminal, name: str, work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a step like `run_interruptibly`, and print a line with its duration."""
+    began = time.monotonic()
+    with terminal.status(name):
+        result = run_interruptibly(work)
+    terminal.note(f"{name:<16}{time.monotonic() - began:7.1f} s")
+    return result
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A Ctrl-C that arrives inside takes effect at the end. A blocked signal would be taken by another thread."""
+    arrived: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if arrived:
+        signal.raise_signal(signal.SIGINT)
 
 
 class Interrupted(Exception):
@@ -33,7 +77,7 @@ class Interrupts:
         :param finish: what is finished first: a first signal prints it and sets `requested`, a second one cancels.
         :raises Interrupted: the step was cancelled.
         """
-        return asyncio.run(self._guard(step, finish))
+        return run_interruptibly(self._guard(step, finish))
 
     async def _guard(self, step: Coroutine[Any, Any, Result], finish: str) -> Result:
         loop, task, signals = asyncio.get_running_loop(), asyncio.ensure_future(step), 0

@@ -12,11 +12,11 @@ from pulsar_fleet.cli.procedure_run import ProcedureRun
 from pulsar_fleet.cli.terminal import ExitState, Terminal
 from pulsar_fleet.cluster.errors import FleetError, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import counted, listed
 from pulsar_fleet.ledger.approval import read_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.migration.model import Moves, Phase, is_reversible, reversal_text
-from pulsar_fleet.migration.polling import POLL_SECONDS
 from pulsar_fleet.migration.procedure import Failback, Migration
 from pulsar_fleet.migration.repoint.steps import wait_repointed
 from pulsar_fleet.migration.resumption import Reached

@@ -10,6 +10,7 @@ import typer
 
 from pulsar_fleet.cli.terminal import UsageError
 from pulsar_fleet.cluster.json import Json
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 
 SOURCE_HELP = "The cluster to copy: admin URL or Airflow connection id."
 TARGET_HELP = "The cluster that receives the copy: admin URL or Airflow connection id."
@@ -30,9 +31,17 @@ Subscriptions = Annotated[
     bool, typer.Option("--subscriptions/--no-subscriptions", help="Create the source's subscriptions too.")
 ]
 Topics = Annotated[bool, typer.Option("--topics/--no-topics", help="Include the policies of topics.")]
+PartitionedTopics = Annotated[
+    bool,
+    typer.Option("--partitioned-topics/--no-partitioned-topics", help="Create partitioned topics and add partitions."),
+]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(help="Id of an irreversible or destructive change to allow; repeat it for more."),
+    typer.Option(help="Id of an irreversible or destructive change, or of a batch of deletions; repeat it for more."),
+]
+PropagateDeletion = Annotated[
+    PropagateDeletes,
+    typer.Option("--propagate-deletes", help="What to do about resources that another cluster deleted."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. Required without a terminal.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

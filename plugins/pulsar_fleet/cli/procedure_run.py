@@ -6,20 +6,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from datetime import UTC, datetime
-from getpass import getuser
 from typing import Any, ClassVar, TypeVar
 
 from pulsar_fleet.cli.interrupts import Interrupts
+from pulsar_fleet.cli.runs import require_approval
 from pulsar_fleet.cli.terminal import Terminal
 from pulsar_fleet.cluster.errors import FleetError, NotFound, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.migration import steps
 from pulsar_fleet.migration.drain.steps import monitor_until_drained
 from pulsar_fleet.migration.model import Move, Moves, Phase
-from pulsar_fleet.migration.polling import POLL_SECONDS
 from pulsar_fleet.migration.prepare.freeze import find_original_settings
 from pulsar_fleet.migration.prepare.original_settings import OriginalSettings
 from pulsar_fleet.migration.procedure import Procedure
@@ -105,12 +103,7 @@ class ProcedureRun(ABC):
         """Show what will happen, ask, and store the answer; a rejection raises `PreconditionFailed`."""
         self.current = "approve"
         (self.terminal.say if self.yes else self.terminal.show)(text)
-        approved = self.yes or self.terminal.confirm(question)
-        by = f"{getuser()} with --yes" if self.yes else f"{getuser()} on the terminal"
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        store_approval(self.records, about, APPROVED if approved else REJECTED, by=by, at=at)
-        if not approved:
-            raise PreconditionFailed(f"The {about} was not approved. Nothing has been changed.")
+        require_approval(self.terminal, self.records, about, question, yes=self.yes)
 
     def prepare_new(self, moves: Moves) -> None:
         """Create on the new cluster what the clients need and it lacks."""
@@ -163,7 +156,7 @@ class ProcedureRun(ABC):
 
     def _cut_over(self, moves: Moves) -> None:
         """Cut over one namespace after the other; a signal stops between two of them."""
-        self.step("verify_copy", steps.verify_copy(self._sides, self.records, moves), _counts)
+        self.step("verify_copy", self._procedure.verify_copy(moves), _counts)
         self.wait_for_window()
         self.wait_repointed(moves)
         for move in self.reached.before(moves, Phase.CUT_OVER).moves:
@@ -199,7 +192,7 @@ class ProcedureRun(ABC):
         if failure:
             self.current = "verify_subscriptions"
             raise failure
-        self.step("verify_messages", steps.verify_messages(self._sides, self.records, moves), _counts)
+        self.step("verify_messages", self._procedure.verify_messages(moves), _counts)
 
     @property
     def _seconds(self) -> float:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from getpass import getuser
 
 from pulsar_fleet.cli.clusters import ReachedCluster
+from pulsar_fleet.cli.terminal import Terminal
 from pulsar_fleet.cli.text import compared_line
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.selection import Selection
+from pulsar_fleet.cluster.text import counted
+from pulsar_fleet.ledger.approval import APPROVED, REJECTED, store_approval
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.onboarding.steps import plan_onboarding, probe_target_schemas, read_findings, read_plan, take_snapshot
 from pulsar_fleet.planning.plan import Plan
+from pulsar_fleet.policy_sync.merge.deletion_plan import PendingDeletions
 from pulsar_fleet.preflight.findings import Finding
 from pulsar_fleet.preflight.waivers import Waiver
 
@@ -49,6 +55,50 @@ def recorded_run(run_id: str, command: str, conf: JsonObject) -> Iterator[Run]:
         run.ledger.finish_run(run_id, "failed")
         raise
     run.ledger.finish_run(run_id, "succeeded")
+
+
+def require_approval(
+    terminal: Terminal, run: Run, about: str, question: str | None, *, yes: bool, subject: str = ""
+) -> None:
+    """Ask the operator, and store the answer with the run.
+
+    :param question: None if there is nothing to decide: that counts as approved.
+    :param yes: `--yes` was given: it is approved without a question.
+    :param subject: what was rejected, for the error; `about` by default.
+    :raises PreconditionFailed: it was rejected.
+    """
+    approved = yes or question is None or terminal.confirm(question)
+    by = f"{getuser()} with --yes" if yes else f"{getuser()} on the terminal"
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    store_approval(run, about, APPROVED if approved else REJECTED, by=by, at=at)
+    if not approved:
+        raise PreconditionFailed(f"The {subject or about} was not approved. Nothing has been changed.")
+
+
+def approve_deletions(
+    terminal: Terminal,
+    run: Run,
+    waiting: Mapping[str, PendingDeletions],
+    allowed: Collection[str],
+    *,
+    ask: bool,
+) -> frozenset[str]:
+    """Ask once for the deletions of each cluster that no id allows yet; the answer is stored with the run.
+
+    :param ask: False with `--yes`: then only what `--allow` names is deleted.
+    :returns: the ids of the approved batches.
+    """
+    answers: dict[str, bool] = {}
+    for cluster, batch in waiting.items():
+        if ask and batch.id not in allowed:
+            terminal.show("\n".join([f"Deleted elsewhere, still on {cluster}:", *batch.resources]))
+            answers[batch.id] = terminal.confirm(f"Delete {counted(len(batch.resources), 'resource')} on {cluster}?")
+    approved = frozenset(name for name, answer in answers.items() if answer)
+    if answers:
+        about, at = f"the deletions {', '.join(answers)}", datetime.now(UTC).isoformat(timespec="seconds")
+        answer = f"{APPROVED} {', '.join(sorted(approved))}" if approved else REJECTED
+        store_approval(run, about, answer, by=f"{getuser()} on the terminal", at=at)
+    return approved
 
 
 async def plan_pair(

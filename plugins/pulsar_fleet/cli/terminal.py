@@ -42,10 +42,12 @@ MEANINGS: Mapping[ExitState, str] = {
     ExitState.DONE: "nothing to do, equal, or all of it done",
     ExitState.ERROR: "a cluster, a file or the ledger failed, or a snapshot is incomplete; stderr says which",
     ExitState.USAGE: "the command is invalid; no call was made to a cluster, or only one for its name",
-    ExitState.DIFFERENT: "`diff` and `verify` found differences, `plan` planned changes, `reconcile` left drift",
+    ExitState.DIFFERENT: "`diff` and `verify` found differences, `plan` planned changes, `reconcile` left drift, "
+    "`doctor` found a fault, a failover loses messages or differs from its forecast, "
+    "`evidence verify` found a change",
     ExitState.REFUSED: "blockers, a gate, changes without permission, or you did not agree",
     ExitState.PARTLY: "conflicts, failures or Ctrl-C: some changes are in place, others are not",
-    ExitState.INCONCLUSIVE: "`verify` could not compare everything; the reasons are in its result",
+    ExitState.INCONCLUSIVE: "`verify`, `doctor` or a forecast could not read everything; the reasons are in its result",
     ExitState.INTERRUPTED: "Ctrl-C before anything was changed",
 }
 """What each state means; the table in docs/onboard_cluster.md has the same words."""

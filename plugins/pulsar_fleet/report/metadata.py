@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from pulsar_fleet.cluster.text import counted, duration
 from pulsar_fleet.policy_sync.events.results import SyncSummary
+from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
+from pulsar_fleet.report.conflicts import conflict_line
 
 _NUMBERS = (
     "published",
@@ -14,7 +18,14 @@ _NUMBERS = (
     "refused",
     "lost",
     "provenance_written",
+    "conflicts",
+    "deleted",
     "backlog",
+)
+
+_CHOOSE = (
+    "Choose the other value with `pulsar-fleet reconcile CLUSTER CLUSTER --mode repair --choose ID=CLUSTER`, with the "
+    "connections of all clusters of the event topic."
 )
 
 
@@ -25,6 +36,7 @@ def headline(result: SyncSummary) -> str:
     parts += [f"{sums['dropped']} outdated or duplicate"] if sums["dropped"] else []
     parts += [f"{sums['refused']} NOT APPLIED"] if sums["refused"] else []
     parts += [f"{counted(sums['lost'], 'edit')} LOST to whole documents"] if sums["lost"] else []
+    parts += [counted(sums["conflicts"], "conflict")] if sums["conflicts"] else []
     parts += [f"BEHIND: {', '.join(sorted(result.behind))}"] if result.behind else []
     return f"{', '.join(parts)} on {', '.join(sorted(result.clusters))}"
 
@@ -45,7 +57,33 @@ def lines(result: SyncSummary) -> list[str]:
         for name, tally in result.clusters.items()
         if not tally.active
     ]
-    return [*refused, *behind, *since, *unsent, *idle]
+    new = [f"  {name}: new topic {topic}" for name, tally in result.clusters.items() for topic in tally.new_topics]
+    joining = [
+        f"  {name}: joins the fleet; it publishes nothing until it has applied a snapshot of the others"
+        for name, tally in result.clusters.items()
+        if tally.joins
+    ]
+    clocks = [f"  {tally.clock}" for tally in result.clusters.values() if tally.clock]
+    decided = [*_deletions(result), *_conflicts(result)]
+    return [*refused, *behind, *since, *unsent, *idle, *joining, *new, *decided, *clocks]
+
+
+def _conflicts(result: SyncSummary) -> list[str]:
+    """Edits that had not seen each other, each once, and how to choose the other value."""
+    listed = {conflict.id: conflict for tally in result.clusters.values() for conflict in tally.listed_conflicts}
+    lines = [f"  {conflict_line(conflict)}" for conflict in listed.values()]
+    return [*lines, f"  {_CHOOSE}"] if lines else []
+
+
+def _deletions(result: SyncSummary) -> list[str]:
+    """The edits that won against deletions, the deletions that were refused, and those that wait."""
+    texts: list[str] = []
+    for name, tally in result.clusters.items():
+        texts += [f"  CONFLICT {name}: {edit}" for edit in tally.kept_edits]
+        texts += [f"  ! {name}: not deleted: {reason}" for reason in tally.not_deleted]
+        waiting = tally.pending_deletions
+        texts += [f"  {line}" for line in (pending_lines(name, waiting) if waiting else ())]
+    return texts
 
 
 def metadata_report(result: SyncSummary) -> str:
@@ -56,7 +94,27 @@ def metadata_report(result: SyncSummary) -> str:
     ]
     table = [f"| cluster | {' | '.join(_NUMBERS)} |", f"| --- |{' --- |' * len(_NUMBERS)}", *rows]
     details = [f"* {line.strip().removeprefix('! ')}" for line in lines(result)]
-    return "\n".join([f"# {headline(result)}", "", *table, "", *details, f"It took {duration(result.seconds)}.", ""])
+    return "\n".join(
+        [
+            f"# {headline(result)}",
+            "",
+            *table,
+            "",
+            *details,
+            *_tenants(result),
+            f"It took {duration(result.seconds)}.",
+            "",
+        ]
+    )
+
+
+def _tenants(result: SyncSummary) -> list[str]:
+    """Where and when tenants were last written, since a tenant has no properties that could say it."""
+    rows = [
+        f"| {name} | {update.by} | {datetime.fromtimestamp(update.time / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC |"
+        for name, update in result.tenants.items()
+    ]
+    return ["", "| tenant | lastUpdatedBy | lastUpdatedTime |", "| --- | --- | --- |", *rows, ""] if rows else []
 
 
 def metrics(result: SyncSummary) -> dict[str, float]:
@@ -67,8 +125,15 @@ def metrics(result: SyncSummary) -> dict[str, float]:
         f"unsent.{name}": float(sum(tally.unsent.get(name, 0) for tally in result.clusters.values()))
         for name in result.fleet
     }
+    clocks = {f"clock_skew.{name}": tally.clock_skew for name, tally in result.clusters.items()} | {
+        f"clock_uncertainty.{name}": tally.clock_uncertainty
+        for name, tally in result.clusters.items()
+        if tally.clock_uncertainty is not None
+    }
+    deletions = (tally.pending_deletions for tally in result.clusters.values())
+    pending = {"pending_deletions": float(sum(len(batch.resources) for batch in deletions if batch))}
     behind = {"clusters_behind": float(len(result.behind)), "seconds": result.seconds}
-    return {**sums, **behind, **outages, **waiting}
+    return {**sums, **pending, **behind, **outages, **waiting, **clocks}
 
 
 def failure(result: SyncSummary) -> str:
@@ -77,6 +142,7 @@ def failure(result: SyncSummary) -> str:
     refused = sum(tally.refused for tally in clusters)
     first = next((reason for tally in clusters for reason in tally.reasons), "")
     parts = [f"{counted(refused, 'event')} dead-lettered, first: {first}"] if refused else []
+    parts += [f"not deleted: {reason}" for tally in clusters for reason in tally.not_deleted[:1]]
     parts += [f"{name} is behind: {why}" for name, why in result.behind.items()]
     parts += [f"{name} is unreachable since {at}" for name, at in result.since.items()]
     return "; ".join(parts)

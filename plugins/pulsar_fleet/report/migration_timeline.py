@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pulsar_fleet.ledger.rows import RecordedPhase
+from pulsar_fleet.ledger.rows import RecordedPhase, utc
 from pulsar_fleet.migration.model import Phase
 
 if TYPE_CHECKING:
@@ -60,15 +60,11 @@ def _spans(phases: Sequence[RecordedPhase]) -> dict[str, list[_Span]]:
     values = {phase.value for phase in Phase}
     for entry in phases:
         if entry.phase in values:
-            entered.setdefault(entry.namespace, []).append((Phase(entry.phase), _utc(entry.at)))
+            entered.setdefault(entry.namespace, []).append((Phase(entry.phase), utc(entry.at)))
     spans = {
         name: [(phase, at, ends) for (phase, at), (_, ends) in pairwise(entries)] for name, entries in entered.items()
     }
     return {name: entries for name, entries in spans.items() if entries}
-
-
-def _utc(at: datetime) -> datetime:
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _length(spans: Sequence[_Span]) -> timedelta:

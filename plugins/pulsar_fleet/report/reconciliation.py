@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pulsar_fleet.cluster.text import counted
-from pulsar_fleet.planning.diff_entry import same
 from pulsar_fleet.planning.plan import Plan
-from pulsar_fleet.planning.render import plan_markdown, short
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, ListedConflict, RepairSummary
+from pulsar_fleet.planning.render import plan_markdown
+from pulsar_fleet.policy_sync.merge.deletion_plan import pending_lines
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
+from pulsar_fleet.report.conflicts import conflict_line, outcome
 
 
 def reconciliation_report(
@@ -27,6 +28,7 @@ def reconciliation_report(
         _compared_elsewhere(drift),
         _repaired(repaired),
         _listed("Deleted on one cluster, and left alone", drift.tombstones),
+        _listed("Deletions that wait for an approval", deletion_lines(drift)),
         _conflicts(drift),
         _listed("Not compared, because a cluster could not be read", drift.unread),
         _listed("Not compared, because a migration is moving it", drift.held),
@@ -129,10 +131,13 @@ def _repaired(repaired: RepairSummary | None) -> str:
 
 def conflict_lines(drift: DriftSummary) -> list[str]:
     """A line for each conflict with its id, the winner and the losing values, then how to choose another one."""
-    lines = [
-        f"CONFLICT {conflict.id}  {_subject(conflict)}: {_outcome(conflict)}" for conflict in drift.listed_conflicts
-    ]
+    lines = [conflict_line(conflict) for conflict in drift.listed_conflicts]
     return [*lines, _REMEDY, *_more(drift)] if lines else []
+
+
+def deletion_lines(drift: DriftSummary) -> list[str]:
+    """What was deleted on one cluster and waits on another, and how to delete it."""
+    return [line for cluster, waiting in drift.deletions.items() for line in pending_lines(cluster, waiting)]
 
 
 _REMEDY = (
@@ -145,7 +150,7 @@ def _conflicts(drift: DriftSummary) -> str:
     if not drift.listed_conflicts:
         return ""
     rows = [
-        f"| `{conflict.id}` | {conflict.resource} | {conflict.field or 'itself'} | {_cell(_outcome(conflict))} |"
+        f"| `{conflict.id}` | {conflict.resource} | {conflict.field or 'itself'} | {_cell(outcome(conflict))} |"
         for conflict in drift.listed_conflicts
     ]
     head = ["| id | resource | field | values |", "| --- | --- | --- | --- |"]
@@ -155,37 +160,6 @@ def _conflicts(drift: DriftSummary) -> str:
 def _more(drift: DriftSummary) -> list[str]:
     rest = drift.conflicts - len(drift.listed_conflicts)
     return [f"… and {counted(rest, 'more conflict')}: they are listed when these are settled."] if rest else []
-
-
-def _subject(conflict: ListedConflict) -> str:
-    return f"{conflict.resource} {conflict.field}".rstrip()
-
-
-def _outcome(conflict: ListedConflict) -> str:
-    """The winner with its value, then the others; for a resource that was deleted and edited, what a choice does."""
-    if not conflict.field:
-        return _deleted_and_edited(conflict)
-    winner = conflict.values.get(conflict.winner)
-    won = f"{conflict.winner} {short(winner)} wins" if conflict.winner in conflict.values else "the last agreement wins"
-    others = (
-        f"{cluster} {short(value)}{'' if same(value, winner) else ' loses'}"
-        for cluster, value in sorted(conflict.values.items())
-        if cluster != conflict.winner
-    )
-    return f"{won} ({conflict.rule}); {', '.join(others)}"
-
-
-def _deleted_and_edited(conflict: ListedConflict) -> str:
-    deleted = ", ".join(sorted(cluster for cluster, edits in conflict.values.items() if edits is None))
-    edits = "; ".join(
-        f"edited on {cluster}: {', '.join(f'{name} {short(value)}' for name, value in sorted(fields.items()))}"
-        for cluster, fields in sorted(conflict.values.items())
-        if fields
-    )
-    return (
-        f"deleted on {deleted}; {edits}. Nothing is done until you choose: {conflict.winner} recreates it where it is "
-        f"missing, {deleted} lets propagate_deletes plan its deletion"
-    )
 
 
 def _cell(text: str) -> str:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
-import pytest
 from tests.support.shell import CANARY, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.planning.undo import plan_undo
@@ -17,12 +14,6 @@ from pulsar_fleet.planning.undo import plan_undo
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 NewNamespace = Callable[[], NamespaceName]
 DONE, ERROR, USAGE, DIFFERENT, REFUSED, PARTLY = range(6)
-
-
-@pytest.fixture
-def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
-    """A shell in a folder of its own, with a ledger of its own."""
-    return Shell.between(records, blue, green)
 
 
 async def test_a_tenant_is_carried_over_and_taken_back(

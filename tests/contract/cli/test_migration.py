@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +11,12 @@ from tests.support.migration import forget_migrations
 from tests.support.shell import Said, Shell
 
 from pulsar_fleet.cluster.admin.client import AdminClient
-from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.names import NamespaceName, TopicName
 from pulsar_fleet.ledger.ledger import Ledger
 
 NewNamespace = Callable[[], NamespaceName]
 DONE, ERROR, USAGE, _, REFUSED, PARTLY = range(6)
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-
-
-@pytest.fixture
-def shell(records: Path, blue: ClusterConnection, green: ClusterConnection) -> Shell:
-    """A shell in a folder of its own, with a ledger of its own."""
-    return Shell.between(records, blue, green)
 
 
 @pytest.fixture

@@ -43,9 +43,10 @@ def test_a_secret_in_an_argument_is_refused_and_not_repeated(url: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_several_hosts_in_one_url_are_refused_with_the_cause() -> None:
-    with pytest.raises(UsageError, match="names several hosts, 'http://a:1,b:2'; one of them is enough"):
-        named_cluster("http://a:1,b:2", Side.SOURCE, {})
+def test_a_url_with_several_hosts_is_a_cluster() -> None:
+    connection = named_cluster("http://a:1,b:2", Side.SOURCE, {})
+    assert connection.admin_urls == ("http://a:1", "http://b:2")
+    assert connection.argument == "http://a:1,b:2"
 
 
 @pytest.mark.parametrize("text", ["blue:8080", "blue.example", "pulsar://blue:6650", "http://"])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pulsar_fleet.cli.interrupts import Interrupted, Interrupts
+from pulsar_fleet.cli.interrupts import Interrupted, Interrupts, run_interruptibly
 
 
 @pytest.fixture
@@ -44,3 +44,23 @@ def test_a_step_that_must_not_stop_half_way_is_finished_first(notes: list[str]) 
 def test_a_second_signal_stops_it_at_once(notes: list[str]) -> None:
     with pytest.raises(Interrupted):
         Interrupts(notes.append).run(interrupted(signal.SIGINT, signal.SIGINT), finish="It is finished first.")
+
+
+class _InterruptedAtItsStart(asyncio.SelectorEventLoop):
+    """A loop that a signal meets while it is made."""
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        super().__init__()
+
+
+def test_a_signal_while_the_loop_is_made_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.DefaultEventLoopPolicy, "_loop_factory", _InterruptedAtItsStart)
+    begun: list[str] = []
+
+    async def begin() -> None:
+        begun.append("begun")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptibly(begin())
+    assert begun == []

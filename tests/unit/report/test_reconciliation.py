@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, ListedConflict, RepairSummary
+from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict
+from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.report.reconciliation import conflict_lines, headline, metrics, reconciliation_report, remaining
 
 LIMIT = ListedConflict(

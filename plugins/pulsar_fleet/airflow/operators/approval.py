@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.cluster.text import counted
@@ -23,9 +23,10 @@ class PlanApprovalOperator(ApprovalOperator):
     With `auto_approve` or an empty plan no person is asked. A dry run ends here; blockers fail the run. Without an
     answer within `approval_hours` the plan is rejected. The answer is stored in the run's artefacts.
 
-    Returns the numbers of the plan's batches, for the mapped task that applies them.
+    Returns the numbers of the plan's batches, for the mapped task that applies them; none for a plan without batches.
 
-    :param planned: result of the planning task: `headline`, `text` (a reference), `changes`, `blockers`, `batches`.
+    :param planned: result of the planning task: `id`, `headline`, `text` and `findings` (references), `changes`,
+        `blockers`, `warnings`, and `batches` if the plan is applied in batches.
     """
 
     template_fields: Collection[str] = (*ApprovalOperator.template_fields, "planned")
@@ -37,15 +38,17 @@ class PlanApprovalOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Answer at once if no person is needed, else ask."""
         from pulsar_fleet.cluster.errors import PreconditionFailed
-        from pulsar_fleet.onboarding.results import StoredPlan
-        from pulsar_fleet.onboarding.steps import blockers_text
+        from pulsar_fleet.ledger.artefacts import Reference
+        from pulsar_fleet.preflight.findings import Finding, refusal_text
 
         params, headline = context["params"], self.planned["headline"]
         run = current_run(context)
         if params["dry_run"]:
             raise AirflowSkipException(f"Dry run: {headline} Nothing has been changed.")
         if self.planned["blockers"]:
-            raise PreconditionFailed(blockers_text(run.artefacts, StoredPlan.from_json(self.planned)))
+            documents = run.artefacts.read_json(Reference.from_json(self.planned["findings"]))
+            findings = tuple(map(Finding.from_json, documents))
+            raise PreconditionFailed(refusal_text(findings, "Nothing has been changed."))
         if params["auto_approve"] or not self.planned["changes"]:
             return self._store(context, {"chosen_options": [self.APPROVE], "responded_by_user": "the run's conf"})
         self.subject, self.body = headline, self._text(context)
@@ -58,7 +61,7 @@ class PlanApprovalOperator(ApprovalOperator):
             # Before the call below, which raises when it skips the next tasks.
             self._store(context, event)
         super().execute_complete(context, event)
-        return list(self.planned["batches"])
+        return list(self.planned.get("batches", ()))
 
     def _text(self, context: Context) -> str:
         from pulsar_fleet.ledger.artefacts import Reference
@@ -68,7 +71,7 @@ class PlanApprovalOperator(ApprovalOperator):
 
     def _store(self, context: Context, answer: Mapping[str, Any]) -> list[int]:
         store_answer(context, f"plan {self.planned['id']}", answer)
-        return list(self.planned["batches"])
+        return list(self.planned.get("batches", ()))
 
 
 class WaveApprovalOperator(ApprovalOperator):

@@ -6,13 +6,16 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, AirflowSkipException
 from airflow.sdk import BaseHook, Context
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipException
 
 from pulsar_fleet.cluster.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
 
 
 class FleetJobOperator(SparkSubmitOperator):
@@ -121,6 +124,44 @@ class VerifySubscriptionsOperator(VerifyMessagesOperator):
         progress = progress_lines("topics with their subscriptions compared", self.log.info)
         compared = asyncio.run(compare_in_process(source, target, self.request, self.result, progress))
         self.log.info("verdict %s\n%s", compared.verdict, subscription_text(compared))
+
+
+_PROOFS = {
+    "verify_copy": "Compare the copied messages, and store the proof that the cut-over requires.",
+    "verify_messages": "Compare the old cluster's messages with their copy on the new cluster; fail unless they are "
+    "equal.",
+}
+
+
+class MigrationProofOperator(VerifyMessagesOperator):
+    """Prove that green holds what was copied: in this task, above the run's `spark_above_entries` by the Spark job.
+
+    A job that was killed is submitted again by the next try, which continues the same proof. Fails unless the messages
+    are equal; returns the counts of the proof.
+
+    :param proof: before the cut-over `verify_copy`, at the end `verify_messages`.
+    :param checked: result of the task `check_gates`: `moves` (a reference).
+    """
+
+    template_fields: Sequence[str] = (*VerifyMessagesOperator.template_fields, "checked")
+
+    def __init__(self, *, proof: Literal["verify_copy", "verify_messages"], checked: Any, **kwargs: Any) -> None:
+        super().__init__(task_id=proof, doc_md=_PROOFS[proof], name="verify-messages", driver_memory="1g", **kwargs)
+        self.proof = proof
+        self.checked: JsonObject = checked
+
+    def execute(self, context: Context) -> Any:
+        """Compare here, or submit and wait."""
+        from pulsar_fleet.airflow.conf import moves_of, procedure_of
+
+        submit = super().execute
+
+        async def job(request: str, result: str) -> None:
+            self.application_args = ["--request", request, "--result", result]
+            await asyncio.to_thread(submit, context)
+
+        prove = getattr(procedure_of(context), self.proof)
+        return asyncio.run(prove(moves_of(self.checked["moves"]), job))
 
 
 class CompareSnapshotsOperator(FleetJobOperator):

@@ -71,6 +71,54 @@ def tie_break_param(condition: str) -> Param:
     )
 
 
+def skew_param() -> Param:
+    """How far apart two times must be so that their order is that of the edits."""
+    return setting(
+        2.0,
+        type="number",
+        minimum=0,
+        maximum=3600,
+        title="Clock skew, seconds",
+        description="Times closer than this count as equal, in addition to the measured skew of each cluster's clock.",
+    )
+
+
+def partitioned_topics_param() -> Param:
+    """Whether partitioned topics are synchronised."""
+    return setting(
+        True,
+        type="boolean",
+        title="Partitioned topics",
+        description="Create partitioned topics that another cluster has and add partitions, which cannot be undone; "
+        "carry their properties and schemas. Costs one call per namespace and two per topic.",
+    )
+
+
+def propagate_deletes_param() -> Param:
+    """What happens to resources that were deleted on one cluster."""
+    return setting(
+        "never",
+        type="string",
+        enum=["never", "approve"],
+        title="Propagate deletions",
+        description="Tenants, namespaces and partitioned topics that were deleted on another cluster. never: they are "
+        "kept and listed as pending. approve: those whose id, or the id of whose batch, is under allowed changes are "
+        "deleted, if nobody uses or has changed them. Rights and policies that were removed are always removed.",
+    )
+
+
+def allow_changes_param() -> Param:
+    """The ids of what an operator allows."""
+    return setting(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Allowed changes",
+        description="Ids of the irreversible or destructive changes, or of batches of deletions, that are allowed, "
+        "from the report of a run.",
+    )
+
+
 def granularity_param() -> Param:
     """The unit that wins or loses as a whole."""
     return setting(
@@ -108,3 +156,14 @@ def approval_params(subject: str) -> dict[str, Param]:
             description="Without an answer in this time the run is rejected.",
         ),
     }
+
+
+def read_limit_param() -> Param:
+    """The rate limit of reading messages."""
+    return setting(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        title="Bytes per second",
+        description="Read limit per broker, over all tasks. Empty: no limit.",
+    )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pulsar_fleet.airflow.params.common import (
+    allow_changes_param,
     clusters_param,
     granularity_param,
+    partitioned_topics_param,
+    propagate_deletes_param,
     selection_param,
     setting,
+    skew_param,
     tie_break_param,
 )
 from pulsar_fleet.airflow.params.scheduled import Scheduled
@@ -28,8 +32,12 @@ _SETTINGS = {
     "topics": setting(
         True, type="boolean", title="Policies of topics", description="Synchronise the policies of topics too."
     ),
+    "partitioned_topics": partitioned_topics_param(),
+    "propagate_deletes": propagate_deletes_param(),
+    "allow_changes": allow_changes_param(),
     "granularity": granularity_param(),
     "tie_break": tie_break_param("at equal times"),
+    "skew_seconds": skew_param(),
     "write_provenance": setting(
         False,
         type="boolean",
@@ -41,15 +49,15 @@ _SETTINGS = {
         False,
         type="boolean",
         title="Snapshot",
-        description="Publish every resource once, each field with its original time: for a cluster that is added.",
+        description="Publish every resource once, each field with its original time, in this run. For a cluster that "
+        "joins one is published in any case.",
     ),
     "snapshot_minutes": setting(
         60.0,
         type="number",
         minimum=0,
         title="Snapshots, minutes",
-        description="How often a follower publishes a snapshot; 0: never. A scheduled run publishes one only if "
-        "`snapshot` is true.",
+        description="How often a follower or a scheduled run publishes a snapshot of each cluster; 0: never.",
     ),
     "poll_seconds": setting(
         0.5,
@@ -57,7 +65,8 @@ _SETTINGS = {
         minimum=0,
         maximum=3600,
         title="Pause between scans, seconds",
-        description="How long a follower waits between two scans of its cluster. A scan costs one call per namespace.",
+        description="How long a follower waits between two scans of its cluster. A scan costs one call per namespace, "
+        "with partitioned topics two, and two per topic.",
     ),
     "calls_per_second": setting(
         0,
@@ -73,7 +82,7 @@ _SETTINGS = {
         minimum=0.1,
         maximum=600,
         title="Idle time, seconds",
-        description="A run ends when it has received no event for this time.",
+        description="After this time without an event a run ends, unless events still wait for a cluster.",
     ),
 }
 

@@ -19,7 +19,7 @@ STRINGS = {"type": "string"}
 SCOPE_PATTERN = r"^(all|re:.+|[\w=:.-]+(/[\w=:.-]+)?)$"
 
 
-def _param(name: str, kind: str, **schema: Any) -> Param:
+def _param(name: str, kind: str | list[str], **schema: Any) -> Param:
     """A setting of the procedure, with its default and its limits."""
     low, high = LIMITS.get(name, (None, None))
     limits: dict[str, Any] = {key: limit for key, limit in (("minimum", low), ("maximum", high)) if limit is not None}
@@ -54,6 +54,19 @@ PROOF = {
         title="Age of the proof, minutes",
         description="The cut-over is refused if its proof is older than this, or if anything has changed since.",
     ),
+    "spark_above_entries": _param(
+        "spark_above_entries",
+        "integer",
+        title="Entries for a Spark job",
+        description="A proof of more entries, those of both clusters together, is read by a Spark job of the "
+        "connection spark_default; a smaller one by the task itself.",
+    ),
+    "max_bytes_per_second": _param(
+        "max_bytes_per_second",
+        ["null", "integer"],
+        title="Bytes per second",
+        description="Read limit of a proof per broker, over all tasks. Empty: no limit.",
+    ),
 }
 DRAIN = {
     "drain_timeout_minutes": _param(
@@ -78,8 +91,10 @@ PARAMS = {
     ),
     "strategy": _strategy(
         "replicate_then_repoint",
+        "replicate_then_redirect_cluster",
         suffix="; and replicate_then_repoint, where the owners of the applications change their service URL, if a "
-        "broker of blue cannot redirect single namespaces (Pulsar 3.0)",
+        "broker of blue cannot redirect single namespaces (Pulsar 3.0). It never chooses "
+        "replicate_then_redirect_cluster, which redirects every namespace of such a blue at once",
     ),
     "wave_namespaces": _param("wave_namespaces", "integer", title="Namespaces in a wave", description="Upper limit."),
     "wave_topics": _param(

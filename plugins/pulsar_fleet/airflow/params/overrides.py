@@ -13,6 +13,14 @@ _SETTINGS = {
         title="Clusters",
         description="Connection ids of the clusters to watch. Without one the run is skipped.",
     ),
+    "retired": setting(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Retired clusters",
+        description="Connection ids of clusters whose namespaces have all been migrated. A namespace there that is not "
+        "migrated, such as one that was created since, fails the run.",
+    ),
     "restore": setting(
         True,
         type="boolean",

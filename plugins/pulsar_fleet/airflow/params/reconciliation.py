@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pulsar_fleet.airflow.params.common import (
+    allow_changes_param,
     clusters_param,
     granularity_param,
+    partitioned_topics_param,
+    propagate_deletes_param,
     selection_param,
     setting,
+    skew_param,
     tie_break_param,
 )
 from pulsar_fleet.airflow.params.scheduled import Scheduled
 
 SPARK_ABOVE = 100_000
 """Fewer namespaces are compared in the task before Spark has started."""
-_STRINGS = {"type": "string"}
 
 _SETTINGS = {
     "clusters": clusters_param(2, "Connections of the clusters whose policies are reconciled, one per line."),
@@ -39,20 +42,9 @@ _SETTINGS = {
     "topics": setting(
         True, type="boolean", title="Policies of topics", description="Reconcile the policies of topics too."
     ),
-    "propagate_deletes": setting(
-        False,
-        type="boolean",
-        title="Propagate deletions",
-        description="Plan to delete empty namespaces and tenants that were deleted on another cluster. Each deletion "
-        "needs its id under allowed changes.",
-    ),
-    "allow_changes": setting(
-        [],
-        type="array",
-        items=_STRINGS,
-        title="Allowed changes",
-        description="Ids of the irreversible or destructive changes that are allowed, from the report of a run.",
-    ),
+    "partitioned_topics": partitioned_topics_param(),
+    "propagate_deletes": propagate_deletes_param(),
+    "allow_changes": allow_changes_param(),
     "choose": setting(
         [],
         type="array",
@@ -60,14 +52,7 @@ _SETTINGS = {
         title="Choose",
         description="Choose another cluster's value for a conflict: conflict id=cluster name.",
     ),
-    "skew_seconds": setting(
-        2.0,
-        type="number",
-        minimum=0,
-        maximum=3600,
-        title="Clock skew, seconds",
-        description="Times closer than this count as equal, in addition to the measured skew of each cluster's clock.",
-    ),
+    "skew_seconds": skew_param(),
     "compare_with_spark_above": setting(
         SPARK_ABOVE,
         type=["integer", "null"],

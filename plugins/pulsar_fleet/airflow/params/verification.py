@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_fleet.airflow.params.common import connection_param, namespaces_param, setting
+from pulsar_fleet.airflow.params.common import connection_param, namespaces_param, read_limit_param, setting
 
 PARAMS = {
     "source": connection_param("pulsar_blue", "Source", "Connection of the cluster that holds the originals."),
@@ -11,10 +11,11 @@ PARAMS = {
     "mapping": setting(
         "auto",
         type="string",
-        enum=["auto", "replicated", "copies", "whole"],
+        enum=["auto", "replicated", "copies", "mesh", "whole"],
         title="Mapping",
         description="replicated compares the replicated messages by source position; copies does so while producers "
-        "write to the target too, whose messages are left out; whole compares all messages.",
+        "write to the target too, whose messages are left out; mesh compares what was published on the source, while "
+        "all clusters publish and replicate; whole compares all messages.",
     ),
     "mode": setting(
         "full",
@@ -96,13 +97,7 @@ PARAMS = {
         "without the key, different messages with equal digests cannot be constructed. An incremental run never "
         "continues such a proof.",
     ),
-    "max_bytes_per_second": setting(
-        None,
-        type=["null", "integer"],
-        minimum=1,
-        title="Bytes per second",
-        description="Read limit per broker, over all tasks. Empty: no limit.",
-    ),
+    "max_bytes_per_second": read_limit_param(),
     "examples": setting(
         20,
         type="integer",

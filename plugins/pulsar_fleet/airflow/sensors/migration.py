@@ -16,8 +16,8 @@ from pulsar_fleet.airflow.run import current_run
 from pulsar_fleet.airflow.triggers.migration import MigrationTrigger, Milestone, Status
 from pulsar_fleet.cluster.errors import InvalidRequest, PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.cluster.polling import POLL_SECONDS
 from pulsar_fleet.cluster.text import duration
-from pulsar_fleet.migration.polling import POLL_SECONDS
 
 
 class MigrationSensor(BaseSensorOperator):

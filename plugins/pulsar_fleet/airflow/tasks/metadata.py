@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import Stats
 from airflow.sdk import get_current_context, task
-from airflow.sdk.observability import stats
 
 from pulsar_fleet.airflow.assets import POLICIES_CHANGED, emit_policies_changed
 from pulsar_fleet.airflow.conf import clusters_of
@@ -65,7 +65,7 @@ def write_report() -> str:
         return report
     result = SyncSummary.from_json(document)
     for name, value in metrics(result).items():
-        stats.gauge(f"{METRICS}.{name}", value)
+        Stats.gauge(f"{METRICS}.{name}", value)
     report = metadata_report(result)
     reason = failure(result)
     if reason or any(tally.published or tally.applied for tally in result.clusters.values()):

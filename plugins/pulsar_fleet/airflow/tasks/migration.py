@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.conf import inputs_of, moves_of, original_settings_of, procedure_of
 from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
@@ -83,14 +83,6 @@ def start_replication(checked: JsonObject) -> int:
 
 
 @task
-def verify_copy(checked: JsonObject) -> JsonObject:
-    """Compare the copied messages, and store the proof that the cut-over requires."""
-    from pulsar_fleet.migration.steps import verify_copy
-
-    return _run_step(verify_copy, checked)
-
-
-@task
 def cut_over(checked: JsonObject, before: JsonObject) -> JsonObject:
     """Quiesce the producers, transfer the cursors, redirect the clients. The point of no return."""
     procedure = procedure_of(get_current_context())
@@ -103,14 +95,6 @@ def verify_subscriptions(checked: JsonObject) -> JsonObject:
     from pulsar_fleet.migration.steps import verify_subscriptions
 
     return _run_step(verify_subscriptions, checked)
-
-
-@task
-def verify_messages(checked: JsonObject) -> JsonObject:
-    """Compare the old cluster's messages with their copy on the new cluster; fail unless they are equal."""
-    from pulsar_fleet.migration.steps import verify_messages
-
-    return _run_step(verify_messages, checked)
 
 
 @task

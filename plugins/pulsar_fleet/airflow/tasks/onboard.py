@@ -117,9 +117,9 @@ def write_report() -> str:
     from pulsar_fleet.ledger.approval import read_approval
     from pulsar_fleet.onboarding import steps
     from pulsar_fleet.onboarding.results import StoredPlan, TakenSnapshot
-    from pulsar_fleet.report.failure import failure_details, failure_line
     from pulsar_fleet.report.onboard import onboarding_report
     from pulsar_fleet.report.page import store_report
+    from pulsar_fleet.report.planned_run import unplanned_report
     from pulsar_fleet.verification.snapshots.compare import EqualityResult
 
     context = get_current_context()
@@ -130,8 +130,7 @@ def write_report() -> str:
         for name in ("snapshot_source", "snapshot_target", "plan_changes", "verify_equal")
     )
     if planned is None:
-        state = "Nothing was planned, nothing has been changed."
-        report = f"# {failure_line(failed)}\n\n{state}{failure_details(failed)}\n"
+        report = unplanned_report(failed)
     else:
         stored, ours, theirs = StoredPlan.from_json(planned), *map(TakenSnapshot.from_json, (source, target))
         plan, findings = steps.read_plan(run.artefacts, stored), steps.read_findings(run.artefacts, stored)

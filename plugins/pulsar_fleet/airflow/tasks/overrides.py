@@ -1,4 +1,4 @@
-"""The task of `watch_overrides`."""
+"""The tasks of `watch_overrides`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from pulsar_fleet.airflow.conf import clusters_of, refuse_unknown_settings
+from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.connection import ClusterConnection
@@ -31,6 +32,35 @@ def restore_dead_runs(params: dict[str, Any]) -> str:
     if problems := [text for text in texts if text]:
         raise PreconditionFailed("\n".join(problems))
     return "No run has left anything."
+
+
+@task
+def find_unmigrated(params: dict[str, Any]) -> str:
+    """Fail if a retired cluster has a namespace that is not migrated: its clients stay there."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+
+    retired = [cluster_connection(name) for name in params["retired"]]
+    if not retired:
+        raise AirflowSkipException("No cluster is retired: name connections in PULSAR_FLEET_WATCH, or in the form.")
+    if problems := [text for connection in retired if (text := asyncio.run(_unmigrated(connection)))]:
+        raise PreconditionFailed("\n".join(problems))
+    return "Every namespace is migrated."
+
+
+async def _unmigrated(connection: ClusterConnection) -> str:
+    """The namespaces of a retired cluster that are not migrated, and what to do; empty if all are."""
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.text import counted, listed
+    from pulsar_fleet.migration.scope import unmigrated_namespaces
+
+    async with AdminClient(connection) as admin:
+        names = await unmigrated_namespaces(admin)
+    if not names:
+        return ""
+    return (
+        f"{connection.name} is retired and has {counted(len(names), 'namespace')} that no migration has moved: "
+        f"{listed(names)}. Clients stay there. Migrate it with migrate_namespaces; or delete it, if nobody uses it."
+    )
 
 
 async def _watch(connection: ClusterConnection, *, restore: bool) -> str:

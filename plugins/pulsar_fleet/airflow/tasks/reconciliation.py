@@ -6,9 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
 from airflow.sdk import get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
-from airflow.sdk.observability import stats
 
 from pulsar_fleet.airflow.assets import POLICIES_CHANGED, emit_policies_changed
 from pulsar_fleet.airflow.conf import clusters_of
@@ -77,7 +76,7 @@ def write_report(params: dict[str, Any]) -> str:
     drift = DriftSummary.from_json(results["find_drift"])
     repaired = RepairSummary.from_json(results["repair"]) if results["repair"] else None
     for name, value in metrics(drift, repaired).items():
-        stats.gauge(f"{METRICS}.{name}", value)
+        Stats.gauge(f"{METRICS}.{name}", value)
     report = reconciliation_report(drift, steps.read_plans(drift, run), repaired)
     if drift.drift or drift.behind or failed:
         # A run without drift needs no page.

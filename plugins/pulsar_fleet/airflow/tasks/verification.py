@@ -11,6 +11,8 @@ from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
 
 if TYPE_CHECKING:
     from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.ledger.run import Run
+    from pulsar_fleet.verification.messages.verdict import Verification
 
 PROCEDURE = "verify_clusters"
 VERIFIED = AssetAlias("pulsar-verified")
@@ -26,12 +28,13 @@ def read_request(params: dict[str, Any]) -> list[JsonObject]:
     from pulsar_fleet.airflow.conf import refuse_unknown_settings, require_two_clusters
     from pulsar_fleet.cluster.names import parse_namespaces
     from pulsar_fleet.verification.coverage import coverage_of
-    from pulsar_fleet.verification.request import FOLDER
+    from pulsar_fleet.verification.request import FOLDER, EntryMapping, require_comparable
 
     context = get_current_context()
     refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
     names = parse_namespaces(params["namespaces"])
     coverage_of(params)
+    require_comparable(EntryMapping(params["mapping"]), subscriptions=params["subscriptions"])
     asyncio.run(require_two_clusters(params["source"], params["target"], names))
     run = current_run(context)
     run.ledger.start_run(run.id, PROCEDURE, dict(params))
@@ -86,27 +89,14 @@ def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
 @task(trigger_rule="none_failed", outlets=[VERIFIED])
 def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) -> JsonObject:
     """Record the verdict; fail unless it is equal, and list the first different messages and subscriptions."""
-    from upath import UPath
-
-    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
-    from pulsar_fleet.cluster.admin.client import AdminClient
     from pulsar_fleet.cluster.errors import PreconditionFailed
     from pulsar_fleet.verification.messages.report import verification_text
-    from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-    from pulsar_fleet.verification.request import VerifyRequest
-    from pulsar_fleet.verification.steps import conclude
+    from pulsar_fleet.verification.messages.verdict import Verdict
     from pulsar_fleet.verification.subscriptions.report import subscription_text
     from pulsar_fleet.verification.subscriptions.steps import conclude as conclude_subscriptions
 
     run = current_run(get_current_context())
-
-    async def conclude_messages() -> Verification:
-        source, target = cluster_connection(params["source"]), cluster_connection(params["target"])
-        request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
-        async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
-            return await conclude(run, source_admin, target_admin, request, frozen["result"], batch["folder"])
-
-    compared = asyncio.run(conclude_messages())
+    compared = conclude_messages(run, params["source"], params["target"], frozen, batch["folder"])
     verdicts, texts, count = [compared.verdict], [verification_text(compared)], 0
     if params["subscriptions"]:
         subscriptions = conclude_subscriptions(run, frozen["subscriptions"], batch["folder"])
@@ -117,11 +107,37 @@ def read_verdict(params: dict[str, Any], batch: JsonObject, frozen: JsonObject) 
     if verdict is not Verdict.EQUAL:
         raise PreconditionFailed("\n".join(["Not verified as equal.", *texts]))
     for row in compared.namespaces:
-        _emit_verified(row.namespace, compared.source, compared.target, run.id)
+        emit_verified(row.namespace, compared.source, compared.target, run.id)
     return {"verdict": verdict.value, "messages": compared.messages, "subscriptions": count}
 
 
-def _emit_verified(namespace: str, source: str, target: str, run_id: str) -> None:
+def conclude_messages(run: Run, source: str, target: str, frozen: JsonObject, folder: str = "") -> Verification:
+    """Read the result of a Spark job, recheck it on both clusters, and record it.
+
+    :param source: connection id; `target` too.
+    :param frozen: the URIs of the job's `request` and `result`.
+    :param folder: of the verification's documents in the run; the usual one by default.
+    """
+    from upath import UPath
+
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.verification.request import FOLDER, VerifyRequest
+    from pulsar_fleet.verification.steps import conclude
+
+    async def read() -> Verification:
+        request = VerifyRequest.from_bytes(UPath(frozen["request"]).read_bytes())
+        async with (
+            AdminClient(cluster_connection(source)) as source_admin,
+            AdminClient(cluster_connection(target)) as target_admin,
+        ):
+            return await conclude(run, source_admin, target_admin, request, frozen["result"], folder or FOLDER)
+
+    return asyncio.run(read())
+
+
+def emit_verified(namespace: str, source: str, target: str, run_id: str) -> None:
+    """Emit the asset event of a namespace that was verified equal. The task must have `VERIFIED` among its outlets."""
     name = f"pulsar-verified/{source}/{target}/{namespace}"
     asset = Asset(name=name, uri=f"x-pulsar-verified://{source}/{target}/{namespace}", group="pulsar-verified")
     get_current_context()["outlet_events"][VERIFIED].add(asset, extra={"run": run_id})

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from pulsar_fleet.cluster.errors import FleetError, Unavailable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Yes
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent
 from pulsar_fleet.cluster.errors import NotFound
@@ -37,10 +37,10 @@ def abort(
         moves = _moves(records)
         record = records.ledger.run(run)
         conf = record.conf if record else {}
-        sides = asyncio.run(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
+        sides = run_interruptibly(_sides(blue or conf.get("blue"), green or conf.get("green"), moves, run))
         if not yes and not terminal.confirm(f"{counted(len(moves.moves), 'namespace')}. {_QUESTION}"):
             terminal.finish({"run": run}, ExitState.REFUSED)
-        aborted = asyncio.run(abort_migration(sides, records, moves))
+        aborted = run_interruptibly(abort_migration(sides, records, moves))
         records.ledger.finish_run(run, "undone")
         terminal.say(_text(aborted))
         terminal.finish({"run": run, **aborted.to_json()}, ExitState.PARTLY if aborted.kept else ExitState.DONE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_two, require_cluster
 from pulsar_fleet.cli.commands.onboard import make_plan
 from pulsar_fleet.cli.execute import PlanExecution, execute_plan
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import Allow, AsJson, Select, Subscriptions, Waivers, Yes
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import new_run_id
@@ -76,7 +76,7 @@ def undo(
         name = target or (record.conf.get("target") if record else None)
         if not name:
             raise UsageError(f"The run {run!r} did not record which cluster it changed: name it with --target.")
-        reached = asyncio.run(reach(named_cluster(str(name), Side.TARGET)))
+        reached = run_interruptibly(reach(named_cluster(str(name), Side.TARGET)))
         require_cluster(reached, plan.target, f"The run {run!r}")
         work = PlanExecution(
             run_id=new_run_id("undo"),
@@ -107,7 +107,7 @@ def _stored_plan(name: str, *, narrowed: bool) -> PlanFile:
 def _work(file: PlanFile, allow: tuple[str, ...]) -> PlanExecution:
     """The execution of the plan; both connections must lead to the clusters of the plan."""
     sides = named_cluster(file.source, Side.SOURCE), named_cluster(file.target, Side.TARGET)
-    source, target = asyncio.run(reach_two(*sides))
+    source, target = run_interruptibly(reach_two(*sides))
     for reached, name in ((source, file.plan.source), (target, file.plan.target)):
         require_cluster(reached, name, f"The plan {file.plan.id}")
     return PlanExecution(

@@ -6,14 +6,15 @@ import asyncio
 import logging
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from pulsar_fleet.cli.clusters import named_cluster, parse_selection
-from pulsar_fleet.cli.commands.reconciliation import reach_all
-from pulsar_fleet.cli.options import AsJson, Select, Topics, Yes
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach_all
+from pulsar_fleet.cli.interrupts import run_interruptibly
+from pulsar_fleet.cli.options import Allow, AsJson, PartitionedTopics, PropagateDeletion, Select, Topics, Yes
+from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
 from pulsar_fleet.cluster.errors import PreconditionFailed
@@ -22,8 +23,9 @@ from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
 from pulsar_fleet.policy_sync.events.request import EVENT_TOPIC, Request
-from pulsar_fleet.policy_sync.events.results import Tally
+from pulsar_fleet.policy_sync.events.results import SyncSummary, Tally
 from pulsar_fleet.policy_sync.events.steps import synchronise
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import headline, lines
@@ -38,12 +40,16 @@ def sync_metadata(
     event_topic: Annotated[str, typer.Option(help="The topic that all clusters share.")] = EVENT_TOPIC,
     tie_break: Annotated[TieBreak, typer.Option(help="Which cluster's value wins at equal times.")] = TieBreak.SMALLER,
     granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
+    skew_seconds: Annotated[float, typer.Option(min=0, help="Clock error besides the measured skew.")] = 2.0,
     write_provenance: Annotated[
         bool, typer.Option("--write-provenance", help="Record the last update in namespaces.")
     ] = False,
     topics: Topics = True,
+    partitioned_topics: PartitionedTopics = True,
+    propagate_deletes: PropagateDeletion = PropagateDeletes.NEVER,
+    allow: Allow = None,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish everything once, with original times.")] = False,
-    snapshot_minutes: Annotated[float, typer.Option(help="How often a follower does so; 0: never.")] = 60.0,
+    snapshot_minutes: Annotated[float, typer.Option(help="How often without --snapshot; 0: never.")] = 60.0,
     poll_seconds: Annotated[float, typer.Option(help="Pause of a follower between two scans.")] = 0.5,
     calls_per_second: Annotated[
         float, typer.Option(min=0, help="Rate limit of a scan per cluster; 0: no limit.")
@@ -59,8 +65,12 @@ def sync_metadata(
             "event_topic": event_topic,
             "tie_break": tie_break.value,
             "granularity": granularity.value,
+            "skew_seconds": skew_seconds,
             "write_provenance": write_provenance,
             "topics": topics,
+            "partitioned_topics": partitioned_topics,
+            "propagate_deletes": propagate_deletes.value,
+            "allow_changes": list(allow or ()),
             "snapshot": snapshot,
             "snapshot_minutes": snapshot_minutes,
             "poll_seconds": poll_seconds,
@@ -74,17 +84,33 @@ def sync_metadata(
         if not yes and not terminal.confirm(f"Write on {', '.join(side.name for side in sides)}?"):
             raise PreconditionFailed("The synchronisation was not approved. Nothing has been changed.")
         with recorded_run(new_run_id("sync-metadata"), "sync_metadata", {**conf, "clusters": clusters}) as run:
-            document, state = asyncio.run((_follow if follow else _once)(terminal, sides, request, run))
+            if follow:
+                document, state = run_interruptibly(_follow(terminal, sides, request, run))
+            else:
+                document, state = _once(terminal, sides, request, run, ask=not yes)
         terminal.finish({"run": run.id, **document}, state)
 
 
-async def _once(
-    terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run
+def _once(
+    terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run, *, ask: bool
 ) -> tuple[JsonObject, ExitState]:
-    with terminal.status(f"Synchronising {', '.join(side.name for side in sides)}"):
-        result = await synchronise(await reach_all(sides), request, run)
-    terminal.say("\n".join([headline(result), *lines(result)]))
+    result = _synchronise(terminal, sides, request, run)
+    if request.propagate_deletes is PropagateDeletes.APPROVE:
+        tallies = result.clusters.items()
+        waiting = {name: tally.pending_deletions for name, tally in tallies if tally.pending_deletions}
+        if allow := approve_deletions(terminal, run, waiting, request.allow, ask=ask):
+            result = _synchronise(terminal, sides, replace(request, allow=request.allow | allow), run)
     return result.to_json(), _state(result.clusters, result.behind)
+
+
+def _synchronise(terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run) -> SyncSummary:
+    async def once() -> SyncSummary:
+        return await synchronise(await reach_all(sides), request, run)
+
+    with terminal.status(f"Synchronising {', '.join(side.name for side in sides)}"):
+        result = run_interruptibly(once())
+    terminal.say("\n".join([headline(result), *lines(result)]))
+    return result
 
 
 async def _follow(
@@ -103,5 +129,5 @@ async def _follow(
 
 
 def _state(tallies: Mapping[str, Tally], behind: Mapping[str, str]) -> ExitState:
-    refused = any(tally.refused for tally in tallies.values())
+    refused = any(tally.refused or tally.not_deleted for tally in tallies.values())
     return ExitState.PARTLY if refused or behind else ExitState.DONE

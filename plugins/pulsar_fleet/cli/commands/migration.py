@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach_two, require_cluster
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.migration_run import run_failback, run_migration
 from pulsar_fleet.cli.options import AsJson, Waivers, Yes, waiver_documents
 from pulsar_fleet.cli.runs import new_run_id
@@ -37,6 +37,7 @@ Namespaces = Annotated[
 StrategyOption = Annotated[Strategy | None, typer.Option(help="For all namespaces; default: chosen for each.")]
 Quiesce = Annotated[float, typer.Option(help="Throttle producers so long before topics are terminated.")]
 ProofAge = Annotated[int, typer.Option(help="Refuse the cut-over if its proof is older.")]
+MaxBytes = Annotated[int | None, typer.Option(help="Limit of a proof's reading, for each broker.")]
 DrainTimeout = Annotated[int, typer.Option(help="Time for copying and for draining.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Evaluate every gate and show the waves; change nothing.")]
 Resume = Annotated[str | None, typer.Option(metavar="RUN", help="Continue this run, with its recorded settings.")]
@@ -61,6 +62,7 @@ def migrate(
         IndividuallyAcknowledged, typer.Option(help="Messages beyond a mark-delete position: acknowledge on green too?")
     ] = DEFAULTS["individually_acknowledged"],
     proof_max_age_minutes: ProofAge = DEFAULTS["proof_max_age_minutes"],
+    max_bytes_per_second: MaxBytes = DEFAULTS["max_bytes_per_second"],
     drain_timeout_minutes: DrainTimeout = DEFAULTS["drain_timeout_minutes"],
     repoint_timeout_minutes: Annotated[
         int, typer.Option(help="Time for connecting applications to green, with replicate_then_repoint.")
@@ -97,6 +99,7 @@ def fail_back(
     waivers: Waivers = None,
     quiesce_seconds: Quiesce = DEFAULTS["quiesce_seconds"],
     proof_max_age_minutes: ProofAge = DEFAULTS["proof_max_age_minutes"],
+    max_bytes_per_second: MaxBytes = DEFAULTS["max_bytes_per_second"],
     drain_timeout_minutes: DrainTimeout = DEFAULTS["drain_timeout_minutes"],
     dry_run: DryRun = DEFAULTS["dry_run"],
     resume: Resume = None,
@@ -125,7 +128,7 @@ def _procedure(kind: type[Kind], command: str, options: Mapping[str, Any]) -> Ki
     conf |= {"blue": options["blue"], "green": options["green"], "namespaces": list(options["namespaces"] or ())}
     with usage_errors():
         kind.validate(conf)
-    sides = asyncio.run(_sides(conf, None))
+    sides = run_interruptibly(_sides(conf, None))
     run = Run.open(new_run_id(command), this_process())
     run.ledger.start_run(run.id, kind.NAME, conf)
     return kind.of(conf, sides, run)
@@ -151,7 +154,7 @@ def _resumed(kind: type[Kind], run_id: str) -> Kind:
         raise PreconditionFailed(f"The run {run_id!r} has ended ({record.state}): there is nothing to continue.")
     if not run_id.startswith("cli/"):
         raise PreconditionFailed(f"The run {run_id!r} belongs to Airflow: clear its failed task there.")
-    sides = asyncio.run(_sides(record.conf, run))
+    sides = run_interruptibly(_sides(record.conf, run))
     run.ledger.resume_run(run_id)
     return kind.of(record.conf, sides, run)
 

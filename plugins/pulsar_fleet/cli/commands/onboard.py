@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 import time
@@ -14,6 +13,7 @@ from typing import Annotated
 import typer
 
 from pulsar_fleet.cli.clusters import cluster_or_snapshot, named_cluster, parse_selection, reach, reach_two, read_two
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Cluster, Select, Source, Subscriptions, Target, Waivers, waiver_documents
 from pulsar_fleet.cli.plan_file import PlanFile
 from pulsar_fleet.cli.runs import PlannedPair, new_run_id, plan_pair, recorded_run
@@ -63,7 +63,7 @@ def snapshot(
                     reached.connection, selection, store, folder, name=name or reached.name, must_exist=must_exist
                 )
 
-            stored = asyncio.run(read())
+            stored = run_interruptibly(read())
     terminal.say(snapshot_text(stored, time.monotonic() - began))
     terminal.finish(stored.to_json(), ExitState.DONE if stored.complete else ExitState.ERROR)
 
@@ -81,7 +81,7 @@ def diff(
         selection = parse_selection(select) if select else None
         conf: JsonObject = {"first": first, "second": second, "selection": select}
         with recorded_run(new_run_id("diff"), "diff", conf) as run, terminal.status(f"Reading {first} and {second}"):
-            ours, theirs = asyncio.run(read_two(sides, selection, run))
+            ours, theirs = run_interruptibly(read_two(sides, selection, run))
         require_comparable(ours, theirs)
         aligned = align(ours, theirs)
         entries, left_alone = tuple(aligned.differences()), aligned.left_alone
@@ -209,7 +209,7 @@ def _plan_two(
                 ours, theirs, selection, run, subscriptions=subscriptions, lag_hours=lag_hours, waivers=accepted
             )
 
-        return run.id, asyncio.run(read())
+        return run.id, run_interruptibly(read())
 
 
 def _labels(first: Snapshot, second: Snapshot) -> tuple[str, str]:

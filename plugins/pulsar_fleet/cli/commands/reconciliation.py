@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach
-from pulsar_fleet.cli.options import Allow, AsJson, Cluster, Select, Topics, Yes
-from pulsar_fleet.cli.runs import new_run_id, recorded_run
+from pulsar_fleet.cli.clusters import named_cluster, parse_selection, reach, reach_all
+from pulsar_fleet.cli.interrupts import run_interruptibly
+from pulsar_fleet.cli.options import Allow, AsJson, Cluster, PartitionedTopics, PropagateDeletion, Select, Topics, Yes
+from pulsar_fleet.cli.runs import approve_deletions, new_run_id, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, UsageError, require_consent, usage_errors
 from pulsar_fleet.cluster.connection import ClusterConnection
-from pulsar_fleet.cluster.errors import PreconditionFailed, Unavailable
+from pulsar_fleet.cluster.errors import PreconditionFailed
 from pulsar_fleet.cluster.json import JsonObject
 from pulsar_fleet.cluster.text import counted
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.planning.render import plan_text
+from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.policy_sync.reconcile.desired_state_files import Exported, export_cluster
 from pulsar_fleet.policy_sync.reconcile.request import Mode, Request
 from pulsar_fleet.policy_sync.reconcile.results import DriftSummary, RepairSummary
 from pulsar_fleet.policy_sync.reconcile.steps import find_drift, read_plans, repair
-from pulsar_fleet.report.reconciliation import conflict_lines, headline, remaining
+from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines, headline, remaining
 
 
 def export(
@@ -46,7 +48,7 @@ def export(
                 reached = await reach(connection)
                 return await export_cluster(reached.connection, selection, folder, topics=topics)
 
-            exported = asyncio.run(read())
+            exported = run_interruptibly(read())
     terminal.say(f"{counted(len(exported.written), 'file')} written, {exported.unchanged} unchanged, in {folder}")
     for name in exported.stale:
         terminal.say(f"  {name}: the cluster has no such resource; delete the file if it is obsolete")
@@ -63,7 +65,8 @@ def reconcile(
     ] = TieBreak.SMALLER,
     granularity: Annotated[Granularity, typer.Option(help="The unit that wins as a whole.")] = Granularity.FIELD,
     topics: Topics = True,
-    propagate_deletes: Annotated[bool, typer.Option(help="Plan to delete what another cluster deleted.")] = False,
+    partitioned_topics: PartitionedTopics = True,
+    propagate_deletes: PropagateDeletion = PropagateDeletes.NEVER,
     allow: Allow = None,
     choose: Annotated[list[str] | None, typer.Option(help="CONFLICT=CLUSTER: use the value of this cluster.")] = None,
     yes: Yes = False,
@@ -83,7 +86,8 @@ def reconcile(
             "tie_break": tie_break.value,
             "granularity": granularity.value,
             "topics": topics,
-            "propagate_deletes": propagate_deletes,
+            "partitioned_topics": partitioned_topics,
+            "propagate_deletes": propagate_deletes.value,
             "allow_changes": list(allow or ()),
             "choose": list(choose or ()),
             "skew_seconds": Request().skew_seconds,
@@ -100,18 +104,21 @@ def _run(
     terminal: Terminal, sides: Sequence[ClusterConnection], request: Request, run: Run, *, ask: bool
 ) -> tuple[JsonObject, ExitState]:
     with terminal.status(f"Reading {', '.join(side.name for side in sides)}"):
-        connections = asyncio.run(reach_all(sides))
-        drift = asyncio.run(find_drift(connections, request, run))
+        connections = run_interruptibly(reach_all(sides))
+        drift = run_interruptibly(find_drift(connections, request, run))
     plans = read_plans(drift, run)
-    conflicts = "\n".join(conflict_lines(drift))
-    shown = [drift.headline, *([conflicts] if conflicts else []), *map(plan_text, plans.values())]
+    lines = ("\n".join(part) for part in (conflict_lines(drift), deletion_lines(drift)))
+    shown = [drift.headline, *filter(None, lines), *map(plan_text, plans.values())]
     (terminal.show if ask else terminal.say)("\n\n".join(shown))
     repaired: RepairSummary | None = None
     if request.mode is Mode.REPAIR and drift.drift:
         if ask and not terminal.confirm("Write these changes?"):
             raise PreconditionFailed("The repair was not approved. Nothing has been changed.")
+        if request.propagate_deletes is PropagateDeletes.APPROVE:
+            allow = approve_deletions(terminal, run, drift.deletions, request.allow, ask=ask)
+            request = replace(request, allow=request.allow | allow)
         with terminal.status(f"Changing {', '.join(plans) or 'nothing'}"):
-            repaired = asyncio.run(repair(connections, drift, request, run))
+            repaired = run_interruptibly(repair(connections, drift, request, run))
         terminal.say("\n".join([headline(drift, repaired), *(f"  ! {problem}" for problem in repaired.problems)]))
         for cluster in repaired.changed:
             terminal.say(f"Undo it on {cluster} with: pulsar-fleet undo {run.id}/{cluster}")
@@ -125,16 +132,3 @@ def _state(drift: DriftSummary, repaired: RepairSummary | None) -> ExitState:
     if repaired.failed or repaired.unreached:
         return ExitState.PARTLY
     return ExitState.DIFFERENT if remaining(drift, repaired) else ExitState.DONE
-
-
-async def reach_all(sides: Sequence[ClusterConnection]) -> list[ClusterConnection]:
-    """The connections with their broker service URLs; an unreachable cluster keeps its connection unchanged."""
-    return list(await asyncio.gather(*map(_reached, sides)))
-
-
-async def _reached(side: ClusterConnection) -> ClusterConnection:
-    try:
-        return (await reach(side)).connection
-    except Unavailable:
-        # The run reports an unreachable cluster and continues with the others.
-        return side

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Yes
 from pulsar_fleet.cli.terminal import ExitState, Terminal, require_consent
 from pulsar_fleet.cluster.admin.client import AdminClient
@@ -46,16 +46,16 @@ def restore(
     """
     terminal = Terminal(as_json=as_json)
     with terminal.plain_errors():
-        connection = asyncio.run(reach(named_cluster(cluster, Side.SOURCE))).connection
+        connection = run_interruptibly(reach(named_cluster(cluster, Side.SOURCE))).connection
         names = list(map(str, parse_namespaces(namespaces))) if namespaces else []
-        left = asyncio.run(_find(connection, ended, names))
+        left = run_interruptibly(_find(connection, ended, names))
         terminal.say(left.text())
         if dry_run or not left.needs_restoration:
             terminal.finish({"left": left.to_json()}, ExitState.DONE)
         require_consent("a cluster", yes=yes)
         if not yes and not terminal.confirm(f"Restore what {_runs(left)} left on {left.cluster}?"):
             terminal.finish({"left": left.to_json()}, ExitState.REFUSED)
-        restored = asyncio.run(
+        restored = run_interruptibly(
             _restore(
                 connection,
                 ended=ended,

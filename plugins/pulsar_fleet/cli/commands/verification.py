@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pulsar_fleet.cli.clusters import named_cluster, reach_two
+from pulsar_fleet.cli.interrupts import run_interruptibly
 from pulsar_fleet.cli.options import AsJson, Source, Target
 from pulsar_fleet.cli.runs import new_run_id, recorded_run
 from pulsar_fleet.cli.terminal import ExitState, Terminal, usage_errors
@@ -23,7 +23,7 @@ from pulsar_fleet.messages.credentials import Side
 from pulsar_fleet.verification import steps
 from pulsar_fleet.verification.messages.report import verification_text
 from pulsar_fleet.verification.messages.verdict import Verdict, Verification
-from pulsar_fleet.verification.request import EntryMapping, Order
+from pulsar_fleet.verification.request import EntryMapping, Order, require_comparable
 from pulsar_fleet.verification.subscriptions import steps as subscription_steps
 from pulsar_fleet.verification.subscriptions.report import subscription_text
 from pulsar_fleet.verification.subscriptions.verdict import SubscriptionVerification
@@ -76,7 +76,10 @@ def verify(
     ] = True,
     mapping: Annotated[
         EntryMapping,
-        typer.Option(help="replicated: what was replicated; copies: so, while both are written to; whole: all."),
+        typer.Option(
+            help="replicated: what was replicated; copies: so, while both are written to; mesh: while each replicates "
+            "to the other; whole: all."
+        ),
     ] = EntryMapping.AUTO,
     order: Annotated[
         Order, typer.Option(help="The order a copy keeps: of each producer and each key, or of all messages.")
@@ -89,6 +92,8 @@ def verify(
     with terminal.plain_errors():
         sides = named_cluster(source, Side.SOURCE), named_cluster(target, Side.TARGET)
         names = _namespaces(namespace)
+        with usage_errors():
+            require_comparable(mapping, subscriptions=subscriptions)
         conf: JsonObject = {
             "source": source,
             "target": target,
@@ -99,7 +104,7 @@ def verify(
         }
         with recorded_run(new_run_id("verify"), "verify", conf) as run:
             options = {"mapping": mapping, "order": order, "examples": examples}
-            result = asyncio.run(_verify(terminal, run, sides, names, options, subscriptions=subscriptions))
+            result = run_interruptibly(_verify(terminal, run, sides, names, options, subscriptions=subscriptions))
     terminal.say(result.text())
     terminal.finish({"run": run.id, **result.to_json()}, _STATES[result.verdict])
 

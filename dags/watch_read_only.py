@@ -1,0 +1,35 @@
+"""### Watch topics that are served read-only
+
+A shadow topic whose namespace loses its retention of -1/-1 deletes data of its source within two minutes, and a reader
+that is further behind than the source retains loses messages without an error. This DAG restores a lost retention, adds
+the partitions, schemas and permissions that sources have got, reads links and the lag of every reader, and fails when
+something is wrong, so that people hear of it.
+
+The page `docs/watch_read_only.md` says what to do.
+"""
+
+from __future__ import annotations
+
+import pendulum
+from airflow.sdk import dag
+
+from pulsar_fleet.airflow.params.read_only_watch import WATCH_READ_ONLY
+from pulsar_fleet.airflow.run import DEFAULT_ARGS
+from pulsar_fleet.airflow.tasks import read_only_watch
+
+
+@dag(
+    schedule=WATCH_READ_ONLY.schedule(),
+    start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    params=WATCH_READ_ONLY.params(),
+    default_args=DEFAULT_ARGS,
+    doc_md=__doc__,
+    tags=["pulsar", "read-only"],
+)
+def watch_read_only():
+    read_only_watch.check_read_only()
+
+
+watch_read_only()

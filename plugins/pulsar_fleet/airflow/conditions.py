@@ -1,0 +1,170 @@
+"""What the sensors of clusters wait for: each condition is read with few calls, by a worker or by a triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pulsar_fleet.cluster.errors import InvalidRequest
+from pulsar_fleet.cluster.text import counted, did_you_mean, listed
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.names import TopicName
+
+
+class Condition(Protocol):
+    """A condition of one cluster; its fields are the arguments of a trigger, so they contain no secret."""
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """Whether it holds, and a sentence with the figures.
+
+        :raises FleetError: it cannot be read.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogCondition:
+    """The backlog of a subscription is at most, or at least, so many entries; an entry has one message or a batch."""
+
+    topic: str
+    subscription: str
+    at_most: int | None = None
+    at_least: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at_most is None) is (self.at_least is None):
+            raise InvalidRequest("Set at_most or at_least, and not both.")
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """A subscription that does not exist has no backlog, and is `NotFound` if the backlog must be small."""
+        from pulsar_fleet.cluster.errors import NotFound
+        from pulsar_fleet.links.partition_stats import required_stats
+
+        async with await _admin(conn_id) as admin:
+            statistics = await required_stats(admin, await _partitions(admin, self.topic))
+        backlogs = [
+            stats.subscriptions[self.subscription].backlog
+            for stats in statistics.values()
+            if self.subscription in stats.subscriptions
+        ]
+        if not backlogs and self.at_most is not None:
+            raise NotFound(f"{self.topic} has no subscription {self.subscription!r}: correct the name, or create it.")
+        backlog = sum(backlogs)
+        enough = backlog <= self.at_most if self.at_most is not None else backlog >= (self.at_least or 0)
+        return enough, f"{self.topic}, subscription {self.subscription}: backlog {counted(backlog, 'entry')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionCondition:
+    """A subscription exists."""
+
+    topic: str
+    subscription: str
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """A topic that does not exist has no subscription."""
+        from pulsar_fleet.cluster.errors import NotFound
+        from pulsar_fleet.cluster.names import TopicName
+
+        async with await _admin(conn_id) as admin:
+            try:
+                names = await admin.get(f"/{TopicName.parse(self.topic).path}/subscriptions")
+            except NotFound:
+                names = []
+        exists = self.subscription in names
+        return exists, f"{self.topic} has {'the' if exists else 'no'} subscription {self.subscription}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationCondition:
+    """Replication to another cluster is connected, and has at most so many entries of a topic or namespace to send."""
+
+    to_cluster: str
+    topic: str | None = None
+    namespace: str | None = None
+    at_most: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.topic is None) is (self.namespace is None):
+            raise InvalidRequest("Set topic or namespace, and not both.")
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """Reads every topic once, which loads it. A namespace without topics has nothing to send."""
+        from pulsar_fleet.cluster.names import NamespaceName
+        from pulsar_fleet.links.lag import lag_of
+        from pulsar_fleet.links.partition_stats import required_stats
+
+        async with await _admin(conn_id) as admin:
+            if self.topic is not None:
+                topics = await _partitions(admin, self.topic)
+            else:
+                topics = await admin.topics(NamespaceName.parse(str(self.namespace)))
+            statistics = await required_stats(admin, [topic for topic in topics if topic.domain == "persistent"])
+        lag = lag_of(tuple(statistics.values()), self.to_cluster)
+        unlinked = f", {counted(len(lag.unlinked), 'topic')} not connected" if lag.unlinked else ""
+        text = f"{self.topic or self.namespace} to {self.to_cluster}: {counted(lag.entries, 'entry')} to send{unlinked}"
+        return not lag.unlinked and lag.entries <= self.at_most, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseCondition:
+    """The newest migration or failback of a namespace has entered a phase, by the ledger."""
+
+    namespace: str
+    phase: str
+
+    def __post_init__(self) -> None:
+        from pulsar_fleet.migration.model import Phase
+
+        if self.phase not in set(Phase):
+            names = [phase.value for phase in Phase]
+            hint = did_you_mean(self.phase, names, f"use {listed(names, len(names))}.")
+            raise InvalidRequest(f"Phase {self.phase!r} is unknown: {hint}")
+
+    async def read(self, conn_id: str) -> tuple[bool, str]:
+        """A phase that the run has left again counts too. No cluster is read."""
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> tuple[bool, str]:
+        from pulsar_fleet.ledger.ledger import Ledger
+
+        ledger = Ledger.open()
+        run = ledger.last_run_in(self.namespace)
+        if run is None:
+            return False, f"{self.namespace} is in no migration, awaited: {self.phase}"
+        text = f"{self.namespace} is {ledger.last_phase(self.namespace)} in {run}, awaited: {self.phase}"
+        return ledger.entered(run, self.namespace, self.phase), text
+
+
+_CONDITIONS: Mapping[str, type[Any]] = {
+    kind.__name__: kind for kind in (BacklogCondition, SubscriptionCondition, ReplicationCondition, PhaseCondition)
+}
+
+
+def arguments_of(condition: Any) -> dict[str, Any]:
+    """A condition as an argument of a trigger."""
+    return {"condition": type(condition).__name__, "settings": asdict(condition)}
+
+
+def condition_of(condition: str, settings: Mapping[str, Any]) -> Condition:
+    """The condition of `arguments_of`."""
+    restored: Condition = _CONDITIONS[condition](**settings)
+    return restored
+
+
+async def _admin(conn_id: str) -> AdminClient:
+    from pulsar_fleet.airflow.hooks.pulsar import aread_connection
+    from pulsar_fleet.cluster.admin.client import AdminClient
+
+    return AdminClient(await aread_connection(conn_id))
+
+
+async def _partitions(admin: AdminClient, topic: str) -> tuple[TopicName, ...]:
+    from pulsar_fleet.cluster.names import TopicName
+
+    name = TopicName.parse(topic)
+    count = (await admin.partition_metadata(name)).partitions
+    return name.partitions(count) if count else (name,)

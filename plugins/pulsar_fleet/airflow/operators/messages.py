@@ -1,0 +1,149 @@
+"""Operators that publish and consume messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import conf
+from airflow.sdk import BaseOperator, Context
+
+from pulsar_fleet.cluster.errors import PreconditionFailed
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.messages.clients.received import ReceivedMessage
+    from pulsar_fleet.messages.clients.stream import Subscription
+
+_POLL_SECONDS = 10.0
+
+
+class PulsarPublishOperator(BaseOperator):
+    """Publish messages to a topic; the XCom is `{"topic": …, "messages": number}`.
+
+    A retry publishes all of them again. Where the namespace has deduplication, the broker stores none twice: they have
+    the producer name `dag/run/task/map index` and are numbered. Keep the list the same between tries then.
+
+    :param topic: the topic (templated).
+    :param messages: texts, or objects with `content`, `key` and `properties` (templated); or one of them.
+    :param pulsar_conn_id: the connection (templated).
+    """
+
+    template_fields: Sequence[str] = ("topic", "messages", "pulsar_conn_id")
+
+    def __init__(self, *, topic: str, messages: Any, pulsar_conn_id: str = "pulsar_default", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.messages = messages
+        self.pulsar_conn_id = pulsar_conn_id
+
+    def execute(self, context: Context) -> JsonObject:
+        """Publish, and wait until the broker has stored all."""
+        from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
+
+        messages = self.messages if isinstance(self.messages, list | tuple) else [self.messages]
+        instance = context["ti"]
+        name = f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.map_index}"
+        number = PulsarHook(self.pulsar_conn_id).publish(self.topic, messages, producer_name=name)
+        self.log.info("Published %d messages to %s", number, self.topic)
+        return {"topic": self.topic, "messages": number}
+
+
+class PulsarConsumeOperator(BaseOperator):
+    """Consume a subscription in batches; a batch is acknowledged only after the callable succeeded.
+
+    It ends after `max_messages`, or when no message came for `wait_seconds`; the XCom is `{"messages": number,
+    "batches": number}`. When the callable raises, the task fails, and a retry gets that batch again, and messages whose
+    acknowledgment was lost: the callable may see a message twice (at least once), with the same `message_id`.
+
+    :param topic: the topic (templated).
+    :param subscription: its subscription, which is created if it does not exist (templated).
+    :param process: called with a list of `ReceivedMessage`; what it returns is ignored.
+    :param pulsar_conn_id: the connection (templated).
+    :param subscription_type: `shared`, `key_shared`, `failover` or `exclusive`.
+    :param initial_position: where a new subscription begins, `earliest` or `latest`.
+    :param batch_size: messages of one call, at most 1,000.
+    :param max_messages: messages of one run of the task, at most.
+    :param wait_seconds: without a message for so long, the task ends.
+    :param deferrable: wait in the triggerer until there is a message, without a worker slot; default
+        `[operators] default_deferrable`. Without it a task that finds no message succeeds with 0.
+    """
+
+    template_fields: Sequence[str] = ("topic", "subscription", "pulsar_conn_id")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        subscription: str,
+        process: Callable[[Sequence[ReceivedMessage]], Any],
+        pulsar_conn_id: str = "pulsar_default",
+        subscription_type: str = "shared",
+        initial_position: str = "earliest",
+        batch_size: int = 100,
+        max_messages: int = 10_000,
+        wait_seconds: float = 10.0,
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.topic = topic
+        self.subscription = subscription
+        self.process = process
+        self.pulsar_conn_id = pulsar_conn_id
+        self.subscription_type = subscription_type
+        self.initial_position = initial_position
+        self.batch_size = batch_size
+        self.max_messages = max_messages
+        self.wait_seconds = wait_seconds
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> JsonObject:
+        """Consume; or create the subscription and defer until it has a backlog."""
+        deferrable = self.deferrable
+        if deferrable is None:
+            deferrable = conf.getboolean("operators", "default_deferrable", fallback=False)
+        if not deferrable:
+            return self._consume()
+        from pulsar_fleet.airflow.conditions import BacklogCondition, arguments_of
+        from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
+        from pulsar_fleet.airflow.triggers.conditions import ConditionTrigger
+        from pulsar_fleet.messages.clients.consume import create_subscription
+
+        create_subscription(PulsarHook(self.pulsar_conn_id).cluster, self._settings())
+        condition = BacklogCondition(topic=self.topic, subscription=self.subscription, at_least=1)
+        self.defer(
+            trigger=ConditionTrigger(
+                **arguments_of(condition), pulsar_conn_id=self.pulsar_conn_id, poll_seconds=_POLL_SECONDS
+            ),
+            method_name="resume",
+        )
+
+    def resume(self, context: Context, event: JsonObject) -> JsonObject:
+        """Consume what the trigger saw, or fail with its sentence."""
+        if "error" in event:
+            raise PreconditionFailed(str(event["error"]))
+        return self._consume()
+
+    def _consume(self) -> JsonObject:
+        from pulsar_fleet.airflow.hooks.pulsar import PulsarHook
+
+        result = PulsarHook(self.pulsar_conn_id).consume(
+            self._settings(),
+            self.process,
+            most_messages=self.max_messages,
+            batch_size=self.batch_size,
+            wait_seconds=self.wait_seconds,
+        )
+        self.log.info("Consumed %(messages)d messages in %(batches)d batches", result)
+        return result
+
+    def _settings(self) -> Subscription:
+        from pulsar_fleet.messages.clients.stream import Subscription
+
+        return Subscription(
+            topic=self.topic,
+            name=self.subscription,
+            kind=self.subscription_type,
+            initial_position=self.initial_position,
+        )

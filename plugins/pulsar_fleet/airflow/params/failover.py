@@ -1,0 +1,28 @@
+"""The settings of `fail_over_applications`."""
+
+from __future__ import annotations
+
+from pulsar_fleet.airflow.params.common import approval_params, connection_param, selection_param, setting
+
+PARAMS = {
+    "origin": connection_param("pulsar_blue", "From", "Connection of the cluster that applications leave."),
+    "target": connection_param("pulsar_green", "To", "Connection of the cluster that they connect to."),
+    "selection": selection_param(),
+    "accept_lost": setting(
+        False,
+        type="boolean",
+        title="Accept lost messages",
+        description="Go on although messages would not be delivered on the target, or although that is unknown.",
+    ),
+    "arrival_minutes": setting(
+        60,
+        type="integer",
+        minimum=1,
+        maximum=10_080,
+        title="Time to arrive, minutes",
+        description="How long applications may take to connect to the target and to catch up; after it the run fails "
+        "with what is missing.",
+    ),
+    **approval_params("the failover"),
+    "dry_run": setting(False, type="boolean", title="Dry run", description="Stop after the forecast."),
+}

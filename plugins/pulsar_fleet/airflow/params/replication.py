@@ -1,0 +1,106 @@
+"""The settings of `replicate_namespaces`."""
+
+from __future__ import annotations
+
+from pulsar_fleet.airflow.params.common import (
+    NAMESPACE_PATTERN,
+    approval_params,
+    clusters_param,
+    setting,
+    waivers_param,
+)
+
+_CONNECTIONS = {"type": "string", "minLength": 1}
+
+PARAMS = {
+    "clusters": clusters_param(1, "Connections of the clusters that replicate to each other, one per line."),
+    "receive_only": setting(
+        [],
+        type="array",
+        items=_CONNECTIONS,
+        title="Receive only",
+        description="Connections of clusters that receive from all the others and send nothing. One cluster above and "
+        "one here: replication in one direction.",
+    ),
+    "leaving": setting(
+        [],
+        type="array",
+        items=_CONNECTIONS,
+        title="Leaving",
+        description="Connections of clusters that leave. What they stored stays on them.",
+    ),
+    "namespaces": setting(
+        [],
+        type="array",
+        items={"type": "string", "pattern": rf"^(re:.+|[\w=:.-]+|{NAMESPACE_PATTERN[1:-1]})$"},
+        title="Namespaces",
+        description="Tenants (acme), namespaces (acme/orders) or patterns of these (re:acme/.*), one per line.",
+    ),
+    "topics": setting(
+        [],
+        type="array",
+        items={"type": "string", "pattern": r"^persistent://.+/.+/.+$"},
+        title="Topics",
+        description="Instead of namespaces: single topics, by a cluster list of their own.",
+    ),
+    "history": setting(
+        False,
+        type="boolean",
+        title="History",
+        description="Also replicate what is stored already; without it new links begin with the next message.",
+    ),
+    "history_since": setting(
+        None,
+        type=["null", "string"],
+        format="date-time",
+        title="History since",
+        description="Of the history, only what was published at this time or later, such as 2026-11-21T08:00:00+00:00.",
+    ),
+    "deduplication": setting(
+        False,
+        type="boolean",
+        title="Deduplication",
+        description="Turn deduplication on everywhere, so that a message that a replicator sends again is stored once.",
+    ),
+    "replicated_subscriptions": setting(
+        False,
+        type="boolean",
+        title="Replicated subscriptions",
+        description="Set the flag on all durable subscriptions, so that applications can move to another cluster. "
+        "Their topics are unloaded once.",
+    ),
+    "messages_per_second": setting(
+        0,
+        type="integer",
+        minimum=0,
+        title="Messages per second",
+        description="Rate limit of each replicator; 0 leaves the policy as it is.",
+    ),
+    "bytes_per_second": setting(
+        0,
+        type="integer",
+        minimum=0,
+        title="Bytes per second",
+        description="Rate limit of each replicator; 0 leaves the policy as it is.",
+    ),
+    "delete_cluster_data": setting(
+        False,
+        type="boolean",
+        title="Delete cluster data",
+        description="When a cluster leaves, delete its data on the others where nothing else refers to it.",
+    ),
+    "drain_minutes": setting(
+        60,
+        type="integer",
+        minimum=1,
+        maximum=10_080,
+        title="Time to send, minutes",
+        description="How long ending links may take to send what they still have; after it the run fails and the "
+        "links stay.",
+    ),
+    "waivers": waivers_param(),
+    **approval_params("the plan"),
+    "dry_run": setting(
+        False, type="boolean", title="Dry run", description="Stop after the plan, which lists every call."
+    ),
+}

@@ -1,0 +1,35 @@
+"""The settings of `verify_replication`; a scheduled run uses the defaults, which an environment variable replaces."""
+
+from __future__ import annotations
+
+from pulsar_fleet.airflow.params.common import read_limit_param, selection_param, setting
+from pulsar_fleet.airflow.params.scheduled import Scheduled
+
+_SETTINGS = {
+    "clusters": setting(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Clusters",
+        description="Connections of the clusters between which namespaces are replicated, one per line. Empty: nothing "
+        "is verified.",
+    ),
+    "selection": selection_param(),
+    "max_proof_age_hours": setting(
+        24,
+        type="number",
+        exclusiveMinimum=0,
+        title="Age of a proof, hours",
+        description="Fail the run if the newest proof of a replicated namespace is older.",
+    ),
+    "max_bytes_per_second": read_limit_param(),
+    "namespaces_per_job": setting(
+        100,
+        type="integer",
+        minimum=1,
+        title="Namespaces per job",
+        description="Number of namespaces per Spark job; a job compares one direction between two clusters.",
+    ),
+}
+
+VERIFY = Scheduled("PULSAR_FLEET_VERIFY_REPLICATION", every="0 */6 * * *", settings=_SETTINGS)

@@ -1,0 +1,1 @@
+"""The scheme of Airflow's message queues."""

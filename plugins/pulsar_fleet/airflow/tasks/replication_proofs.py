@@ -1,0 +1,161 @@
+"""The tasks of `verify_replication`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException, Stats
+from airflow.sdk import get_current_context, task
+
+from pulsar_fleet.airflow.run import current_run, failed_tasks, finish_run
+from pulsar_fleet.airflow.tasks.replication import with_clusters
+from pulsar_fleet.airflow.tasks.verification import VERIFIED, conclude_messages, emit_verified
+
+if TYPE_CHECKING:
+    from pulsar_fleet.cluster.json import JsonObject
+    from pulsar_fleet.ledger.run import Run
+
+PROCEDURE = "verify_replication"
+METRIC = "pulsar_fleet.verify_replication.oldest_proof_seconds"
+
+
+@task
+def find_links(params: dict[str, Any]) -> list[JsonObject]:
+    """Find what is replicated between the clusters now. Skipped if no cluster is named.
+
+    Returns batches: one direction between two clusters, its namespaces, and the mode: incremental behind a proof.
+    """
+    from pulsar_fleet.airflow.conf import refuse_unknown_settings
+    from pulsar_fleet.cluster.selection import Selection
+    from pulsar_fleet.replication.replicated_namespaces import replicated_namespaces
+
+    context = get_current_context()
+    refuse_unknown_settings(context["dag_run"].conf, context["dag"].params)
+    selection = Selection.parse(params["selection"])
+    if not params["clusters"]:
+        raise AirflowSkipException("No cluster is named: set PULSAR_FLEET_VERIFY_REPLICATION, or fill in the form.")
+    run = current_run(context)
+    run.ledger.start_run(run.id, PROCEDURE, dict(params))
+
+    async def read(clusters: Any) -> list[JsonObject]:
+        links = await replicated_namespaces(clusters, selection)
+        connections = {name: admin.connection.name for name, admin in clusters.admins.items()}
+        return [
+            {
+                "source": connections[link.source],
+                "target": connections[link.target],
+                "names": [link.source, link.target],
+                "namespaces": part,
+                "mode": mode,
+                "number": number,
+            }
+            for link, names in links.items()
+            for mode, group in _by_mode(run, names, link.source, link.target).items()
+            for number, part in enumerate(_parts(group, params["namespaces_per_job"]))
+        ]
+
+    return with_clusters({**params, "receive_only": [], "leaving": []}, read)
+
+
+def _parts(names: list[str], size: int) -> list[list[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+def _by_mode(run: Run, names: Iterable[str], source: str, target: str) -> dict[str, list[str]]:
+    """Namespaces with a proof to continue are read from its end."""
+    from pulsar_fleet.cluster.errors import InvalidRequest
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.verification.messages.incremental import earlier_proofs
+
+    modes: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            proofs = earlier_proofs(run.ledger, run.artefacts, NamespaceName.parse(name), source, target)
+        except InvalidRequest:
+            proofs = {}
+        mode = "incremental" if proofs and all(proof["mesh"] for proof in proofs.values()) else "full"
+        modes.setdefault(mode, []).append(name)
+    return modes
+
+
+def _run_of(batch: JsonObject) -> Run:
+    """A run of its own for each direction: the ledger keeps one verdict of a namespace for each run."""
+    from pulsar_fleet.ledger.run import Run
+
+    run = current_run(get_current_context())
+    return Run.open("/".join((run.id, *batch["names"], f"{batch['mode']}-{batch['number']}")))
+
+
+@task(multiple_outputs=True)
+def freeze_bounds(params: dict[str, Any], batch: JsonObject) -> JsonObject:
+    """Freeze the bounds: what producers wrote to the source, and its copies on the target."""
+    from pulsar_fleet.airflow.hooks.pulsar import cluster_connection
+    from pulsar_fleet.cluster.admin.client import AdminClient
+    from pulsar_fleet.cluster.names import NamespaceName
+    from pulsar_fleet.verification import steps
+    from pulsar_fleet.verification.coverage import Coverage, Mode
+    from pulsar_fleet.verification.request import EntryMapping
+
+    async def freeze() -> JsonObject:
+        run = _run_of(batch)
+        run.ledger.start_run(run.id, PROCEDURE, batch)
+        source, target = cluster_connection(batch["source"]), cluster_connection(batch["target"])
+        async with AdminClient(source) as source_admin, AdminClient(target) as target_admin:
+            frozen = await steps.freeze_bounds(
+                source_admin,
+                target_admin,
+                [NamespaceName.parse(name) for name in batch["namespaces"]],
+                mapping=EntryMapping.MESH,
+                coverage=Coverage(mode=Mode(batch["mode"])),
+                run=run,
+                max_bytes_per_second=params["max_bytes_per_second"],
+            )
+        request, result = steps.store_request(run, frozen)
+        return {"request": request, "result": result, "source": batch["source"], "target": batch["target"]}
+
+    return asyncio.run(freeze())
+
+
+@task(outlets=[VERIFIED])
+def read_verdict(batch: JsonObject, frozen: JsonObject) -> JsonObject:
+    """Record the verdict; fail unless it is equal, and list the first different messages."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.verification.messages.report import verification_text
+    from pulsar_fleet.verification.messages.verdict import Verdict
+
+    run = _run_of(batch)
+    compared = conclude_messages(run, batch["source"], batch["target"], frozen)
+    equal = compared.verdict is Verdict.EQUAL
+    run.ledger.finish_run(run.id, "succeeded" if equal else "failed")
+    if not equal:
+        raise PreconditionFailed("\n".join(["Not verified as equal.", verification_text(compared)]))
+    for row in compared.namespaces:
+        emit_verified(row.namespace, compared.source, compared.target, run.id)
+    return {"messages": compared.messages}
+
+
+@task(trigger_rule="all_done")
+def check_proofs(params: dict[str, Any], batches: list[JsonObject] | None) -> str:
+    """Report the age of every proof; fail if one is too old or missing, or if a task failed."""
+    from pulsar_fleet.cluster.errors import PreconditionFailed
+    from pulsar_fleet.report.page import store_report
+    from pulsar_fleet.report.replication_proofs import proofs_report
+    from pulsar_fleet.verification.proof_age import proof_ages, too_old
+
+    context = get_current_context()
+    failed, run = failed_tasks(context), current_run(context)
+    if batches is None and not failed:
+        raise AirflowSkipException("Nothing was verified.")
+    compared = [(name, *batch["names"]) for batch in batches or () for name in batch["namespaces"]]
+    ages = proof_ages(run, sorted(compared))
+    old = too_old(ages, params["max_proof_age_hours"])
+    Stats.gauge(METRIC, max((age.seconds or 0 for age in ages), default=0))
+    report = proofs_report(ages, old, failed)
+    store_report(run, report)
+    if old and not failed:
+        run.ledger.finish_run(run.id, "failed")
+        raise PreconditionFailed("\n".join(["Proofs are too old or missing:", *(age.text() for age in old)]))
+    finish_run(context, failed)
+    return report

@@ -1,0 +1,1 @@
+"""Pages in Airflow's own server, behind its login and permissions."""

@@ -1,0 +1,105 @@
+"""The Fleet page, reports, evidence and the check of the audit chain, as routes of Airflow's server.
+
+Every route needs the permission to see plugins. They read the ledger and the artefact store, never a cluster.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.configuration import conf
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import HTMLResponse, Response
+from starlette.middleware.base import RequestResponseEndpoint
+
+from pulsar_fleet.airflow.web.approvals import waiting_approvals
+from pulsar_fleet.cluster.errors import FleetError, NotFound
+from pulsar_fleet.evidence.collect import collect
+from pulsar_fleet.evidence.page import evidence_page
+from pulsar_fleet.fleet.page import Links, View, fleet_page
+from pulsar_fleet.fleet.records import read_fleet, read_namespaces
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.audit import check_chain
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+
+PREFIX = "/pulsar-fleet"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
+
+app = FastAPI(
+    title="Pulsar Fleet",
+    dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
+    # The generated pages of an API would be public.
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+)
+
+
+@app.middleware("http")
+async def add_headers(request: Request, call_next: RequestResponseEndpoint) -> Response:
+    """No script and nothing from elsewhere runs in these pages, and no proxy keeps them."""
+    answer = await call_next(request)
+    answer.headers["Content-Security-Policy"] = _POLICY
+    answer.headers["Cache-Control"] = "no-store"
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    return answer
+
+
+@app.exception_handler(FleetError)
+async def show_error(_: Request, error: Exception) -> HTMLResponse:
+    """One sentence instead of a stack trace."""
+    return HTMLResponse(_text_page("Pulsar Fleet", str(error)), 404 if isinstance(error, NotFound) else 503)
+
+
+@app.get("/")
+def fleet(session: SessionDep, user: GetUserDep, name: str = "", phase: str = "", page: int = 1) -> HTMLResponse:
+    """The Fleet page."""
+    links = Links(_base() + PREFIX, _base())
+    approvals = waiting_approvals(session, get_auth_manager().get_authorized_dag_ids(user=user), _base())
+    view, ledger = View(name=name, phase=phase, number=page), Ledger.open()
+    state = read_fleet(ledger)
+    records = read_namespaces(ledger, [row.namespace for row in view.select(state.namespaces).rows])
+    return HTMLResponse(fleet_page(state, records, approvals, links, view))
+
+
+@app.get("/report")
+def report(run: str) -> HTMLResponse:
+    """The stored report of a run."""
+    artefacts = Artefacts.open()
+    reference = artefacts.find(run, "report.html") if Ledger.open().run(run) else None
+    if reference is None:
+        raise NotFound(f"The run {run!r} has stored no report yet.")
+    return HTMLResponse(artefacts.read(reference).decode())
+
+
+@app.get("/evidence")
+def evidence(run: str) -> HTMLResponse:
+    """The evidence of a run, made now."""
+    return HTMLResponse(evidence_page(collect(Run(run, Ledger.open(), Artefacts.open()))))
+
+
+@app.get("/audit")
+def audit() -> HTMLResponse:
+    """Whether a record of the ledger was altered, added or removed past this package."""
+    result = check_chain(Ledger.open().engine)
+    outcome = "\n".join(["CHANGED:", *result.problems]) if result.problems else "UNCHANGED."
+    return HTMLResponse(_text_page("Audit chain", f"{outcome}\nEntries: {result.entries:,}. Last: {result.head}"))
+
+
+def _base() -> str:
+    """The path of Airflow behind a reverse proxy; empty if it has none."""
+    _, _, rest = conf.get("api", "base_url", fallback="").partition("://")
+    _, slash, path = rest.partition("/")
+    return (slash + path).rstrip("/")
+
+
+def _text_page(title: str, text: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>'
+        f"<body><main><h1>{escape(title)}</h1><pre>{escape(text)}</pre></main></body></html>"
+    )

@@ -1,0 +1,72 @@
+"""The parts that reports of runs with a plan, an approval and steps have in common, as Markdown (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from pulsar_fleet.cluster.json import JsonObject
+from pulsar_fleet.preflight.findings import Finding, findings_markdown
+from pulsar_fleet.report.failure import failure_details, failure_line
+
+NOTHING_PLANNED = "Nothing was planned, nothing has been changed."
+
+
+class Confirmation(Protocol):
+    """What a step cost that changes nothing."""
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Step(Confirmation, Protocol):
+    """What a step changed, what that cost, and what stays."""
+
+    @property
+    def changes(self) -> int: ...
+    @property
+    def kept(self) -> tuple[str, ...]: ...
+
+
+def unplanned_report(failed: Mapping[str, str]) -> str:
+    """The report of a run that failed before its plan."""
+    return f"# {failure_line(failed)}\n\n{NOTHING_PLANNED}{failure_details(failed)}\n"
+
+
+def planned_report(
+    outcome: str,
+    sections: Iterable[str],
+    *,
+    plan_text: str,
+    findings: Sequence[Finding],
+    approval: JsonObject | None,
+    failed: Mapping[str, str],
+) -> str:
+    """Outcome first, then what to do, who approved, the sections, findings and the plan; empty ones are left out."""
+    parts = [
+        f"# {failure_line(failed) if failed else outcome}",
+        failure_details(failed).strip() if failed else "",
+        f"{approval['answer']} by {approval['by']} ({approval['about']})." if approval else "",
+        *sections,
+        findings_markdown(findings),
+        f"## Plan\n\n{plan_text}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def step_table(steps: Mapping[str, Step], confirmed: Confirmation | None) -> Iterator[str]:
+    """The numbers of each step, in their order; nothing if none ran."""
+    if not steps:
+        return
+    rows = [f"| {name} | {step.changes:,} | {step.calls:,} | {step.seconds:.1f} |" for name, step in steps.items()]
+    if confirmed:
+        rows.append(f"| confirm_links | | {confirmed.calls:,} | {confirmed.seconds:.1f} |")
+    yield "\n".join(["| step | changes | admin calls | seconds |", "| --- | --- | --- | --- |", *rows])
+
+
+def kept_lines(steps: Mapping[str, Step], heading: str) -> Iterator[str]:
+    """What the steps left; nothing if they left nothing."""
+    if kept := [line for step in steps.values() for line in step.kept]:
+        yield "\n".join([heading, "", *(f"* {line}" for line in kept)])

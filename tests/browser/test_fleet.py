@@ -1,0 +1,142 @@
+"""The Fleet page in Airflow's navigation: behind its login, escaped, current, and usable without a mouse."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+from tests.support.chromium import browser
+
+from pulsar_fleet.ledger.artefacts import Artefacts
+from pulsar_fleet.ledger.ledger import Ledger
+from pulsar_fleet.ledger.run import Run
+from pulsar_sandbox.demo.stack import START_SECONDS, AirflowStack
+
+RUN = "migrate_namespaces/manual__2026-11-25T12:00:00+00:00"
+HOSTILE = "acme/<script>document.title='taken'</script>"
+PICTURES = os.environ.get("PULSAR_FLEET_PICTURES", "")
+"""The folder for the pictures of the documentation; `make pictures` sets it."""
+QUERY = urlencode({"run": RUN})
+PASSWORDS = {"ann": "for-ann-only", "nobody": "for-nobody-only"}
+ROUTES = ("/", f"/report?{QUERY}", f"/evidence?{QUERY}", "/audit", "/openapi.json", "/docs")
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
+    """Airflow with its login, an administrator and a user without a role, and a ledger with one migration."""
+    folder = tmp_path_factory.mktemp("airflow")
+    (folder / "passwords.json").write_text(json.dumps(PASSWORDS))
+    settings = {
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ann:admin,nobody:",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(folder / "passwords.json"),
+    }
+    fill(folder / "pulsar-fleet")
+    stack = AirflowStack.launch(folder, settings=settings)
+    try:
+        wait_for_login(stack.url)
+        yield stack
+    finally:
+        stack.stop()
+
+
+def fill(folder: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+    run = Run(RUN, ledger, Artefacts.open(str(folder / "artefacts")))
+    run.ledger.start_run(RUN, "migrate_namespaces", {"namespaces": [HOSTILE, "acme/orders"]})
+    for phase in ("prepared", "cut_over", "drained", "finished"):
+        run.ledger.enter_phase(RUN, "acme/orders", phase)
+    run.ledger.enter_phase(RUN, HOSTILE, "prepared")
+    run.ledger.record_verdict(RUN, "acme/orders", verdict="equal", messages=4118202, summary="", artefact=None)
+    run.artefacts.write(RUN, "report.html", b"<!doctype html><title>Report</title><h1>Migrated</h1>")
+    run.ledger.finish_run(RUN, "failed")
+
+
+def wait_for_login(url: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            if httpx.get(f"{url}/api/v2/monitor/health").status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < end, "Airflow did not answer"
+        time.sleep(0.5)
+
+
+def token(airflow: AirflowStack, user: str) -> str:
+    answer = httpx.post(f"{airflow.url}/auth/token", json={"username": user, "password": PASSWORDS[user]})
+    return str(answer.raise_for_status().json()["access_token"])
+
+
+@pytest.fixture
+def page(airflow: AirflowStack) -> Iterator[Page]:
+    """Ann has logged in and opened Fleet from the navigation."""
+    with browser() as running:
+        opened = running.new_page(viewport={"width": 1400, "height": 1000})
+        opened.goto(airflow.url)
+        opened.locator("input[name=username]").fill("ann")
+        opened.locator("input[name=password]").fill(PASSWORDS["ann"])
+        opened.get_by_role("button", name="Sign in").click()
+        opened.get_by_text("Fleet", exact=True).first.click()
+        yield opened
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_route_answers_without_a_login_or_a_role(airflow: AirflowStack, route: str) -> None:
+    url = f"{airflow.url}/pulsar-fleet{route}"
+    assert httpx.get(url).status_code in (401, 404)
+    answer = httpx.get(url, headers={"Authorization": f"Bearer {token(airflow, 'nobody')}"})
+    assert answer.status_code in (403, 404)
+    assert "acme" not in answer.text
+
+
+def test_every_page_of_a_run_answers_after_the_login(airflow: AirflowStack) -> None:
+    headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
+    for route, words in zip(ROUTES, ("What", "Migrated", "How to verify this file", "UNCHANGED"), strict=False):
+        answer = httpx.get(f"{airflow.url}/pulsar-fleet{route}", headers=headers)
+        assert (answer.status_code, words in answer.text or route == "/") == (200, True), answer.text[:500]
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+    missing = httpx.get(f"{airflow.url}/pulsar-fleet/report?run=none", headers=headers)
+    assert (missing.status_code, "has stored no report yet" in missing.text) == (404, True)
+
+
+def test_airflow_loads_the_plugin_without_an_error(airflow: AirflowStack) -> None:
+    headers = {"Authorization": f"Bearer {token(airflow, 'ann')}"}
+    assert httpx.get(f"{airflow.url}/api/v2/plugins/importErrors", headers=headers).json()["import_errors"] == []
+
+
+def test_the_page_is_in_the_navigation_and_says_first_what_to_do(page: Page) -> None:
+    fleet = page.frame_locator("iframe")
+    expect(fleet.get_by_role("heading", level=1)).to_have_text("Fleet")
+    expect(fleet.get_by_text("Now: 1 thing to do")).to_be_visible()
+    expect(fleet.get_by_text("The last run of migrate_namespaces failed")).to_be_visible()
+    expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("✓ finished")
+    expect(fleet.get_by_role("row", name="acme/orders")).to_contain_text("4,118,202")
+    expect(fleet.get_by_text(HOSTILE).first).to_be_visible()
+    assert "taken" not in page.title()
+
+
+def test_evidence_is_one_click_away_and_the_filter_works_with_the_keyboard(page: Page) -> None:
+    fleet = page.frame_locator("iframe")
+    fleet.get_by_label("Name contains").press_sequentially("orders")
+    fleet.get_by_label("Name contains").press("Enter")
+    expect(fleet.get_by_text("1 of 1 namespace")).to_be_visible()
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / "fleet_page.png")
+    fleet.get_by_role("link", name="evidence").first.click()
+    expect(fleet.get_by_text("How to verify this file")).to_be_visible()
+
+
+def test_ages_are_those_of_the_ledger(page: Page) -> None:
+    text = page.frame_locator("iframe").get_by_text("As of").inner_text()
+    read = datetime.strptime(text.split("As of ")[1][:19], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    assert abs((datetime.now(UTC) - read).total_seconds()) < 30

@@ -1,0 +1,75 @@
+"""`pulsar-fleet replicate`: refused, shown, done, repeated, and undone by the commands that it prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.support.data_centres import make_origin
+from tests.support.replication import know_each_other
+from tests.support.shell import Shell
+
+from pulsar_fleet.cluster.admin.client import AdminClient
+from pulsar_fleet.cluster.names import NamespaceName
+
+DONE, _, USAGE, _, REFUSED = range(5)
+
+
+async def test_replication_is_shown_made_and_undone(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    # Data that the run creates cannot be taken away again while tenants of other tests allow the cluster.
+    await know_each_other(on_blue, on_green)
+    await make_origin(on_blue, namespace)
+    command = ("replicate", *shell.sides, "--namespaces", namespace)
+    unapproved, twice, nothing = shell.at_once(
+        command,
+        ("replicate", *shell.sides, "--leaving", shell.sides[0], "--namespaces", namespace, "--yes"),
+        ("replicate", *shell.sides, "--yes"),
+    )
+    assert (unapproved.state, twice.state, nothing.state) == (REFUSED, USAGE, USAGE)
+    assert "no terminal to ask on" in unapproved.err
+    dry = shell.run(*command, "--dry-run")
+    assert dry.state == DONE, dry.err
+    assert f'blue: POST /admin/v2/namespaces/{namespace.path}/replication ["blue", "green"]' in dry.out
+    assert await on_green.namespace(namespace) is None
+
+    done = shell.run(*command, "--yes")
+    assert done.state == DONE, done.err
+    assert "8 of 8 links are connected and send." in done.out
+    again = shell.run(*command, "--yes", "--json")
+    assert (again.document["planned"]["changes"], again.document["undo"]) == (0, [])
+
+    for line in re.findall(r"pulsar-fleet (undo \S+)", done.out):
+        shell.undo(line)
+    assert (await on_blue.namespace(namespace) or {})["replication_clusters"] == ["blue"]
+    assert await on_green.namespace(namespace) is None
+
+
+async def test_a_killed_command_is_repeated_to_its_end(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    await make_origin(on_blue, namespace)
+    command = ("replicate", *shell.sides, "--namespaces", namespace, "--yes")
+    shell.killed(*command, after="apply_contents")
+    shell.killed(*command, after="start_links")
+    done = shell.run(*command, "--json")
+    assert done.state == DONE, done.err
+    assert (done.document["links"]["links"], done.document["links"]["broken"]) == (8, [])
+    for admin in (on_blue, on_green):
+        assert {*(await admin.namespace(namespace) or {})["replication_clusters"]} == {"blue", "green"}
+
+
+async def test_a_blocker_stops_the_command(
+    shell: Shell, on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
+) -> None:
+    namespace = new_namespace()
+    events, _ = await make_origin(on_blue, namespace)
+    await make_origin(on_green, namespace)
+    await on_green.post(f"/{events.path}/partitions", 5, updateLocalTopicOnly=True)
+    done = shell.run("replicate", *shell.sides, "--namespaces", namespace, "--yes")
+    assert done.state == REFUSED
+    assert "partitions-differ" in done.out
+    assert (await on_blue.namespace(namespace) or {})["replication_clusters"] == ["blue"]
