@@ -60,16 +60,19 @@ $(STATE)/classes/.written: $(VENV)/.installed
 	@$(BIN)/python -m tests.support.class_archives
 	@touch $@
 
-PYTEST := $(BIN)/python -m pytest -p tests.support.class_archives -n $(TEST_WORKERS) --ignore=tests/bench --ignore=tests/browser
+CLUSTERS := -p tests.support.class_archives -n $(TEST_WORKERS) --ignore=tests/bench --ignore=tests/browser
+PYTEST := $(BIN)/python -m pytest $(CLUSTERS)
+# What fails runs once more, alone: see CONTRIBUTING.md.
+TWICE := $(BIN)/python -m tests.support.second_try
 
 .PHONY: test
 test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 11 to 15 minutes
-	@$(PYTEST) -m "not long" --dist loadfile --no-loadscope-reorder
+	@$(TWICE) $(CLUSTERS) -m "not long" --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui
 test-ui: setup ## The pages of Airflow in a real browser; needs Chromium
 	@$(BIN)/python -c "from tests.support.chromium import executable; executable()"
-	@$(BIN)/python -m pytest tests/browser -m "not long"
+	@$(TWICE) tests/browser -m "not long"
 
 .PHONY: test-releases
 test-releases: setup ## The package in a fresh Airflow 3.1 and 3.3; needs Chromium and the package index, 10 minutes
