@@ -35,7 +35,8 @@ _OLD_PHRASE = re.compile(rf"\b(?:{'|'.join(OLD_PHRASES)})\b", re.IGNORECASE)
 def tracked(*patterns: str) -> list[Path]:
     """The files of the repository that match, those that must name old words apart."""
     listing = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout
-    return [Path(line) for line in listing.splitlines() if not line.startswith(EXEMPT)]
+    paths = [Path(line) for line in listing.splitlines() if not line.startswith(EXEMPT)]
+    return [path for path in paths if path.exists()]  # A file whose removal is not committed yet is listed too.
 
 
 def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
