@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -30,7 +29,6 @@ REPOSITORY = Path(__file__).parents[1]
 TESTS = REPOSITORY / "tests"
 VERSION_VARIABLE = "PULSAR_FLEET_TEST_VERSION"
 ATTACH_VARIABLE = "PULSAR_FLEET_TEST_SANDBOX"
-UNTIL_VARIABLE = "PULSAR_FLEET_TEST_UNTIL"
 # What brokers do all the time, seldom: with the sandbox's settings, which are for shadow topics, each writes the last
 # entry of every open ledger twice a second, and two hundred idle topics take three times the CPU time of none.
 SELDOM = {
@@ -115,9 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what brokers of an older version do not do, and what would begin after the time that a run has."""
-    if time.time() > float(os.environ.get(UNTIL_VARIABLE, "inf")):
-        pytest.skip(f"not begun: {UNTIL_VARIABLE} is over")
+    """Skip what brokers of an older version do not do."""
     versions = parse_versions(os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION))
     running = [versions] if isinstance(versions, str) else list(versions.values())
     for marker in item.iter_markers("needs_pulsar"):
