@@ -14,6 +14,7 @@ from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import MetadataChangeEvent, reason_to_refuse
+from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
 from pulsar_fleet.policy_sync.events.resolve import Order, accepted_updates, outstanding, resolve, waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
@@ -23,6 +24,7 @@ from pulsar_fleet.policy_sync.events.versions import (
     ResourceVersions,
     next_versions,
 )
+from pulsar_fleet.policy_sync.merge.provenance import digest
 from pulsar_fleet.policy_sync.merge.view import Item
 
 ITEM: Item = (Resource.TOPIC, "persistent://acme/orders/new")
@@ -43,10 +45,10 @@ class Cluster:
         values = {**self.held, EXISTS: True} if self.held else {}
         self.known = next_versions(self.known, ObservedValues(values=values, now=now), self.name)
 
-    def apply(self, event: MetadataChangeEvent, now: int) -> None:
+    def apply(self, events: list[MetadataChangeEvent], now: int) -> None:
         self.scan(now)
-        updates = accepted_updates([event], self.known, ORDER)
-        decided = resolve(ITEM, updates, self.known, [event], ORDER, present=self.held or None)
+        updates = accepted_updates(events, self.known, ORDER)
+        decided = resolve(ITEM, updates, self.known, events, ORDER, present=self.held or None)
         waiting = decided.deleted or self.known.deleted_elsewhere
         self.known = replace(self.known.awaiting(decided.versions), deleted_elsewhere=waiting)
         if self.held or decided.create:
@@ -97,15 +99,18 @@ class Fleet:
         cluster.known = cluster.known.as_published()
         decoded = MetadataChangeEvent.decode(event.encode())
         assert (decoded.item, reason_to_refuse(decoded)) == (ITEM, "")
-        for other in self.clusters.values():
-            if other is not cluster:
-                other.inbox.append(decoded)
+        for other in self.clusters.values():  # A cluster receives its own events too.
+            other.inbox.append(decoded)
         return True
 
-    def deliver(self, name: str, at: int = 0) -> None:
+    def deliver(self, name: str, at: int = 0, together: int = 1) -> None:
+        """Apply an event from anywhere in the inbox, with those that follow it."""
         cluster = self.clusters[name]
         if cluster.inbox:
-            cluster.apply(cluster.inbox.pop(at % len(cluster.inbox)), self.tick())
+            first = at % len(cluster.inbox)
+            events = cluster.inbox[first : first + together]
+            del cluster.inbox[first : first + together]
+            cluster.apply(events, self.tick())
 
     def settle(self) -> None:
         for snapshot in (False, True, True, False):
@@ -119,7 +124,7 @@ class Fleet:
 steps = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(CLUSTERS), st.sampled_from(("grow", "set", "delete"))),
-        st.tuples(st.sampled_from(CLUSTERS), st.integers(0, 5)),
+        st.tuples(st.sampled_from(CLUSTERS), st.tuples(st.integers(0, 5), st.integers(1, 3))),
     ),
     max_size=24,
 )
@@ -130,8 +135,8 @@ steps = st.lists(
 def test_in_any_order_all_clusters_are_identical_when_what_waits_is_approved(taken: list[tuple[str, Any]]) -> None:
     fleet = Fleet()
     for name, step in taken:
-        if isinstance(step, int):
-            fleet.deliver(name, step)
+        if isinstance(step, tuple):
+            fleet.deliver(name, *step)
         else:
             fleet.edit(name, step)
     fleet.settle()
@@ -147,6 +152,32 @@ def test_in_any_order_all_clusters_are_identical_when_what_waits_is_approved(tak
     first, *others = (cluster.held for cluster in fleet.clusters.values())
     assert all(other == first for other in others)
     assert not any(fleet.publish(name) for name in CLUSTERS)
+
+
+def test_of_counts_that_arrive_together_the_larger_one_wins_in_any_order() -> None:
+    """A cluster that grew its topic by less receives its own, later event in one batch with the other one's."""
+    larger, smaller, here = _event(5, 10, "blue"), _event(3, 20, "green"), _versions(3, 20, "green")
+    for events in ([larger, smaller], [smaller, larger]):
+        updates = accepted_updates(events, here, ORDER)
+        decided = resolve(ITEM, updates, here, events, ORDER, present={"partitions": 3})
+        assert decided.values == {"partitions": 5}
+        assert decided.versions == {"partitions": FieldVersion(digest(5), Version(20, "green"))}
+
+
+def test_events_of_a_topic_that_is_deleted_already_request_only_that() -> None:
+    gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(20, "blue"))})
+    events = [_event(3, 10, "blue"), MetadataChangeEvent.of(ITEM, {}, gone, {})]
+    assert accepted_updates(events, ResourceVersions(), ORDER) == {EXISTS: (None, Version(20, "blue"))}
+
+
+def _event(count: int, at: int, cluster: str) -> MetadataChangeEvent:
+    return MetadataChangeEvent.of(ITEM, {EXISTS: True, "partitions": count}, _versions(count, at, cluster), {})
+
+
+def _versions(count: int, at: int, cluster: str) -> ResourceVersions:
+    values = {EXISTS: True, "partitions": count}
+    version = Version(at, cluster)
+    return ResourceVersions(fields={name: FieldVersion(digest(value), version) for name, value in values.items()})
 
 
 @pytest.mark.parametrize(

@@ -138,21 +138,39 @@ def lost_edits(
 def _by_field(
     events: Collection[MetadataChangeEvent], current: ResourceVersions, order: Order
 ) -> dict[str, tuple[Json, Version]]:
-    updates: dict[str, tuple[Json, Version]] = {}
-    for event in events:
-        for name, (value, version) in event.fields.items():
-            before = FieldVersion(digest(updates[name][0]), updates[name][1]) if name in updates else None
-            if is_newer(event.item, name, (value, version), before or current.fields.get(name), order):
-                updates[name] = value, version
+    """The newest update of each field; where the resource does not exist, only what is newer than its deletion."""
+    updates = _newest_by_field(events, current, order)
     existence = current.fields.get(EXISTS)
-    if existence is None or existence.digest:
+    if existence is not None and existence.digest:
+        return updates
+    should_exist, version = updates.get(EXISTS, (True, None))
+    deletion = version if not should_exist else existence.version if existence else None
+    if deletion is None:
         return updates
     # What was written before the deletion of the resource is gone with it.
     return {
         name: update
         for name, update in updates.items()
-        if name == EXISTS or update[1].newer_than(existence.version, order.tie_break)
+        if name == EXISTS or update[1].newer_than(deletion, order.tie_break)
     }
+
+
+def _newest_by_field(
+    events: Collection[MetadataChangeEvent], current: ResourceVersions, order: Order
+) -> dict[str, tuple[Json, Version]]:
+    """The newest update of each field that is newer than the cluster's."""
+    updates: dict[str, tuple[Json, Version]] = {}
+    for event in events:
+        for name, update in event.fields.items():
+            earlier = updates.get(name)
+            if earlier and grows(event.item, name) and (value := largest([earlier[0], update[0]])) is not None:
+                # The larger one counts, whichever event comes last: a cluster receives its own events as well.
+                updates[name] = value, max(earlier[1], update[1])
+                continue
+            before = FieldVersion(digest(earlier[0]), earlier[1]) if earlier else current.fields.get(name)
+            if is_newer(event.item, name, update, before, order):
+                updates[name] = update
+    return updates
 
 
 def is_newer(item: Item, name: str, update: tuple[Json, Version], current: FieldVersion | None, order: Order) -> bool:
@@ -220,7 +238,7 @@ def resolve(
         return Resolution(values=values, versions=versions)
     if version is not None and not should_exist:
         if present is None:
-            return Resolution(versions={EXISTS: FieldVersion("", version)})
+            return _absent(version, fields, current, events, order)
         return _deleted(version, values, versions, current, order)
     if present is None:
         return _created(updates, current, events, order)
@@ -267,6 +285,20 @@ def _deleted(
     return Resolution(values=values, versions={**versions, EXISTS: kept}, kept_edit=KeptEdit(version, edit))
 
 
+def _absent(
+    deletion: Version,
+    fields: Updates,
+    current: ResourceVersions,
+    events: Collection[MetadataChangeEvent],
+    order: Order,
+) -> Resolution:
+    """What a deletion does where the resource does not exist: nothing, or an edit after it creates the resource."""
+    existence = {EXISTS: FieldVersion("", deletion)}
+    if not fields:
+        return Resolution(versions=existence)
+    return _created(fields, replace(current, fields={**current.fields, **existence}), events, order)
+
+
 def _created(
     updates: Updates,
     current: ResourceVersions,
@@ -277,7 +309,8 @@ def _created(
     latest = max((version for _, version in updates.values()), default=None)
     if latest is None:
         return Resolution()
-    fields = {name: update for name, update in _by_field(events, ResourceVersions(), order).items() if name != EXISTS}
+    newest = _newest_by_field(events, ResourceVersions(), order)
+    fields = {name: update for name, update in newest.items() if name != EXISTS}
     versions = {name: FieldVersion(digest(value), version) for name, (value, version) in fields.items()}
     deletion = None if EXISTS in updates else current.version(EXISTS)
     existence = updates[EXISTS][1] if EXISTS in updates else latest
