@@ -21,6 +21,8 @@ from pulsar_fleet.messages.protocol.endpoint import service_addresses
 from pulsar_fleet.messages.ranges import TopicBounds, cut
 from pulsar_sandbox import Sandbox
 
+pytestmark = pytest.mark.long  # Two brokers of its own, with listeners.
+
 MESSAGES = 20
 
 

@@ -25,6 +25,8 @@ from pulsar_fleet.read_only import steps
 from pulsar_fleet.read_only.request import Request
 from pulsar_sandbox import Cluster, Sandbox
 
+pytestmark = pytest.mark.long  # A cluster of two brokers of its own, one of which dies under traffic.
+
 PARTITIONS = 4
 STORED = 80
 SECONDS = float(os.environ.get("PULSAR_FLEET_SERVING_SECONDS", "0"))

@@ -24,6 +24,8 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_sandbox import Cluster, Sandbox
 from pulsar_sandbox.sandbox.ports import free_ports, is_free
 
+pytestmark = pytest.mark.long  # Starts and kills clusters of its own.
+
 TOPIC = "persistent://public/default/kept"
 MEBIBYTE = 1024 * 1024
 COMMAND = [sys.executable, "-m", "pulsar_sandbox.sandbox.cli"]
@@ -170,7 +172,6 @@ def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> Non
     assert (tmp_path / "blue" / "precious").exists()
 
 
-@pytest.mark.long
 def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_data(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -185,14 +186,7 @@ def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_dat
         assert stored(sandbox["one"]) == ["before the owner died"]
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [
-        signal.SIGINT,
-        signal.SIGKILL,
-        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP)),
-    ],
-)
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_a_start_that_is_cut_leaves_no_process(tmp_path: Path, ending: signal.Signals) -> None:
     command = [*COMMAND, "up", "--folder", tmp_path, "--clusters", "one"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
@@ -211,7 +205,6 @@ def test_a_cluster_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) ->
     assert jvms_in(tmp_path) == []
 
 
-@pytest.mark.long
 def test_a_port_that_is_taken_during_the_start_is_replaced(tmp_path: Path) -> None:
     taken: list[socket.socket] = []
 
@@ -294,13 +287,11 @@ def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield sandbox["wide"]
 
 
-@pytest.mark.long
 def test_each_of_two_brokers_lists_both(two_brokers: Cluster) -> None:
     expected = {url.removeprefix("http://") for url in two_brokers.admin_urls}
     assert [set(answer(two_brokers, "brokers", broker)) for broker in (0, 1)] == [expected, expected]
 
 
-@pytest.mark.long
 def test_one_of_two_brokers_gets_a_setting_of_its_own(two_brokers: Cluster) -> None:
     key = "clusterMigrationCheckDurationSeconds"
     two_brokers.kill(broker=1)
@@ -310,7 +301,6 @@ def test_one_of_two_brokers_gets_a_setting_of_its_own(two_brokers: Cluster) -> N
     assert values == ["1", "0"]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_broker_is_upgraded_with_its_data_and_keeps_its_version(tmp_path: Path) -> None:
     with Sandbox.start(tmp_path, clusters=("wide",), version="4.0.7", brokers=2) as sandbox:

@@ -23,6 +23,8 @@ from pulsar_sandbox import Sandbox
 from pulsar_sandbox.workload import Counters, Counts, EstateSpec, Traffic, build_estate, drain_subscription
 from pulsar_sandbox.workload.live import live_topics
 
+pytestmark = pytest.mark.long  # What a killed application gets again depends on the moment.
+
 NewNamespace = Callable[[], NamespaceName]
 HISTORY = 60
 OWNER = """
@@ -181,7 +183,6 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
     assert after == [[], []]
 
 
-@pytest.mark.long
 async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
     clusters: Sandbox, blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
@@ -201,7 +202,6 @@ async def test_a_killed_broker_costs_a_silence_and_no_acknowledged_message(
     assert all(gap.milliseconds > outage * 500 for _, gap in result.publish_pauses)
 
 
-@pytest.mark.long
 async def test_hung_applications_are_restarted_and_nothing_is_lost(
     blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
