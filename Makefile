@@ -66,7 +66,7 @@ PYTEST := $(BIN)/python -m pytest $(CLUSTERS)
 TWICE := $(BIN)/python -m tests.support.second_try
 
 .PHONY: test
-test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 11 to 15 minutes
+test: setup $(STATE)/classes/.written ## The tests, on real clusters, a real scheduler, a real Spark; 15 to 25 minutes
 	@$(TWICE) $(CLUSTERS) -m "not long" --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ui

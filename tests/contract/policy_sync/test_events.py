@@ -29,7 +29,7 @@ from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.run import Run
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType
 from pulsar_fleet.policy_sync.events.follower_pool import follow_all
-from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.events.results import Tally
 from pulsar_fleet.policy_sync.merge.merge_resource import Granularity
 from pulsar_fleet.report.metadata import metrics

@@ -20,7 +20,7 @@ from pulsar_fleet.ledger.event_store import EventStore
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
 from pulsar_fleet.policy_sync.events.fleet.members import Members
-from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.merge.merge_field import Rule, TieBreak
 
 pytestmark = pytest.mark.long

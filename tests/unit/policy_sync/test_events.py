@@ -16,17 +16,10 @@ from pulsar_fleet.planning.diff_entry import Resource
 from pulsar_fleet.policy_sync.events.event import EventType, MetadataChangeEvent, ResourceType, reason_to_refuse
 from pulsar_fleet.policy_sync.events.last_updated import stale_properties
 from pulsar_fleet.policy_sync.events.ordering.conflicts import conflicts_of, kept_edit_conflict
+from pulsar_fleet.policy_sync.events.ordering.updates import Order, accepted_updates, is_newer, lost_edits, outstanding
 from pulsar_fleet.policy_sync.events.ordering.version import Version
 from pulsar_fleet.policy_sync.events.request import Request
-from pulsar_fleet.policy_sync.events.resolve import (
-    Order,
-    accepted_updates,
-    is_newer,
-    lost_edits,
-    outstanding,
-    resolve,
-    waiting_deletion,
-)
+from pulsar_fleet.policy_sync.events.resolve import resolve, waiting_deletion
 from pulsar_fleet.policy_sync.events.versions import (
     EXISTS,
     FieldVersion,

@@ -17,17 +17,10 @@ from pulsar_fleet.policy_sync.events.event_topic import Received
 from pulsar_fleet.policy_sync.events.last_updated import update_properties
 from pulsar_fleet.policy_sync.events.ordering.conflicts import record_conflicts
 from pulsar_fleet.policy_sync.events.ordering.stored_versions import StoredVersions
+from pulsar_fleet.policy_sync.events.ordering.updates import Updates, accepted_updates, lost_edits, outstanding
 from pulsar_fleet.policy_sync.events.participant import Participant
 from pulsar_fleet.policy_sync.events.publish import observed_versions, without_deleted_topics
-from pulsar_fleet.policy_sync.events.resolve import (
-    Resolution,
-    Updates,
-    accepted_updates,
-    lost_edits,
-    outstanding,
-    reason_to_leave,
-    resolve,
-)
+from pulsar_fleet.policy_sync.events.resolve import Resolution, reason_to_leave, resolve
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
 from pulsar_fleet.policy_sync.guards.added_clusters import leave_incompatible_out
 from pulsar_fleet.policy_sync.merge.compare import ComparedResource

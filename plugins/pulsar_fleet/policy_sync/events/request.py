@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.cluster.names import TopicName
 from pulsar_fleet.cluster.selection import Selection
 from pulsar_fleet.planning.diff_entry import Resource
-from pulsar_fleet.policy_sync.events.resolve import Order
+from pulsar_fleet.policy_sync.events.ordering.updates import Order
 from pulsar_fleet.policy_sync.merge.command import shared_options
 from pulsar_fleet.policy_sync.merge.deletion_plan import PropagateDeletes
 from pulsar_fleet.policy_sync.merge.merge_field import TieBreak

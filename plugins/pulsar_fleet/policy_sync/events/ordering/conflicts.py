@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from pulsar_fleet.cluster.json import Json, JsonObject
 from pulsar_fleet.ledger.ledger import Ledger
 from pulsar_fleet.ledger.reconciliation_store import ReconciliationStore, RecordedConflict
+from pulsar_fleet.policy_sync.events.ordering.updates import Updates, grows
 from pulsar_fleet.policy_sync.events.ordering.version import BEFORE_EVERYTHING, BEFORE_THE_FLEET, Version
-from pulsar_fleet.policy_sync.events.resolve import KeptEdit, Resolution, Updates, grows
+from pulsar_fleet.policy_sync.events.resolve import KeptEdit, Resolution
 from pulsar_fleet.policy_sync.events.versions import EXISTS, ResourceVersions
 from pulsar_fleet.policy_sync.listed_conflicts import ListedConflict, listed
 from pulsar_fleet.policy_sync.merge.deletion import EDIT_WINS, EXISTENCE
