@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -31,6 +32,21 @@ from pulsar_fleet.policy_sync.merge.view import Item
 ITEM: Item = (Resource.TOPIC, "persistent://acme/orders/new")
 CLUSTERS = ("blue", "green", "red")
 ORDER = Order()
+
+
+def _event(count: int, at: int, cluster: str) -> MetadataChangeEvent:
+    return MetadataChangeEvent.of(ITEM, {EXISTS: True, "partitions": count}, _versions(count, at, cluster), {})
+
+
+def _versions(count: int, at: int, cluster: str) -> ResourceVersions:
+    values = {EXISTS: True, "partitions": count}
+    version = Version(at, cluster)
+    return ResourceVersions(fields={name: FieldVersion(digest(value), version) for name, value in values.items()})
+
+
+def _deletion(at: int, cluster: str) -> MetadataChangeEvent:
+    versions = ResourceVersions(fields={EXISTS: FieldVersion("", Version(at, cluster))})
+    return MetadataChangeEvent.of(ITEM, {}, versions, {})
 
 
 @dataclass
@@ -166,19 +182,18 @@ def test_of_counts_that_arrive_together_the_larger_one_wins_in_any_order() -> No
 
 
 def test_events_of_a_topic_that_is_deleted_already_request_only_that() -> None:
-    gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(20, "blue"))})
-    events = [_event(3, 10, "blue"), MetadataChangeEvent.of(ITEM, {}, gone, {})]
+    events = [_event(3, 10, "blue"), _deletion(20, "blue")]
     assert accepted_updates(events, ResourceVersions(), ORDER) == {EXISTS: (None, Version(20, "blue"))}
 
 
-def _event(count: int, at: int, cluster: str) -> MetadataChangeEvent:
-    return MetadataChangeEvent.of(ITEM, {EXISTS: True, "partitions": count}, _versions(count, at, cluster), {})
+LIVES = (_event(5, 10, "blue"), _deletion(20, "blue"), _event(3, 30, "blue"))
 
 
-def _versions(count: int, at: int, cluster: str) -> ResourceVersions:
-    values = {EXISTS: True, "partitions": count}
-    version = Version(at, cluster)
-    return ResourceVersions(fields={name: FieldVersion(digest(value), version) for name, value in values.items()})
+@pytest.mark.parametrize("events", list(permutations(LIVES)))
+def test_a_recreated_topic_does_not_get_the_larger_count_from_before(events: list[MetadataChangeEvent]) -> None:
+    here = ResourceVersions()
+    decided = resolve(ITEM, accepted_updates(events, here, ORDER), here, events, ORDER, present=None)
+    assert (decided.create, decided.values) == (True, {"partitions": 3})
 
 
 @pytest.mark.parametrize(

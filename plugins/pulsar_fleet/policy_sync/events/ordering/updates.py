@@ -115,19 +115,40 @@ def _by_field(
 def newest_by_field(
     events: Collection[MetadataChangeEvent], current: ResourceVersions, order: Order
 ) -> dict[str, tuple[Json, Version]]:
-    """The newest update of each field that is newer than the cluster's."""
+    """The newest update of each field that is newer than the cluster's, in whatever order the events arrived."""
     updates: dict[str, tuple[Json, Version]] = {}
+    deletion = max((version for event in events if (version := _deleted_at(event))), default=None)
     for event in events:
         for name, update in event.fields.items():
             earlier = updates.get(name)
-            if earlier and grows(event.item, name) and (value := largest([earlier[0], update[0]])) is not None:
-                # The larger one counts, whichever event comes last: a cluster receives its own events as well.
-                updates[name] = value, max(earlier[1], update[1])
-                continue
-            before = FieldVersion(digest(earlier[0]), earlier[1]) if earlier else current.fields.get(name)
-            if is_newer(event.item, name, update, before, order):
-                updates[name] = update
+            if earlier and grows(event.item, name):
+                updates[name] = _grown(earlier, update, deletion, order.tie_break)
+            else:
+                before = FieldVersion(digest(earlier[0]), earlier[1]) if earlier else current.fields.get(name)
+                if is_newer(event.item, name, update, before, order):
+                    updates[name] = update
     return updates
+
+
+def _deleted_at(event: MetadataChangeEvent) -> Version | None:
+    should_exist, version = event.fields.get(EXISTS, (True, None))
+    return None if should_exist else version
+
+
+def _grown(
+    one: tuple[Json, Version], other: tuple[Json, Version], deletion: Version | None, tie_break: TieBreak
+) -> tuple[Json, Version]:
+    """Of two values of a field that grows the one that contains the other, with the later version.
+
+    A cluster receives its own events too, so a smaller and later value may come with the larger one of another
+    cluster. A value from before the deletion of the resource says nothing of what was created after it.
+    """
+    earlier, later = (one, other) if other[1].newer_than(one[1], tie_break) else (other, one)
+    recreated = deletion is not None and later[1].newer_than(deletion, tie_break) and deletion > earlier[1]
+    if later[0] is None and not recreated:
+        return earlier
+    value = None if recreated else largest([earlier[0], later[0]])
+    return later if value is None else (value, later[1])
 
 
 def is_newer(item: Item, name: str, update: tuple[Json, Version], current: FieldVersion | None, order: Order) -> bool:
