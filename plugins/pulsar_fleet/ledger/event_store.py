@@ -81,4 +81,5 @@ class EventStore:
         }
         values = (sa.literal(value, table.c[column].type) for column, value in row.items())
         absent = sa.select(*values).where(~sa.exists().where(own_row))
-        return table.insert().from_select(list(row), absent)
+        # Without the option the number of inserted rows is -1 on PostgreSQL, whose cursor is closed at once.
+        return table.insert().from_select(list(row), absent).execution_options(preserve_rowcount=True)
