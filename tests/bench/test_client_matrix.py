@@ -74,7 +74,7 @@ class Row:
     def text(self) -> str:
         """The row of the table."""
         producers = [f"**{self.stuck} of {self.topics} stuck**"] if self.stuck else [f"{self.topics} followed"]
-        producers += [f"**{self.fenced} closed for ever**"] if self.fenced else []
+        producers += [f"**{self.fenced} stay fenced**"] if self.fenced else []
         producers += [f"{self.failed:,} sends failed"] if self.failed else []
         silent = f"{max(self.silences):.1f} s" if self.silences else "–"
         columns = (*TYPES, "pattern", "reader")

@@ -1,7 +1,7 @@
 """Flips of topics under traffic: by hand, as the documentation says, and by the runbook, each on new clusters.
 
 Plain, partitioned and geo-replicated topics, all four types of subscription, Java clients that send batches of 20 ms.
-Deduplication is on: Java producers connect anew half a minute after the switch and send once more what is under way.
+Deduplication is on: Java producers reconnect half a minute after the switch and send once more what is under way.
 PULSAR_FLEET_BENCH_FLIPS: how often (default 1). PULSAR_FLEET_BENCH_RATE: messages/s and topic (default 250).
 PULSAR_FLEET_BENCH_TOPICS: how many (default 24), a third of each kind.
 PULSAR_FLEET_BENCH_BOOKIE: seconds for which blue's bookie stands still in each namespace's flip (default 0), on

@@ -54,7 +54,7 @@ class FaultyAirflow:
         assert self._processes.started() == []
 
     def end_orphans(self) -> None:
-        """End what killed schedulers left: their executors wait for work for ever."""
+        """End what killed schedulers left: their executors wait for work without an end."""
         end_processes(self._orphans)
         self._orphans.clear()
 

@@ -50,7 +50,7 @@ def note(index: str, message: pulsar.Message) -> None:
 
 
 def consume(receive: Callable[[int], pulsar.Message], acknowledge: Callable[[pulsar.Message], None], name: str) -> None:
-    """Receive for ever."""
+    """Receive without an end."""
     while True:
         try:
             message = receive(500)

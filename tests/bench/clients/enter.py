@@ -1,4 +1,4 @@
-"""Try to write to each topic anew: `enter.py URL TOPIC…` prints those that no producer can enter within 30 s."""
+"""Connect a new producer to each topic: `enter.py URL TOPIC…` prints those that none can enter within 30 s."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
 async def test_a_broker_gives_nobody_a_subscription_that_is_called_like_a_replicators_cursor(
     blue: ClusterConnection, new_namespace: NewNamespace, on_blue: AdminClient
 ) -> None:
-    """Why it is not copied: on the other cluster it would hold what it has not read for ever."""
+    """Why it is not copied: on the other cluster it would keep what it has not read without an end."""
     topic = await make_topic(on_blue, new_namespace())
     await on_blue.create_subscription(topic, REPLICATOR)
     client = open_client(blue)

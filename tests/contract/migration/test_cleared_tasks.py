@@ -1,4 +1,4 @@
-"""Tasks that a person clears in a run that has cut over: the run comes to its end again, and plans nothing anew."""
+"""Tasks that a person clears in a run that has cut over: the run comes to its end again, and plans nothing again."""
 
 from __future__ import annotations
 

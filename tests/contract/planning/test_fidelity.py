@@ -163,7 +163,7 @@ def at_creation(version: str) -> JsonObject:
 
 
 def other(body: Json) -> Json:
-    """Another value of the same shape, so that the two scopes of a topic cannot be taken for each other."""
+    """Another value of the same shape, so that the two scopes of a topic cannot be confused."""
     if isinstance(body, dict):
         return {key: one if key.startswith("bookkeeper") else other(one) for key, one in body.items()}
     return body + 1 if isinstance(body, int) and body > 2 else body

@@ -50,7 +50,7 @@ TENANTS = tuple(f"team-{number}" for number in range(4))
 UNSEEN_SECONDS = 0.1
 """Between the read and the write of a policy, and the record of it."""
 TOLD_SECONDS = 6.0
-"""Two edits of one field that are further apart are never taken for each other's predecessor or equal."""
+"""Two edits of one field that are further apart have a certain order."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class People:
         return True
 
     def _lately(self, resource: str) -> bool:
-        """Whether it was edited so lately that an edit might be taken for a later one than its deletion."""
+        """Whether it was edited so lately that an edit might count as later than its deletion."""
         return any(one.resource == resource and time.time() - one.at < TOLD_SECONDS for one in self.made)
 
     async def _tenant(self, cluster: str) -> str | None:
@@ -367,7 +367,7 @@ async def equal_soon(people: People, source: str, target: str) -> None:
 async def assert_deletions_wait(people: People, exchange: Exchange) -> None:
     """What was deleted on one cluster is kept on the others until a person approves the batches."""
     found = await exchange.run()
-    # An edit shortly before a deletion may be taken for a later one while no follower scans: then it wins, on record.
+    # An edit shortly before a deletion may count as later while no follower scans: then it wins, on record.
     won = {resource for resource, name in recorded_conflicts() if not name} & {*people.deleted}
     for resource in won:
         assert [resource in await state_of(admin) for admin in people.admins.values()] == [True] * len(NAMES), resource

@@ -133,7 +133,7 @@ async def test_a_subscription_that_was_created_at_the_end_acknowledges_nothing_f
     assert (result.state, result.forwarded, result.waiting) == (State.POSITION_NOT_CONFIRMED, 0, 10)
     assert await readers.cursor(readers.source, "s") == before
     assert (await readers.one("s", accept_positions=["s"])).identical
-    # One that is deleted and created again begins anew: what was accepted is not valid for it.
+    # One that is deleted and recreated starts over: what was accepted is not valid for it.
     await readers.fill(5)
     await readers.admin.delete_subscription(readers.shadow, "s")
     await readers.admin.create_subscription(readers.shadow, "s", "latest")

@@ -1,4 +1,4 @@
-"""Replication between two clusters: its forms, its refusals, and the way back."""
+"""Replication between two clusters: its forms, its refusals, and its undo."""
 
 from __future__ import annotations
 

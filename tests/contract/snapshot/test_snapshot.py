@@ -311,7 +311,7 @@ async def test_a_snapshot_takes_six_calls_for_a_namespace_and_two_or_three_for_a
     assert both.calls - filled <= 6
 
 
-async def test_what_lies_outside_of_tenants_is_read_with_secrets_sealed(
+async def test_what_lies_outside_of_tenants_is_read_with_secrets_redacted(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make, peer: str
 ) -> None:
     name = new_namespace()

@@ -150,8 +150,11 @@ async def test_an_encrypted_copy_is_equal_and_an_encrypted_anew_one_is_inconclus
     send(writers[0], replicated, numbered(5), batching_enabled=True, batching_max_messages=3, **secret)
     send(writers[0], replicated, numbered(3), **secret)
     assert only_topic(await verify(on_blue, on_green, replicated.namespace)).verdict is Verdict.EQUAL
-    anew = only_topic(await verify(on_blue, on_green, copied.namespace))
-    assert (anew.verdict, {each.cause for each in anew.differences}) == (Verdict.INCONCLUSIVE, {Cause.ENCRYPTED})
+    encrypted_again = only_topic(await verify(on_blue, on_green, copied.namespace))
+    assert (encrypted_again.verdict, {each.cause for each in encrypted_again.differences}) == (
+        Verdict.INCONCLUSIVE,
+        {Cause.ENCRYPTED},
+    )
 
 
 async def test_a_topic_that_only_one_side_has_compacted_is_compared_by_its_latest_values(

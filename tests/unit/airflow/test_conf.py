@@ -1,4 +1,4 @@
-"""A run's configuration: what cannot be meant is refused with a sentence that helps."""
+"""A run's configuration: an invalid one is refused with a sentence that helps."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_what_a_link_sends_within_two_seconds_is_near_whatever_its_number(
         "one message came",
         "producers write on",
         "one is on its way",
-        "it was loaded anew",
+        "it was loaded again",
     ],
 )
 def test_a_partition_is_quiesced_when_nothing_is_pending_and_nothing_came(

@@ -174,9 +174,9 @@ def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back(
     assert "| `acme/orders` | 2 | 1 | 1 | Redirect | every backlog has consumers" in text
     assert "WARNING `client-may-hang`" in text
     placed = approval_markdown(
-        plan, plan.waves[0], ("blue", "green"), gates=1, transfers="* In all 3 entries come again."
+        plan, plan.waves[0], ("blue", "green"), gates=1, transfers="* In all 3 entries are redelivered."
     )
-    assert "**If it were cut over now:**\n\n* In all 3 entries come again." in placed
+    assert "**If it were cut over now:**\n\n* In all 3 entries are redelivered." in placed
     table = plan_markdown(plan, "blue", "green")
     assert table.startswith("## 1 namespace from blue to green in 1 wave")
     assert "| 1 | 1 | 2 | 1 | 1 | 7 | 1 |" in table

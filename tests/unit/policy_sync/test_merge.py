@@ -1,4 +1,4 @@
-"""Merging what clusters hold: the same winner whoever meets whom first, and nothing dropped in silence."""
+"""Merging what clusters hold: the same winner whoever meets whom first, and nothing dropped without a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An orphan that the end of a test does not see would run for ever."""
+"""An orphan that the end of a test does not see would never end."""
 
 from __future__ import annotations
 

@@ -221,9 +221,9 @@ def test_a_secret_becomes_a_fingerprint_and_comes_back() -> None:
     document = {
         "offload_policies": {"s3ManagedLedgerOffloadCredentialSecret": "hush", "s3ManagedLedgerOffloadBucket": "b"}
     }
-    sealed = REDACTOR.redact(document)
-    assert "hush" not in str(sealed)
-    assert restore_secrets(sealed, REDACTOR.secrets(document)) == document
+    redacted = REDACTOR.redact(document)
+    assert "hush" not in str(redacted)
+    assert restore_secrets(redacted, REDACTOR.secrets(document)) == document
 
 
 def test_a_fingerprint_whose_secret_is_not_available_is_never_written() -> None:
