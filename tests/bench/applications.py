@@ -47,8 +47,8 @@ class Flow:
     @property
     def subscriptions(self) -> dict[str, int]:
         """Subscription → number of its consumers."""
-        found = {"work": _CONSUMERS[self.type]} if self.type else {}
-        return found | ({self.pattern: 1} if self.pattern else {})
+        consumers = {"work": _CONSUMERS[self.type]} if self.type else {}
+        return consumers | ({self.pattern: 1} if self.pattern else {})
 
     @property
     def stored(self) -> tuple[TopicName, ...]:
@@ -78,7 +78,10 @@ class Events:
     def rate(self, before: int) -> float:
         """Messages a second that were acknowledged in all, in the seconds up to a time."""
         since = before - _RATE_SECONDS * 1_000_000
-        return sum(since <= at < before for one in self.answers.values() for at in one.acked.values()) / _RATE_SECONDS
+        return (
+            sum(since <= at < before for answer in self.answers.values() for at in answer.acked.values())
+            / _RATE_SECONDS
+        )
 
 
 class Applications:
@@ -110,7 +113,7 @@ class Applications:
                 group = words[0].split("/")[0]
                 received[int(words[1]), group].append((int(words[3]), int(words[2])))
         # Two consumers of a subscription write down what they get apart from each other.
-        in_order = {key: [number for _, number in sorted(found)] for key, found in received.items()}
+        in_order = {key: [number for _, number in sorted(arrivals)] for key, arrivals in received.items()}
         return Events(answers, in_order, self._stopped)
 
     def _say(self, word: str) -> None:
@@ -127,9 +130,9 @@ def running(command: Sequence[str], url: str, flows: Sequence[Flow], file: Path)
     pattern consumers have their own.
     """
     log = file.with_suffix(".log")
-    with log.open("w") as said:
+    with log.open("w") as output:
         process = subprocess.Popen(
-            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, text=True
+            [*command, url, str(file)], stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True
         )
     try:
         assert process.stdin is not None
@@ -163,9 +166,9 @@ def _lines(flows: Sequence[Flow]) -> Iterator[str]:
         if flow.reader:
             yield "client"
             yield f"reader reader {flow.topic}"
-    for pattern, found in patterns.items():
+    for pattern, matching in patterns.items():
         yield "client"
-        yield f"pattern {pattern} persistent://{found[0].topic.namespace}/{pattern}-.* {pattern}"
+        yield f"pattern {pattern} persistent://{matching[0].topic.namespace}/{pattern}-.* {pattern}"
 
 
 def writers(answer: Answer, partitions: int) -> list[list[int]]:
@@ -202,15 +205,15 @@ class Reading:
 
 def reading(answer: Answer, received: Sequence[int]) -> Reading:
     """Compare what a group got with what was acknowledged; a repetition is no break of the order."""
-    seen: set[int] = set()
+    numbers: set[int] = set()
     latest: dict[int, int] = {}
     twice = breaks = 0
     for number in received:
-        if number in seen:
+        if number in numbers:
             twice += 1
             continue
-        seen.add(number)
+        numbers.add(number)
         key = number // RUN % KEYS
         breaks += number < latest.get(key, -1)
         latest[key] = max(number, latest.get(key, -1))
-    return Reading(len(answer.acked.keys() - seen), twice, breaks)
+    return Reading(len(answer.acked.keys() - numbers), twice, breaks)

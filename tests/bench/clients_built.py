@@ -23,11 +23,11 @@ GO_SECONDS = 1200
 
 def commands() -> Mapping[str, list[str]]:
     """Client → the command of its applications; without Go on PATH there is none for it."""
-    found = {f"Java {version}": java_command(_jars(version)) for version in JAVA}
-    found[f"Python {pulsar.__version__}"] = [sys.executable, str(SOURCES / "applications.py")]
+    by_client = {f"Java {version}": java_command(_jars(version)) for version in JAVA}
+    by_client[f"Python {pulsar.__version__}"] = [sys.executable, str(SOURCES / "applications.py")]
     if shutil.which("go"):
-        found[f"Go {_go_version()}"] = [str(_go())]
-    return found
+        by_client[f"Go {_go_version()}"] = [str(_go())]
+    return by_client
 
 
 def java_command(jars: Path) -> list[str]:
@@ -64,10 +64,10 @@ def _go() -> Path:
 
 
 def _go_version() -> str:
-    found = re.search(r"pulsar-client-go v(\S+)", (SOURCES / "go" / "go.mod").read_text())
-    assert found
-    return found[1]
+    match = re.search(r"pulsar-client-go v(\S+)", (SOURCES / "go" / "go.mod").read_text())
+    assert match
+    return match[1]
 
 
-def _older(made: Path, source: Path) -> bool:
-    return made.stat().st_mtime < source.stat().st_mtime
+def _older(target: Path, source: Path) -> bool:
+    return target.stat().st_mtime < source.stat().st_mtime

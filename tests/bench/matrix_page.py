@@ -11,8 +11,8 @@ def with_rows(page: str, lines: Sequence[str]) -> str:
     """The page with these rows in the place of those of the same client and way; others stay as they are."""
     before, begin, rest = page.partition(BEGIN)
     table, end, after = rest.partition(END)
-    head, known = table.strip("\n").split("\n")[:2], table.strip("\n").split("\n")[2:]
-    kept = {_key(line): line for line in known} | {_key(line): line for line in lines}
+    head, rows = table.strip("\n").split("\n")[:2], table.strip("\n").split("\n")[2:]
+    kept = {_key(line): line for line in rows} | {_key(line): line for line in lines}
     return f"{before}{begin}\n" + "\n".join([*head, *kept.values()]) + f"\n{end}{after}"
 
 

@@ -12,12 +12,12 @@ def read(url: str, topic: str) -> dict[str, bytes]:
     """Payload by key."""
     client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = {}
+    payloads = {}
     while reader.has_message_available():
         message = reader.read_next()
-        found[message.partition_key()] = message.data()
+        payloads[message.partition_key()] = message.data()
     client.close()
-    return found
+    return payloads
 
 
 if __name__ == "__main__":

@@ -102,14 +102,14 @@ def batches(artefacts: Artefacts) -> None:
 def compare(artefacts: Artefacts) -> None:
     """Both sides, in batches, in this process."""
     source, target = (reference(artefacts, side) for side in SIDES)
-    found = compare_snapshots(CompareRequest(source=source, target=target), compare_in_process)
-    assert found.equal, found.first
+    comparison = compare_snapshots(CompareRequest(source=source, target=target), compare_in_process)
+    assert comparison.equal, comparison.first
 
 
 def differ(artefacts: Artefacts) -> None:
     """Targets beside green in which other owners are told of some topics; all but that is green's."""
-    for one in DIFFERENT:
-        _with_other_owners(artefacts, one)
+    for difference in DIFFERENT:
+        _with_other_owners(artefacts, difference)
 
 
 def floor(artefacts: Artefacts) -> None:
@@ -160,35 +160,35 @@ def _topic(topic: str, number: int) -> Iterator[Row]:
         yield TopicPolicyState(topic, "local", policies, 1_700_000_000_000 + number)
 
 
-def _with_other_owners(artefacts: Artefacts, wanted: Different) -> None:
+def _with_other_owners(artefacts: Artefacts, difference: Different) -> None:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     manifest = artefacts.read_json(reference(artefacts, "green"))
-    path = artefacts.folder("bench") / wanted.name / "topics.parquet"
+    path = artefacts.folder("bench") / difference.name / "topics.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = pq.read_table(manifest["tables"]["topics"]["uri"])
     namespace, topic = np.divmod(np.arange(whole.num_rows), TOPICS)
-    other = (namespace % (100 // wanted.namespaces) == 0) & (topic < wanted.topics)
+    other = (namespace % (100 // difference.namespaces) == 0) & (topic < difference.topics)
     column = whole.schema.get_field_index("properties")
-    told = pc.if_else(pa.array(other), '{"team": "another"}', whole.column(column))
+    properties = pc.if_else(pa.array(other), '{"team": "another"}', whole.column(column))
     pq.write_table(
-        whole.set_column(column, whole.schema.field(column), told),
+        whole.set_column(column, whole.schema.field(column), properties),
         path,
         row_group_size=ROWS_PER_GROUP,
         compression="zstd",
     )
     content = path.read_bytes()
     manifest["tables"]["topics"] = Reference(str(path), hashlib.sha256(content).hexdigest(), len(content)).to_json()
-    artefacts.write("bench", f"{wanted.name}/manifest.json", json.dumps(manifest).encode())
+    artefacts.write("bench", f"{difference.name}/manifest.json", json.dumps(manifest).encode())
 
 
 def reference(artefacts: Artefacts, side: str) -> Reference:
-    found = artefacts.find("bench", f"{side}/manifest.json")
-    assert found is not None
-    return found
+    manifest = artefacts.find("bench", f"{side}/manifest.json")
+    assert manifest is not None
+    return manifest
 
 
 def _most_memory() -> float:

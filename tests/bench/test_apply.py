@@ -53,19 +53,19 @@ class Recording(BrokerHttp):
         super().__init__(connection)
         self.made: list[tuple[str, str, dict[str, str], Json, bool, str]] = []
 
-    async def call(self, method: str, path: str, **given: Any) -> Any:
+    async def call(self, method: str, path: str, **options: Any) -> Any:
         """The call as it is, noted."""
-        query = {key: str(value).lower() for key, value in (given.get("params") or {}).items()}
-        body, content_type = given.get("body"), given.get("content_type", "application/json")
-        self.made.append((method, path, query, body, given.get("has_body") or body is not None, content_type))
-        return await super().call(method, path, **given)
+        query = {key: str(value).lower() for key, value in (options.get("params") or {}).items()}
+        body, content_type = options.get("body"), options.get("content_type", "application/json")
+        self.made.append((method, path, query, body, options.get("has_body") or body is not None, content_type))
+        return await super().call(method, path, **options)
 
 
 def test_apply(green: ClusterConnection, records: Path) -> None:
     for title, existing in (("missing namespaces", False), ("existing namespaces", True)):
         # The first round is the broker's: until its code is compiled, whoever comes first looks slow.
         _, *rounds = [asyncio.run(_measure(green, records, existing=existing)) for _ in range(1 + ROUNDS)]
-        ours, floor, calls = sorted(rounds, key=lambda one: one[0] / one[1])[ROUNDS // 2]
+        ours, floor, calls = sorted(rounds, key=lambda measured: measured[0] / measured[1])[ROUNDS // 2]
         print(f"\n{title}: {calls:,} calls, bare aiohttp {floor:.2f} s (floor), apply {ours:.2f} s")
         print(f"ratios to the floor: {', '.join(f'{ours / floor:.2f}' for ours, floor, _ in rounds)}")
 
@@ -73,11 +73,11 @@ def test_apply(green: ClusterConnection, records: Path) -> None:
 async def _measure(green: ClusterConnection, records: Path, *, existing: bool) -> tuple[float, float, int]:
     """Seconds of ours, seconds of the floor, and calls; each on a tenant of its own."""
     first, second = (f"bench-{uuid.uuid4().hex[:8]}" for _ in range(2))
-    made, ours = await _ours(green, records, first, existing=existing)
-    again = json.loads(json.dumps(made).replace(first, second))
+    calls, ours = await _ours(green, records, first, existing=existing)
+    again = json.loads(json.dumps(calls).replace(first, second))
     async with AdminClient(green) as admin:
         await _prepare(admin, second, existing=existing)
-    return ours, await _floor(green, again), len(made)
+    return ours, await _floor(green, again), len(calls)
 
 
 async def _ours(green: ClusterConnection, records: Path, tenant: str, *, existing: bool) -> tuple[list[Any], float]:
@@ -89,7 +89,7 @@ async def _ours(green: ClusterConnection, records: Path, tenant: str, *, existin
         ledger = Ledger.open()
         began = time.perf_counter()
         applied = await apply_plan(
-            plan, admin, ledger, tenant, redactor=REDACTOR, allow=[one.id for one in plan.changes]
+            plan, admin, ledger, tenant, redactor=REDACTOR, allow=[change.id for change in plan.changes]
         )
         seconds = time.perf_counter() - began
         assert applied.complete, applied.not_in_place()[:3]
@@ -116,12 +116,12 @@ async def _plan(admin: AdminClient, tenant: str) -> Plan:
     return plan_changes(source, target)
 
 
-async def _floor(green: ClusterConnection, made: list[Any]) -> float:
+async def _floor(green: ClusterConnection, calls: list[Any]) -> float:
     """The same calls: as many at once as ours, those of a namespace one after the other."""
     groups: dict[str, list[Any]] = {}
-    for one in made:
+    for call in calls:
         # /admin/v2/namespaces/{tenant}/{namespace}/…
-        groups.setdefault("/".join(one[1].split("/")[4:6]), []).append(one)
+        groups.setdefault("/".join(call[1].split("/")[4:6]), []).append(call)
     waiting = list(groups.values())
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=green.max_connections)) as session:
 

@@ -85,42 +85,42 @@ class Row:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("group", GROUPS)
 async def test_clients(tmp_path: Path, group: str) -> None:
-    found = {client: command for client, command in commands().items() if client.startswith(group)}
+    clients = {client: command for client, command in commands().items() if client.startswith(group)}
     if group == "Go":
-        found |= {client + DEDUPLICATED: command for client, command in found.items()}
+        clients |= {client + DEDUPLICATED: command for client, command in clients.items()}
     rows: dict[tuple[str, str], Row] = {}
     for number in range(FLIPS):
         for way in (HAND, RUNBOOK):
             folder = tmp_path / f"{number}-{way}".replace(" ", "-")
             with new_sides(folder) as sides:
-                complaints = await flip(sides, found, folder, way, rows)
+                complaints = await flip(sides, clients, folder, way, rows)
             print(f"\n{number + 1}: {way}", *complaints, sep="\n    ", flush=True)
-    lines = [rows[client, way].text() for client in found for way in (HAND, RUNBOOK)]
+    lines = [rows[client, way].text() for client in clients for way in (HAND, RUNBOOK)]
     print(*lines, sep="\n", flush=True)
     PAGE.write_text(with_rows(PAGE.read_text(), lines))
 
 
 async def flip(
-    sides: Sides, found: Mapping[str, list[str]], folder: Path, way: str, rows: dict[tuple[str, str], Row]
+    sides: Sides, clients: Mapping[str, list[str]], folder: Path, way: str, rows: dict[tuple[str, str], Row]
 ) -> list[str]:
     """Flip new namespaces, one of each client, and add what was seen to the rows; returns what the runbook said."""
-    flows = {client: _flows(NamespaceName("bench", f"c{uuid.uuid4().hex[:8]}")) for client in found}
-    every = [flow for each in flows.values() for flow in each]
-    for client, each in flows.items():
-        await make(sides.blue, each, {"deduplicationEnabled": True} if client.endswith(DEDUPLICATED) else {})
+    flows = {client: _flows(NamespaceName("bench", f"c{uuid.uuid4().hex[:8]}")) for client in clients}
+    every = [flow for client_flows in flows.values() for flow in client_flows]
+    for client, client_flows in flows.items():
+        await make(sides.blue, client_flows, {"deduplicationEnabled": True} if client.endswith(DEDUPLICATED) else {})
     url = sides.blue.require_service_url()
     with ExitStack() as stack:
         started: dict[str, Applications] = {}
-        for client, command in found.items():
+        for client, command in clients.items():
             file = folder.with_name(f"{folder.name}-{client}.events".replace(" ", "-"))
             started[client] = stack.enter_context(running(command, url, flows[client], file))
         await asyncio.sleep(WARM_SECONDS)
-        after = max(AFTER_SECONDS.get(client.split(" ")[0], 20.0) for client in found)
+        after = max(AFTER_SECONDS.get(client.split(" ")[0], 20.0) for client in clients)
         if way == HAND:
             done = await by_hand(sides, every)
         else:
             done = await by_runbook(
-                sides, every, folder.with_suffix(".run"), drain_seconds=after, waivers=_waivers(found)
+                sides, every, folder.with_suffix(".run"), drain_seconds=after, waivers=_waivers(clients)
             )
         await asyncio.sleep(after)
         for applications in started.values():
@@ -135,8 +135,8 @@ async def flip(
     return done.complaints
 
 
-def _waivers(found: Mapping[str, object]) -> list[Waiver]:
-    return WAIVED if any(client.startswith(STALLING) for client in found) else []
+def _waivers(clients: Mapping[str, object]) -> list[Waiver]:
+    return WAIVED if any(client.startswith(STALLING) for client in clients) else []
 
 
 def _flows(name: NamespaceName) -> list[Flow]:
@@ -156,12 +156,12 @@ def _count(row: Row, events: Events, flows: Sequence[Flow], done: Flipped, gone:
         else:
             row.silences.append(silence(times, done.began))
         group = "work" if flow.type else flow.pattern or "reader"
-        seen = row.groups.setdefault(flow.type or group, Seen())
+        totals = row.groups.setdefault(flow.type or group, Seen())
         got = reading(answer, events.received.get((index, group), []))
         is_gone = (flow.topic, group) in gone
-        seen.topics += 1
-        seen.gone += is_gone
+        totals.topics += 1
+        totals.gone += is_gone
         # What waits for a consumer that is gone is not lost.
-        seen.missing += 0 if is_gone else got.missing
-        seen.twice += got.twice
-        seen.order_breaks += got.order_breaks
+        totals.missing += 0 if is_gone else got.missing
+        totals.twice += got.twice
+        totals.order_breaks += got.order_breaks

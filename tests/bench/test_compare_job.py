@@ -46,11 +46,11 @@ def test_job(tmp_path: Path) -> None:
     _job("job on nothing: the cold start alone", tmp_path, CompareRequest(source=sides[0], target=sides[1]), 0)
     request = CompareRequest(source=reference(artefacts, "blue"), target=reference(artefacts, "green"))
     _job("job, nothing differs", tmp_path, request, 0)
-    for one in DIFFERENT:
-        namespaces = -(-NAMESPACES * one.namespaces // 100)
-        text = f"job, {one.topics} topics in {one.namespaces} % of namespaces differ"
-        different = replace(request, target=reference(artefacts, one.name))
-        _job(text, tmp_path, different, namespaces * one.topics)
+    for difference in DIFFERENT:
+        namespaces = -(-NAMESPACES * difference.namespaces // 100)
+        text = f"job, {difference.topics} topics in {difference.namespaces} % of namespaces differ"
+        different = replace(request, target=reference(artefacts, difference.name))
+        _job(text, tmp_path, different, namespaces * difference.topics)
 
 
 def _step(name: str, folder: Path) -> tuple[float, float]:
@@ -67,15 +67,15 @@ def _step(name: str, folder: Path) -> tuple[float, float]:
 
 def _job(text: str, folder: Path, request: CompareRequest, expected: int) -> None:
     """Submit as an operator would, and look at all processes of the job while it runs."""
-    asked, answer, log = folder / "request.json", folder / "result.json", folder / "job.log"
-    asked.write_bytes(request.to_bytes())
+    request_path, answer, log = folder / "request.json", folder / "result.json", folder / "job.log"
+    request_path.write_bytes(request.to_bytes())
     options = ["--master", "local[2]", "--driver-memory", "512m", "--py-files", str(build_package_zip(folder))]
     configured = [part for setting in JOB_SETTINGS.items() for part in ("--conf", "=".join(setting))]
     command = [str(Path(sys.executable).with_name("spark-submit")), *options, *configured, str(JOB)]
     began = time.monotonic()
     with log.open("wb") as output:
         job = subprocess.Popen(
-            [*command, "--request", str(asked), "--result", str(answer)],
+            [*command, "--request", str(request_path), "--result", str(answer)],
             env={**os.environ, **interpreter_environment()},
             cwd=folder,
             stdout=output,
@@ -84,8 +84,8 @@ def _job(text: str, folder: Path, request: CompareRequest, expected: int) -> Non
         java, python = _watch(job)
     seconds = time.monotonic() - began
     assert job.returncode == 0, log.read_text()[-3_000:]
-    found = read_result(str(answer))
-    assert sum(found.differing.values()) == expected, json.dumps(found.to_json())[:3_000]
+    comparison = read_result(str(answer))
+    assert sum(comparison.differing.values()) == expected, json.dumps(comparison.to_json())[:3_000]
     print(f"{text:44} {seconds:7.2f} s wall  {java + python:6,.0f} MB: JVM {java:,.0f}, Python {python:,.0f}")
 
 
@@ -94,13 +94,13 @@ def _watch(job: subprocess.Popen[bytes]) -> tuple[float, float]:
     largest = (0.0, 0.0)
     whole = psutil.Process(job.pid)
     while job.poll() is None:
-        found = {True: 0.0, False: 0.0}
+        memory = {True: 0.0, False: 0.0}
         for process in (whole, *_descendants(whole)):
             try:
-                found[process.name() == "java"] += process.memory_info().rss / MB
+                memory[process.name() == "java"] += process.memory_info().rss / MB
             except psutil.NoSuchProcess:
                 continue
-        largest = max(largest, (found[True], found[False]), key=sum)
+        largest = max(largest, (memory[True], memory[False]), key=sum)
         time.sleep(LOOK_EVERY)
     return largest
 

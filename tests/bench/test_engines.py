@@ -45,8 +45,8 @@ def test_engines(blue: ClusterConnection, new_namespace: Callable[[], NamespaceN
         "message": lambda: _digests(blue, whole),
     }
     # In turns, so that what else runs on the machine hits all of them; the first round warms up.
-    found = [{name: _cost(read, messages) for name, read in readers.items()} for _ in range(ROUNDS + 1)][1:]
-    cost = {name: statistics.median(each[name] for each in found) for name in readers}
+    rounds = [{name: _cost(read, messages) for name, read in readers.items()} for _ in range(ROUNDS + 1)][1:]
+    cost = {name: statistics.median(costs[name] for costs in rounds) for name in readers}
     print(f"\n{messages:,} messages of {size} B, {BATCH} in an entry (CPU-s per million messages, median of {ROUNDS})")
     for name, text in _LINES.items():
         print(f"  {text:58s} {cost[name] / messages * 1e6:8.3f}")
@@ -72,9 +72,9 @@ def _cost(read: Callable[[], int], messages: int) -> float:
     return time.process_time() - began
 
 
-def _digests(connection: ClusterConnection, wanted: Range) -> int:
+def _digests(connection: ClusterConnection, part: Range) -> int:
     with Engines(connection) as engines:
-        return sum(row.sums.count for row in sum_up(engines, wanted, BUCKETS) if row.bucket == ALL)
+        return sum(row.sums.count for row in sum_up(engines, part, BUCKETS) if row.bucket == ALL)
 
 
 def _bare(connection: ClusterConnection, topic: TopicName, messages: int) -> int:
@@ -86,14 +86,14 @@ def _bare(connection: ClusterConnection, topic: TopicName, messages: int) -> int
     return messages
 
 
-def _bytes_alone(connection: ClusterConnection, wanted: Range, messages: int) -> int:
-    entries = sum(kind == api.MESSAGE for kind, _, _ in _stream(connection, wanted, messages))
-    return messages if entries == wanted.entries else 0
+def _bytes_alone(connection: ClusterConnection, part: Range, messages: int) -> int:
+    entries = sum(kind == api.MESSAGE for kind, _, _ in _stream(connection, part, messages))
+    return messages if entries == part.entries else 0
 
 
-def _frames(connection: ClusterConnection, wanted: Range, messages: int) -> Iterator[tuple[int, int, int]]:
+def _frames(connection: ClusterConnection, part: Range, messages: int) -> Iterator[tuple[int, int, int]]:
     """Ledger, entry and number of messages of each: what flow control and going on after a break need."""
-    for kind, buffer, (begin, end) in _stream(connection, wanted, messages):
+    for kind, buffer, (begin, end) in _stream(connection, part, messages):
         if kind == api.MESSAGE:
             _, ledger, entry = wire.read_message(buffer, begin)
             yield ledger, entry, _messages_in(buffer, end + 6 if buffer[end : end + 2] == b"\x0e\x01" else end)
@@ -112,15 +112,15 @@ def _messages_in(buffer: bytearray, at: int) -> int:
 
 
 def _stream(
-    connection: ClusterConnection, wanted: Range, messages: int
+    connection: ClusterConnection, part: Range, messages: int
 ) -> Iterator[tuple[int, bytearray, tuple[int, int]]]:
     """Kind of each frame, and where its command lies, until all entries came; permits are given for all at once."""
     place = urlsplit(connection.require_service_url())
-    subscribe = wire.subscribe(2, 1, wanted.topic, f"bare-{uuid.uuid4().hex}", wanted.first)
+    subscribe = wire.subscribe(2, 1, part.topic, f"bare-{uuid.uuid4().hex}", part.first)
     with socket.create_connection((place.hostname, place.port)) as broker:
         for frame in (
             wire.connect(method=None, credentials=None, broker_url=None),
-            wire.lookup(1, wanted.topic, authoritative=False),
+            wire.lookup(1, part.topic, authoritative=False),
             subscribe,
         ):
             broker.sendall(frame)
@@ -128,7 +128,7 @@ def _stream(
         broker.sendall(wire.flow(1, messages))
         buffer, begin, end, entries = bytearray(1 << 20), 0, 0, 0
         view = memoryview(buffer)
-        while entries < wanted.entries:
+        while entries < part.entries:
             if begin == end:
                 begin = end = 0
             elif len(buffer) - begin < 1 << 18:

@@ -57,18 +57,18 @@ async def _lag(clusters: Sandbox, blue: ClusterConnection, green: ClusterConnect
                 idle = await _idle(clusters, process.pid)
                 lags = []
                 for number in range(CHANGES):
-                    there, here = chance.sample((on_blue, on_green), 2)
-                    lags.append(await _carried(there, here, chance.choice(names), step * CHANGES + number + 1))
+                    source, target = chance.sample((on_blue, on_green), 2)
+                    lags.append(await _carried(source, target, chance.choice(names), step * CHANGES + number + 1))
                     await asyncio.sleep(chance.random())
                 seconds = time.perf_counter() - began
-            told = _told(records)
+            tallies = _told(records)
             lags.sort()
             print(
                 f"{NAMESPACES:,} namespaces, at most {rate} calls/s, {CHANGES} changes: "
                 f"p50 {lags[len(lags) // 2]:.2f} s, p99 {lags[int(len(lags) * 0.99)]:.2f} s, most {lags[-1]:.2f} s; "
                 f"without changes {idle}; "
-                f"a look takes {seconds * len(told) / max(sum(one['scans'] for one in told), 1):.2f} s, "
-                f"{sum(one['scan_calls'] for one in told) / len(told) / seconds:.0f} calls/s on each cluster"
+                f"a look takes {seconds * len(tallies) / max(sum(tally['scans'] for tally in tallies), 1):.2f} s, "
+                f"{sum(tally['scan_calls'] for tally in tallies) / len(tallies) / seconds:.0f} calls/s on each cluster"
             )
         await exchange.remove(on_blue, on_green)
 
@@ -79,19 +79,19 @@ def _told(folder: Path) -> list[JsonObject]:
     return list(json.loads(newest[newest.index('{\n "state"') :])["clusters"].values())
 
 
-async def _carried(there: AdminClient, here: AdminClient, name: NamespaceName, value: int) -> float:
+async def _carried(source: AdminClient, target: AdminClient, name: NamespaceName, value: int) -> float:
     """Seconds from the answer to a setter on one cluster until the other shows the value."""
     path, field = MAX_PRODUCERS
-    await set_policy(there, name, path, value)
+    await set_policy(source, name, path, value)
     began = time.perf_counter()
-    while (await held(here, name, (field,)))[field] != value:
+    while (await held(target, name, (field,)))[field] != value:
         assert time.perf_counter() - began < 60
         await asyncio.sleep(0.02)
     return time.perf_counter() - began
 
 
 async def _idle(clusters: Sandbox, pid: int) -> str:
-    brokers = [psutil.Process(found) for cluster in clusters for found in cluster.pids if found]
+    brokers = [psutil.Process(pid) for cluster in clusters for pid in cluster.pids if pid]
     ours = psutil.Process(pid)
     before, own = _cpu(brokers), _cpu([ours])
     await asyncio.sleep(IDLE_SECONDS)
@@ -112,21 +112,24 @@ async def _drain(clusters: Sandbox, blue: ClusterConnection, green: ClusterConne
         for number in range(EVENTS):
             name = names[number % NAMESPACES]
             last[name] = number + 1
-            known = ResourceVersions(fields={one: FieldVersion("", Version(at + number, "red")) for one in (field,)})
+            versions = ResourceVersions(fields={key: FieldVersion("", Version(at + number, "red")) for key in (field,)})
             item = (Resource.NAMESPACE, str(name))
-            event = MetadataChangeEvent.of(item, {EXISTS: True, field: number + 1}, known, {})
+            event = MetadataChangeEvent.of(item, {EXISTS: True, field: number + 1}, versions, {})
             event.data["values"].pop(EXISTS)
             producer.send_async(event.encode(), lambda *_: None, partition_key=event.key)
         producer.flush()
         client.close()
-        brokers = [psutil.Process(found) for cluster in clusters for found in cluster.pids if found]
+        brokers = [psutil.Process(pid) for cluster in clusters for pid in cluster.pids if pid]
         before, began = _cpu(brokers), time.perf_counter()
-        found = await exchange.run()
+        summary = await exchange.run()
         seconds = time.perf_counter() - began
+        counts = [
+            (name, tally["applied"], tally["dropped"], tally["refused"]) for name, tally in summary["clusters"].items()
+        ]
         print(
             f"\n{EVENTS:,} events of {NAMESPACES:,} namespaces, each cluster: {seconds:.1f} s, "
             f"{2 * EVENTS / seconds:,.0f} events/s, broker CPU {_cpu(brokers) - before:.1f} s, "
-            f"{[(name, one['applied'], one['dropped'], one['refused']) for name, one in found['clusters'].items()]}"
+            f"{counts}"
         )
         for admin in (on_blue, on_green):
             for name in names:

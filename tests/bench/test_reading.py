@@ -25,8 +25,8 @@ def test_reading(blue: ClusterConnection, new_namespace: Callable[[], NamespaceN
     topic = TopicName(new_namespace(), "events")
     asyncio.run(make_topic(blue, topic))
     _fill(blue, topic)
-    (wanted,) = cut(asyncio.run(topic_bounds(blue, topic)), pair=0, publish_time=True, entries_per_range=MESSAGES)
-    floor, ours = _measure(lambda: _bare(blue, topic)), _measure(lambda: _digests(blue, wanted))
+    (part,) = cut(asyncio.run(topic_bounds(blue, topic)), pair=0, publish_time=True, entries_per_range=MESSAGES)
+    floor, ours = _measure(lambda: _bare(blue, topic)), _measure(lambda: _digests(blue, part))
     print(f"\nbare read_next     {floor:10,.0f} messages/CPU-s  (floor)")
     print(f"engine and digests {ours:10,.0f} messages/CPU-s  {ours / floor:.2f} of the floor")
 
@@ -47,9 +47,9 @@ def _bare(connection: ClusterConnection, topic: TopicName) -> int:
     return MESSAGES
 
 
-def _digests(connection: ClusterConnection, wanted: Range) -> int:
+def _digests(connection: ClusterConnection, part: Range) -> int:
     with Engines(connection) as engine:
-        return sum(row.sums.count for row in sum_up(engine, wanted, BUCKETS) if row.bucket == ALL)
+        return sum(row.sums.count for row in sum_up(engine, part, BUCKETS) if row.bucket == ALL)
 
 
 def _fill(connection: ClusterConnection, topic: TopicName) -> None:

@@ -37,9 +37,9 @@ async def _measure(clusters: Sandbox, blue: ClusterConnection, green: ClusterCon
         for name in names[:CHANGED]:
             for path, _ in chance.sample(SETTERS, 2):
                 await set_policy(chance.choice((on_blue, on_green)), name, path, chance.randint(1, 1000))
-        found, repaired = await _cycle(f"{2 * CHANGED} changes past us", clusters, keeper)
+        drift, repaired = await _cycle(f"{2 * CHANGED} changes past us", clusters, keeper)
         assert repaired is not None
-        assert (found.fields, repaired.repaired) == (2 * CHANGED, 2 * CHANGED)
+        assert (drift.fields, repaired.repaired) == (2 * CHANGED, 2 * CHANGED)
         again, _ = await _cycle("nothing left", clusters, keeper)
         assert again.drifting == 0
 
@@ -47,15 +47,15 @@ async def _measure(clusters: Sandbox, blue: ClusterConnection, green: ClusterCon
 async def _cycle(title: str, clusters: Sandbox, keeper: Reconciler) -> tuple[DriftSummary, RepairSummary | None]:
     brokers = [psutil.Process(pid) for cluster in clusters for pid in cluster.pids if pid]
     before, began, own = _cpu(brokers), time.perf_counter(), time.process_time()
-    found, repaired = await keeper.cycle()
+    drift, repaired = await keeper.cycle()
     seconds, own = time.perf_counter() - began, time.process_time() - own
-    calls = sum(found.calls.values()) + sum(repaired.calls.values() if repaired else ())
+    calls = sum(drift.calls.values()) + sum(repaired.calls.values() if repaired else ())
     print(
-        f"\n{title:24} {NAMESPACES:,} namespaces: {seconds:6.2f} s, looking {found.seconds:6.2f} s, {calls:,} calls "
-        f"({max(found.calls.values()) / NAMESPACES:.2f} a namespace and cluster to look), "
+        f"\n{title:24} {NAMESPACES:,} namespaces: {seconds:6.2f} s, looking {drift.seconds:6.2f} s, {calls:,} calls "
+        f"({max(drift.calls.values()) / NAMESPACES:.2f} a namespace and cluster to look), "
         f"broker CPU {_cpu(brokers) - before:6.2f} s, our CPU {own:6.2f} s"
     )
-    return found, repaired
+    return drift, repaired
 
 
 def _cpu(processes: list[psutil.Process]) -> float:

@@ -77,7 +77,9 @@ async def _floor(clusters: dict[str, ClusterConnection], stored: ReplicationPlan
     """Seconds of the same writing calls for another tenant, eight at once on each cluster, stage by stage."""
     tenant, other = stored.namespaces[0].partition("/")[0], f"floor-{uuid.uuid4().hex[:8]}"
     async with AsyncExitStack() as stack:
-        admins = {name: await stack.enter_async_context(AdminClient(each)) for name, each in clusters.items()}
+        admins = {
+            name: await stack.enter_async_context(AdminClient(connection)) for name, connection in clusters.items()
+        }
         for namespace in stored.namespaces:
             await make_origin(admins["east"], NamespaceName.parse(namespace.replace(tenant, other)))
         began = time.monotonic()

@@ -85,13 +85,13 @@ async def test_snapshot(blue: ClusterConnection, tmp_path: Path) -> None:
         async with Recording(blue) as admin:
             snapshot = await collect(admin, Selection(tenants=frozenset({tenant})), redactor=REDACTOR)
         report_calls(snapshot)
-        names = [one.name for one in snapshot.namespaces]
+        names = [namespace.name for namespace in snapshot.namespaces]
         floors, ours = [], []
         for _ in range(ROUNDS):
             floors.append(await cost_of(bare_snapshot(blue, admin.urls, names)))
             ours.append(await cost_of(one_snapshot(blue, tenant)))
         report_times(floors, ours)
-        fastest = min(one.wall for one in ours)
+        fastest = min(cost.wall for cost in ours)
         per_call = {"curl": processes(admin.urls), "the Java admin client": jvms(blue, names[0], tmp_path)}
         for tool, seconds in per_call.items():
             whole = seconds * snapshot.calls
@@ -109,8 +109,8 @@ def report_calls(snapshot: Snapshot) -> None:
 
 def report_times(floors: Sequence[Cost], ours: Sequence[Cost]) -> None:
     for name, costs in (("bare loop (floor)", floors), ("snapshot", ours)):
-        print(f"{name:28} " + "  ".join(f"{one.wall:6.2f} s wall {one.cpu:6.2f} s CPU" for one in costs))
-    floor, best = (min(costs, key=lambda one: one.wall) for costs in (floors, ours))
+        print(f"{name:28} " + "  ".join(f"{cost.wall:6.2f} s wall {cost.cpu:6.2f} s CPU" for cost in costs))
+    floor, best = (min(costs, key=lambda cost: cost.wall) for costs in (floors, ours))
     print(f"{'snapshot : floor':28} {best.wall / floor.wall:6.2f} wall  {best.cpu / floor.cpu:6.2f} CPU")
 
 

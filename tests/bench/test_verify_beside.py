@@ -48,12 +48,12 @@ def test_beside_a_script_and_datacompy(blue: ClusterConnection, green: ClusterCo
     topics = {name: TopicName(NamespaceName(namespace.tenant, name), "events") for name in ("equal", "damaged")}
     asyncio.run(_fill((blue, green), topics))
     print(f"\n{COUNT:,} messages on each side, copied by a producer; seconds with the process' start")
-    wanted = ["--with", DATACOMPY, "--with", f"pulsar-client=={pulsar.__version__}"]
+    packages = ["--with", DATACOMPY, "--with", f"pulsar-client=={pulsar.__version__}"]
     clients = {
         "two readers and a dict": [sys.executable, FOLDER / "plain_script.py"],
-        "datacompy": [UV, "run", "-q", "--no-project", *wanted, "python", FOLDER / "datacompy_script.py"],
+        "datacompy": [UV, "run", "-q", "--no-project", *packages, "python", FOLDER / "datacompy_script.py"],
     }
-    urls = [str(each.service_url) for each in (blue, green)]
+    urls = [str(connection.service_url) for connection in (blue, green)]
     for name, command in clients.items():
         subprocess.run([*command, *urls, str(topics["equal"])], check=True, capture_output=True, timeout=400)  # fetches
         began = time.monotonic()
@@ -66,8 +66,8 @@ def test_beside_a_script_and_datacompy(blue: ClusterConnection, green: ClusterCo
     assert equal["verdict"] == "equal"
     print(f"  pulsar-fleet, an equal copy{'':13} {time.monotonic() - began:6.1f} s  {equal['megabytes']} MB")
     began = time.monotonic()
-    found = asyncio.run(_compare(blue, green, topics["damaged"].namespace))
-    _say("pulsar-fleet, the damaged copy", time.monotonic() - began, found)
+    differing_keys = asyncio.run(_compare(blue, green, topics["damaged"].namespace))
+    _say("pulsar-fleet, the damaged copy", time.monotonic() - began, differing_keys)
 
 
 def _say(name: str, seconds: float, named: set[str]) -> None:
@@ -76,9 +76,14 @@ def _say(name: str, seconds: float, named: set[str]) -> None:
 
 
 async def _compare(blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName) -> set[str]:
-    async with AdminClient(blue) as here, AdminClient(green) as there:
-        found = await verify_in_process(here, there, await freeze_bounds(here, there, [namespace]))
-    return {each.key for one in found.namespaces for topic in one.topics for each in topic.differences}
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        verification = await verify_in_process(on_blue, on_green, await freeze_bounds(on_blue, on_green, [namespace]))
+    return {
+        difference.key
+        for compared in verification.namespaces
+        for topic in compared.topics
+        for difference in topic.differences
+    }
 
 
 async def _fill(sides: tuple[ClusterConnection, ClusterConnection], topics: dict[str, TopicName]) -> None:

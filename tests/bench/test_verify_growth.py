@@ -47,25 +47,25 @@ JOB = Path(__file__).parents[2] / "spark_jobs" / "verify_messages.py"
 async def test_messages(blue: ClusterConnection, green: ClusterConnection, tmp_path: Path, messages: int) -> None:
     namespace = NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "growth")
     topic = TopicName(namespace, "events")
-    async with AdminClient(blue) as here, AdminClient(green) as there:
-        await know_each_other(here, there)
-        await replicate(here, there, namespace)
-        for admin in (there, here):
+    async with AdminClient(blue) as on_blue, AdminClient(green) as on_green:
+        await know_each_other(on_blue, on_green)
+        await replicate(on_blue, on_green, namespace)
+        for admin in (on_green, on_blue):
             await admin.create_topic(topic)
-        await wait_linked(here, [topic], "green")
+        await wait_linked(on_blue, [topic], "green")
         await asyncio.to_thread(_fill, blue, str(topic), messages)
         async with asyncio.timeout(400):
-            while (await there.internal_stats(topic))["entriesAddedCounter"] < messages // BATCH:
+            while (await on_green.internal_stats(topic))["entriesAddedCounter"] < messages // BATCH:
                 await asyncio.sleep(0.5)
     print(f"\n{messages:,} messages of 100 B on each side, {BATCH} in an entry, one process")
     for engine in ("entry", "client"):
-        found = measure(blue, green, namespace, engine, tmp_path / "request.json")
-        assert (found["verdict"], found["messages"]) == ("equal", messages)
-        rate = 2 * messages / found["read"]
-        cpu = found["read_cpu"] / (2 * messages) * 1e6
+        measured = measure(blue, green, namespace, engine, tmp_path / "request.json")
+        assert (measured["verdict"], measured["messages"]) == ("equal", messages)
+        rate = 2 * messages / measured["read"]
+        cpu = measured["read_cpu"] / (2 * messages) * 1e6
         print(
-            f"  {engine:6}  {found['read']:6.1f} s, {rate:12,.0f} messages/s, {cpu:6.2f} CPU-s per million, "
-            f"{found['megabytes']} MB at most"
+            f"  {engine:6}  {measured['read']:6.1f} s, {rate:12,.0f} messages/s, {cpu:6.2f} CPU-s per million, "
+            f"{measured['megabytes']} MB at most"
         )
 
 
@@ -117,21 +117,21 @@ async def test_topics(sides: Sides, records: Path, tmp_path: Path, topics: int) 
     namespaces = {count: NamespaceName(f"bench-{uuid.uuid4().hex[:8]}", "many") for count in (topics, FEW)}
     for count, namespace in namespaces.items():
         await asyncio.gather(*(_fill_alone(connection, namespace, count) for connection in (blue, green)))
-    found = {
+    measured = {
         count: await asyncio.to_thread(measure, blue, green, name, "auto", tmp_path / f"{count}")
         for count, name in namespaces.items()
     }
-    for count, each in found.items():
-        assert (each["verdict"], each["messages"]) == ("equal", count * IN_A_SMALL_TOPIC)
+    for count, result in measured.items():
+        assert (result["verdict"], result["messages"]) == ("equal", count * IN_A_SMALL_TOPIC)
     seconds = {
         count: await asyncio.to_thread(_in_spark, blue, green, records, tmp_path / f"{count}") for count in namespaces
     }
-    alone = {phase: found[topics][phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu", "check")}
+    alone = {phase: measured[topics][phase] / (2 * topics) * 1000 for phase in ("freeze", "read", "read_cpu", "check")}
     print(
         f"\n{topics:,} topics of {IN_A_SMALL_TOPIC} messages, each topic and side: {alone['freeze']:.2f} ms to freeze, "
         f"{alone['check']:.2f} ms to check again\n"
         f"  in one process {alone['read']:.2f} ms to read ({alone['read_cpu']:.2f} ms CPU), "
-        f"{found[topics]['megabytes']} MB at most\n"
+        f"{measured[topics]['megabytes']} MB at most\n"
         f"  in Spark {(seconds[topics] - seconds[FEW]) / (2 * (topics - FEW)) * 1000:.2f} ms to read "
         f"({seconds[topics]:.1f} s; with {FEW} topics {seconds[FEW]:.1f} s)"
     )
@@ -177,7 +177,7 @@ def measure(
     blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName, engine: str, request_file: Path
 ) -> dict[str, float]:
     """Compare in a process of its own; the frozen request is left in a file."""
-    sides = [f"{each.admin_url},{each.service_url}" for each in (blue, green)]
+    sides = [f"{connection.admin_url},{connection.service_url}" for connection in (blue, green)]
     command = [sys.executable, "-m", "tests.bench.verify_pair", *sides, str(namespace), engine, str(request_file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1400)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -21,9 +21,11 @@ from pulsar_fleet.verification.steps import freeze_bounds, verify_in_process
 
 async def main(blue: str, green: str, namespace: str, engine: str, request_file: str) -> dict[str, object]:
     source, target = (_connection(name, urls) for name, urls in (("blue", blue), ("green", green)))
-    async with AdminClient(source) as here, AdminClient(target) as there:
+    async with AdminClient(source) as on_source, AdminClient(target) as on_target:
         began = time.monotonic()
-        request = await freeze_bounds(here, there, [NamespaceName.parse(namespace)], engine=EngineChoice(engine))
+        request = await freeze_bounds(
+            on_source, on_target, [NamespaceName.parse(namespace)], engine=EngineChoice(engine)
+        )
         Path(request_file).write_bytes(request.to_bytes())
         read = frozen = time.monotonic()
         read_cpu = cpu = time.process_time()
@@ -32,7 +34,7 @@ async def main(blue: str, green: str, namespace: str, engine: str, request_file:
             nonlocal read, read_cpu
             read, read_cpu = time.monotonic(), time.process_time()
 
-        found = await verify_in_process(here, there, request, progress=progress)
+        verification = await verify_in_process(on_source, on_target, request, progress=progress)
         ended = time.monotonic()
     return {
         "freeze": frozen - began,
@@ -41,8 +43,8 @@ async def main(blue: str, green: str, namespace: str, engine: str, request_file:
         "check": ended - read,
         "topics": len(request.pairs),
         "entries": request.entries,
-        "messages": found.messages,
-        "verdict": found.verdict,
+        "messages": verification.messages,
+        "verdict": verification.verdict,
         "megabytes": _most_memory(),
     }
 

@@ -11,7 +11,7 @@ from pulsar_fleet.cluster.names import NamespaceName, TopicName
 
 async def topic_of_broker(admin: AdminClient, number: int) -> TopicName:
     """A topic of broker `number`; brokers have hosts of their own."""
-    (owner,) = [each for each in await admin.brokers() if each.startswith(f"127.0.0.{number + 1}:")]
+    (owner,) = [address for address in await admin.brokers() if address.startswith(f"127.0.0.{number + 1}:")]
     return await topic_served_by(admin, owner)
 
 

@@ -24,10 +24,12 @@ QUIET = (
 
 def executable() -> str:
     """Where Chromium is; its absence ends the program with the command that installs it."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None) or (str(MAC) if MAC.exists() else None)
-    if found is None:
+    chrome = next((path for name in NAMES if (path := shutil.which(name))), None) or (
+        str(MAC) if MAC.exists() else None
+    )
+    if chrome is None:
         raise SystemExit("Chromium is missing. Debian: apt-get install chromium; macOS: brew install --cask chromium")
-    return found
+    return chrome
 
 
 @contextmanager

@@ -19,8 +19,8 @@ def announced(run: Any) -> list[str]:
     from sqlalchemy import select
 
     with create_session() as session:
-        wanted = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
-        return list(session.scalars(wanted.where(AssetEvent.source_run_id == run.run_id)))
+        query = select(AssetModel.name).join(AssetEvent, AssetEvent.asset_id == AssetModel.id)
+        return list(session.scalars(query.where(AssetEvent.source_run_id == run.run_id)))
 
 
 def report(run: Any) -> str:

@@ -18,7 +18,7 @@ class Shell:
 
     def __init__(self, folder: Path, tenant: str, *clusters: ClusterConnection) -> None:
         self.folder, self.tenant = folder, tenant
-        self.clusters = [one.admin_url for one in clusters]
+        self.clusters = [connection.admin_url for connection in clusters]
 
     def run(self, *words: str) -> tuple[int, Any]:
         done = subprocess.run(
@@ -32,9 +32,9 @@ class Shell:
         return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
     def export(self) -> Any:
-        state, found = self.run("export", self.clusters[0], "fleet")
-        assert state == DONE, found
-        return found
+        state, output = self.run("export", self.clusters[0], "fleet")
+        assert state == DONE, output
+        return output
 
     def reconcile(self, *words: str) -> tuple[int, Any]:
         return self.run("reconcile", *self.clusters, "--authority", "file:fleet", *words)

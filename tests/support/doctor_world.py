@@ -56,9 +56,9 @@ class World:
         name, names = self.namespace(state), clusters or self.names[:2]
         for cluster in names:
             admin = self.admins[cluster]
-            known = [*names, *allowed]
+            allowed_clusters = [*names, *allowed]
             if await admin.tenant(name.tenant) is None:
-                await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": known})
+                await admin.put(f"/tenants/{name.tenant}", {"adminRoles": [], "allowedClusters": allowed_clusters})
             own = {"replication_clusters": [cluster], "retention_policies": FOREVER}
             await admin.put_namespace(name, own | dict((policies or {}).get(cluster, {})))
         return name

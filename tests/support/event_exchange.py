@@ -51,10 +51,10 @@ class Exchange:
     async def settle(self, **settings: Any) -> None:
         """Run until nobody has anything to say."""
         for _ in range(5):
-            found = await self.run(**settings)
-            if not any(one.published or one.applied for one in found.clusters.values()):
+            summary = await self.run(**settings)
+            if not any(tally.published or tally.applied for tally in summary.clusters.values()):
                 return
-        raise AssertionError(f"still something to say: {found}")
+        raise AssertionError(f"still something to say: {summary}")
 
     @contextmanager
     def follower(
@@ -94,11 +94,11 @@ class Exchange:
         """The properties of each message that could not be applied on a cluster."""
         client = open_client(connection)
         reader = client.create_reader(str(self.request.dead_letters), pulsar.MessageId.earliest)
-        found = []
+        letters = []
         while reader.has_message_available():
-            found.append(dict(reader.read_next(5000).properties()))
+            letters.append(dict(reader.read_next(5000).properties()))
         client.close()
-        return found
+        return letters
 
     async def read_again(self, admin: AdminClient) -> None:
         """Let the cluster have all events of its topic once more."""

@@ -82,15 +82,15 @@ def topic_path(topic: str) -> str:
 def export(url: str, cluster: str, tenants: list[str]) -> dict[str, Any]:
     """Resource → document, with the cluster's own name replaced, so that two clusters can be compared as they are."""
     http_ = Plain(url)
-    found: dict[str, Any] = {}
+    documents: dict[str, Any] = {}
     for tenant in tenants:
         document = http_.get(f"/tenants/{once(tenant)}")
         if document is None:
             continue
-        found[f"tenant {tenant}"] = {key: sorted(document[key] or ()) for key in ("adminRoles", "allowedClusters")}
+        documents[f"tenant {tenant}"] = {key: sorted(document[key] or ()) for key in ("adminRoles", "allowedClusters")}
         for namespace in http_.get(f"/namespaces/{once(tenant)}"):
-            found |= _namespace(http_, namespace)
-    return {name: neutral(document, cluster) for name, document in found.items()}
+            documents |= _namespace(http_, namespace)
+    return {name: neutral(document, cluster) for name, document in documents.items()}
 
 
 def listed_topics(http_: Plain, namespace: str) -> dict[str, int | None]:
@@ -113,17 +113,17 @@ def listed_topics(http_: Plain, namespace: str) -> dict[str, int | None]:
 def _namespace(http_: Plain, namespace: str) -> dict[str, Any]:
     path = "/".join(map(once, namespace.split("/")))
     policies = http_.get(f"/namespaces/{path}")
-    found: dict[str, Any] = {f"namespace {namespace}": policies}
+    documents: dict[str, Any] = {f"namespace {namespace}": policies}
     try:
         policies |= {name: http_.get(f"/namespaces/{path}/{name}") for name in LOCAL}
         topics = listed_topics(http_, namespace)
     except Refused as refused:
-        found[f"namespace {namespace}"] = {"refused": refused.status}
-        return found
-    found[f"namespace {namespace}"] = {key: value for key, value in policies.items() if key not in IGNORED}
+        documents[f"namespace {namespace}"] = {"refused": refused.status}
+        return documents
+    documents[f"namespace {namespace}"] = {key: value for key, value in policies.items() if key not in IGNORED}
     for topic, count in topics.items():
-        found |= _topic(http_, path, topic, count or 0)
-    return found
+        documents |= _topic(http_, path, topic, count or 0)
+    return documents
 
 
 def _topic(http_: Plain, namespace: str, topic: str, count: int) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _topic(http_: Plain, namespace: str, topic: str, count: int) -> dict[str, An
         properties = http_.get(f"{path}/properties") or {}
     schemas = http_.get(f"/schemas/{namespace}/{twice(local)}/schemas") or {}
     versions = sorted(schemas.get("getSchemaResponses") or (), key=lambda version: version["version"])
-    found = {
+    documents = {
         f"topic {topic}": {"partitions": count, "properties": properties},
         f"schemas {topic}": [{key: version.get(key) for key in ("type", "data", "properties")} for version in versions],
     }
@@ -147,10 +147,10 @@ def _topic(http_: Plain, namespace: str, topic: str, count: int) -> dict[str, An
             for scope in ("false", "true")
             if (value := http_.get(f"{path}/{name}?isGlobal={scope}")) is not None
         }
-        found[f"policies {topic}"] = policies
+        documents[f"policies {topic}"] = policies
         for name in sorted({*(http_.get(f"{path}/subscriptions") or ())} - {*SYSTEM_CURSORS}):
-            found[f"subscription {topic} {name}"] = _flag(http_, path, name)
-    return found
+            documents[f"subscription {topic} {name}"] = _flag(http_, path, name)
+    return documents
 
 
 def _flag(http_: Plain, path: str, name: str) -> Any:

@@ -129,8 +129,8 @@ class Readers:
             internal = await self.admin.internal_stats(stored)
             ledgers = Ledgers.of(internal)
             cursor = cursors_in_stats(internal)[name]
-            known = SubscriptionCursor.of(ledgers, len(ledgers), cursor, SubscriptionStats.of(name, {}))
-            entries.update(ledgers.at(number) for number in acknowledged(known))
+            state = SubscriptionCursor.of(ledgers, len(ledgers), cursor, SubscriptionStats.of(name, {}))
+            entries.update(ledgers.at(number) for number in acknowledged(state))
         return entries
 
 
@@ -252,11 +252,11 @@ def forwarder(connection: ClusterConnection, readers: Readers, folder: Path) -> 
         "token": connection.token,
         "tls_trust_file": connection.tls_trust_file,
     }
-    given = {name: str(value) for name, value in extra.items() if value}
+    texts = {name: str(value) for name, value in extra.items() if value}
     environment = {
         **os.environ,
         "AIRFLOW_CONN_PULSAR_READERS": json.dumps(
-            {"conn_type": "pulsar", "host": connection.admin_url, "extra": given}
+            {"conn_type": "pulsar", "host": connection.admin_url, "extra": texts}
         ),
     }
     command = [sys.executable, "-m", "pulsar_fleet.cli", "forward-acknowledgments", "pulsar_readers", "--yes"]

@@ -153,8 +153,8 @@ async def overridden(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
 
 async def restore_left_brokers(admin: AdminClient) -> None:
     """Restore settings of the brokers that runs of other tests still override."""
-    left = (await read_runs(admin)).brokers
-    for run_id in left.runs if left else ():
+    left_overrides = (await read_runs(admin)).brokers
+    for run_id in left_overrides.runs if left_overrides else ():
         await restore_brokers(admin, run_id)
 
 

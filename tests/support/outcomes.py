@@ -17,15 +17,15 @@ from pulsar_sandbox.workload import Tally
 DONE = 0
 
 
-def done(said: Said) -> Any:
+def done(completed: Said) -> Any:
     """The document of a command that has succeeded."""
-    assert said.state == DONE, f"{said.out[-4000:]}\n{said.err[-4000:]}"
-    return said.document
+    assert completed.state == DONE, f"{completed.out[-4000:]}\n{completed.err[-4000:]}"
+    return completed.document
 
 
-def ended(said: Said) -> Run:
+def ended(completed: Said) -> Run:
     """The run of a migration that has succeeded."""
-    (run,) = done(said)["runs"]
+    (run,) = done(completed)["runs"]
     assert run["failed"] == [], run
     return Run.open(run["run"])
 

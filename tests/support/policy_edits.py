@@ -40,10 +40,10 @@ class Field:
     async def read(self, admin: AdminClient) -> Json:
         if isinstance(self.of, TopicName):
             return await admin.get(f"/{self.of.path}/{self.path}")
-        found: Json = await admin.namespace(self.of)
+        value: Json = await admin.namespace(self.of)
         for key in self.where:
-            found = (found or {}).get(key)
-        return sorted(found) if isinstance(found, list) else found
+            value = (value or {}).get(key)
+        return sorted(value) if isinstance(value, list) else value
 
     def value(self, chance: random.Random) -> Json:
         """Rights of a few, otherwise a value that hardly anybody else has."""
@@ -65,11 +65,11 @@ Edits = Mapping[Field, Mapping[str, Edit]]
 
 def fields_of(namespaces: Iterable[NamespaceName], topics: Iterable[TopicName]) -> tuple[Field, ...]:
     """All that is edited."""
-    given = tuple(namespaces)
-    plain = (Field(name, path, (field,)) for name in given for path, field in SETTERS)
+    names = tuple(namespaces)
+    plain = (Field(name, path, (field,)) for name in names for path, field in SETTERS)
     rights = (
         Field(name, f"permissions/{role}", ("auth_policies", "namespace_auth", role))
-        for name in given
+        for name in names
         for role in _ROLES
     )
     return (*plain, *rights, *(Field(topic, path) for topic in topics for path in _OF_TOPICS))
@@ -82,14 +82,16 @@ async def edit(
 
     :param paused: with pauses, and some fields twice: the second value is the one that counts.
     """
-    wanted: dict[str, list[Field]] = {name: [] for name in admins}
+    planned: dict[str, list[Field]] = {name: [] for name in admins}
     for field in fields:
-        for name in chance.choice([(), *((one,) for one in admins), chance.sample(sorted(admins), 2), tuple(admins)]):
-            wanted[name] += [field, field] if paused and chance.random() < 0.2 else [field]
+        for name in chance.choice(
+            [(), *((cluster,) for cluster in admins), chance.sample(sorted(admins), 2), tuple(admins)]
+        ):
+            planned[name] += [field, field] if paused and chance.random() < 0.2 else [field]
     done: dict[Field, dict[str, Edit]] = {}
 
     async def person(name: str) -> None:
-        for field in chance.sample(wanted[name], len(wanted[name])):
+        for field in chance.sample(planned[name], len(planned[name])):
             await asyncio.sleep(chance.random() * _MOST_PAUSED if paused else 0)
             value, began = field.value(chance), time.monotonic()
             await field.set(admins[name], value)
@@ -105,5 +107,5 @@ async def held_on(admins: Mapping[str, AdminClient], fields: Sequence[Field]) ->
     async def read(admin: AdminClient) -> list[Json]:
         return [await field.read(admin) for field in fields]
 
-    found = dict(zip(admins, await asyncio.gather(*map(read, admins.values())), strict=True))
-    return {field: {name: found[name][at] for name in admins} for at, field in enumerate(fields)}
+    by_cluster = dict(zip(admins, await asyncio.gather(*map(read, admins.values())), strict=True))
+    return {field: {name: by_cluster[name][at] for name in admins} for at, field in enumerate(fields)}

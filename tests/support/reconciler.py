@@ -44,12 +44,12 @@ class Reconciler:
 
     async def cycle(self, **settings: Any) -> tuple[DriftSummary, RepairSummary | None]:
         """One scheduled run: look, and repair what there is."""
-        found = await self.find(**settings)
-        if not found.plans:
-            if found.drift:
-                await repair(self.connections, found, replace(self.request, **settings), self.run)
-            return found, None
-        return found, await repair(self.connections, found, replace(self.request, **settings), self.run)
+        summary = await self.find(**settings)
+        if not summary.plans:
+            if summary.drift:
+                await repair(self.connections, summary, replace(self.request, **settings), self.run)
+            return summary, None
+        return summary, await repair(self.connections, summary, replace(self.request, **settings), self.run)
 
     @property
     def run(self) -> Run:

@@ -75,12 +75,12 @@ class Shell:
 
     def undo(self, line: str) -> None:
         """Run a printed `undo RUN`, with the permission of every change that asks for one."""
-        said = self.run(*line.split(), "--yes")
-        allowed = [part for one in re.findall(r"id (\w{12}):", said.out) for part in ("--allow", one)]
-        if said.state:
-            assert allowed, said.out + said.err
-            said = self.run(*line.split(), "--yes", *allowed)
-        assert said.state == 0, said.out + said.err
+        completed = self.run(*line.split(), "--yes")
+        allowed = [part for id_ in re.findall(r"id (\w{12}):", completed.out) for part in ("--allow", id_)]
+        if completed.state:
+            assert allowed, completed.out + completed.err
+            completed = self.run(*line.split(), "--yes", *allowed)
+        assert completed.state == 0, completed.out + completed.err
 
     def at_once(self, *commands: tuple[object, ...]) -> list[Said]:
         """Commands that do not depend on each other."""

@@ -94,7 +94,7 @@ class RunningJob:
     def kill_executor(self, chance: random.Random) -> None:
         """One of them, with the Python workers that hang on it."""
         running = psutil.Process(self._process.pid).children(recursive=True)
-        executors = [each for each in running if _is_executor(each)]
+        executors = [process for process in running if _is_executor(process)]
         assert executors
         chance.choice(executors).kill()
 
