@@ -87,7 +87,7 @@ async def test_policies_of_an_existing_namespace_become_equal_field_by_field(
     await make_namespace(on_green, name)
     planned = await plan(on_blue, on_green, name)
     applied = await apply(planned, on_green, *(change.id for change in planned.needing_permission()))
-    assert [(one.change.label, one.detail) for one in applied.not_in_place()] == []
+    assert [(result.change.label, result.detail) for result in applied.not_in_place()] == []
     assert (await plan(on_blue, on_green, name)).changes == ()
 
 
@@ -105,7 +105,7 @@ async def test_policies_that_the_source_does_not_set_are_unset(
     await make_estate(on_green, name)
     planned = await plan(on_blue, on_green, name)
     applied = await apply(planned, on_green, *(change.id for change in planned.needing_permission()))
-    assert [(one.change.label, one.detail) for one in applied.not_in_place()] == []
+    assert [(result.change.label, result.detail) for result in applied.not_in_place()] == []
     assert (await plan(on_blue, on_green, name)).changes == ()
 
 
@@ -116,7 +116,7 @@ async def test_nothing_on_the_target_alone_is_deleted(
     await on_green.create_topic(extra)
     planned = await plan(on_blue, on_green, both)
     await apply(planned, on_green)
-    assert [one.name for one in planned.left_alone] == [str(extra)]
+    assert [entry.name for entry in planned.left_alone] == [str(extra)]
     assert extra in await on_green.topics(both)
 
 
@@ -128,7 +128,7 @@ async def test_a_plan_can_be_applied_twice(
     planned = await plan(on_blue, on_green, name)
     await apply(planned, on_green)
     again = await apply(planned, on_green)
-    assert {one.outcome for one in again.results} == {Outcome.ALREADY}
+    assert {result.outcome for result in again.results} == {Outcome.ALREADY}
     assert (await plan(on_blue, on_green, name)).empty
 
 
@@ -171,9 +171,11 @@ async def test_a_namespace_that_appeared_after_the_plan_stops_what_lies_in_it(
     planned = await plan(on_blue, on_green, name)
     await make_namespace(on_green, name)
     applied = await apply(planned, on_green)
-    by_kind = {(one.change.resource, one.outcome) for one in applied.results}
+    by_kind = {(result.change.resource, result.outcome) for result in applied.results}
     assert (Resource.NAMESPACE, Outcome.CONFLICT) in by_kind
-    assert {one.outcome for one in applied.results if one.change.resource is Resource.TOPIC} == {Outcome.SKIPPED}
+    assert {result.outcome for result in applied.results if result.change.resource is Resource.TOPIC} == {
+        Outcome.SKIPPED
+    }
 
 
 async def test_a_list_without_the_own_cluster_is_refused_and_no_topic_is_lost(
@@ -281,7 +283,7 @@ async def test_every_change_is_in_the_ledger_with_both_values(
     await on_blue.post(f"/namespaces/{both.path}/maxProducersPerTopic", 5)
     await apply(await plan(on_blue, on_green, both), on_green)
     recorded = Ledger.open().changes("run")
-    assert [(one.cluster, one.resource, one.before, one.after, one.outcome) for one in recorded] == [
+    assert [(change.cluster, change.resource, change.before, change.after, change.outcome) for change in recorded] == [
         ("green", f"policy {both} max_producers_per_topic", None, 5, "applied")
     ]
 
@@ -308,12 +310,12 @@ async def test_partitions_grow_when_that_is_allowed(
 async def test_progress_counts_every_change(on_blue: AdminClient, on_green: AdminClient, both: NamespaceName) -> None:
     await on_blue.post(f"/namespaces/{both.path}/maxProducersPerTopic", 5)
     await on_blue.post(f"/namespaces/{both.path}/maxConsumersPerTopic", 5)
-    seen: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     planned = await plan(on_blue, on_green, both)
     await apply_plan(
-        planned, on_green, Ledger.open(), "run", redactor=REDACTOR, progress=lambda done, of: seen.append((done, of))
+        planned, on_green, Ledger.open(), "run", redactor=REDACTOR, progress=lambda done, of: steps.append((done, of))
     )
-    assert seen == [(1, 2), (2, 2)]
+    assert steps == [(1, 2), (2, 2)]
 
 
 async def test_a_schema_that_the_broker_refuses_is_told_with_the_brokers_reason(
@@ -329,6 +331,6 @@ async def test_a_schema_that_the_broker_refuses_is_told_with_the_brokers_reason(
         await on_blue.post_schema(topic, {"type": "AVRO", "schema": record % field, "properties": {}})
     await on_green.put(f"/{topic.path}/schemaCompatibilityStrategy", "FULL")
     applied = await apply(await plan(on_blue, on_green, both), on_green)
-    failed = [one for one in applied.results if one.outcome is Outcome.FAILED]
-    assert [one.change.resource for one in failed] == [Resource.SCHEMA]
+    failed = [result for result in applied.results if result.outcome is Outcome.FAILED]
+    assert [result.change.resource for result in failed] == [Resource.SCHEMA]
     assert "schema compatibility check with strategy FULL" in failed[0].detail

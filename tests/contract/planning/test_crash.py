@@ -81,11 +81,11 @@ def renamed(value: Any, old: str, new: str) -> Any:
     if isinstance(value, str):
         return value.replace(old, new)
     if isinstance(value, dict):
-        return {renamed(key, old, new): renamed(one, old, new) for key, one in value.items()}
+        return {renamed(key, old, new): renamed(item, old, new) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return type(value)(renamed(one, old, new) for one in value)
+        return type(value)(renamed(item, old, new) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [one.name for one in dataclasses.fields(value)]
+        fields = [member.name for member in dataclasses.fields(value)]
         return dataclasses.replace(value, **{name: renamed(getattr(value, name), old, new) for name in fields})
     return value
 
@@ -183,8 +183,8 @@ async def test_a_killed_apply_is_finished_by_the_next_and_no_change_is_lost_or_m
     assert await run_and_kill(plan, green, url, killer) == -signal.SIGKILL
     ledger = Ledger.open(url)
     applied = await apply(plan, on_green, ledger)
-    assert [(one.change.label, one.detail) for one in applied.not_in_place()] == []
+    assert [(result.change.label, result.detail) for result in applied.not_in_place()] == []
     target = await collect(on_green, Selection(tenants=frozenset({source.tenants[0].name})), redactor=REDACTOR)
     assert plan_changes(source, target).changes == ()
-    made = Counter(one.change_id for one in ledger.changes("run") if one.outcome == "applied")
-    assert made == Counter(change.id for change in plan.changes)
+    applied_ids = Counter(change.change_id for change in ledger.changes("run") if change.outcome == "applied")
+    assert applied_ids == Counter(change.id for change in plan.changes)

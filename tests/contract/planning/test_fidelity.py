@@ -159,13 +159,13 @@ async def fill(admin: AdminClient, version: str) -> None:
 
 def at_creation(version: str) -> JsonObject:
     """A broker before 4.2 forgets other bundles than the default ones at the first setting of an affinity."""
-    return {field: one for field, one in AT_CREATION.items() if field != "bundles" or is_supported("4.2", version)}
+    return {field: value for field, value in AT_CREATION.items() if field != "bundles" or is_supported("4.2", version)}
 
 
 def other(body: Json) -> Json:
     """Another value of the same shape, so that the two scopes of a topic cannot be confused."""
     if isinstance(body, dict):
-        return {key: one if key.startswith("bookkeeper") else other(one) for key, one in body.items()}
+        return {key: value if key.startswith("bookkeeper") else other(value) for key, value in body.items()}
     return body + 1 if isinstance(body, int) and body > 2 else body
 
 
@@ -177,7 +177,7 @@ async def plan(source: AdminClient, target: AdminClient) -> Plan:
 async def side(admin: AdminClient) -> Side:
     namespaces = {name.name: await read_namespace(admin, name, REDACTOR) or {} for name in (NEW, EXISTING, LISTED)}
     async with TopicPolicyReader(admin, REDACTOR) as reader:
-        topics = {one.scope: one.policies for one in await reader.read(NEW)}
+        topics = {policies.scope: policies.policies for policies in await reader.read(NEW)}
     return Side(namespaces=namespaces, topics=topics)
 
 
@@ -189,18 +189,22 @@ def of_green(document: JsonObject) -> Json:
 def ordered(value: Json) -> Json:
     """Lists in order: brokers give sets in any."""
     if isinstance(value, dict):
-        return {key: ordered(one) for key, one in value.items()}
+        return {key: ordered(inner) for key, inner in value.items()}
     return sorted(map(ordered, value), key=repr) if isinstance(value, list) else value
 
 
 def fields_of(version: str, *kinds: Kind) -> set[str]:
     return {
-        one.field for one in CATALOGUE if one.comparable and one.kind not in kinds and is_supported(one.since, version)
+        policy.field
+        for policy in CATALOGUE
+        if policy.comparable and policy.kind not in kinds and is_supported(policy.since, version)
     }
 
 
 def topic_fields(version: str, scope: Scope) -> set[str]:
-    return {one.field for one in TOPIC_CATALOGUE if one.is_copied(scope) and is_supported(one.since, version)}
+    return {
+        policy.field for policy in TOPIC_CATALOGUE if policy.is_copied(scope) and is_supported(policy.since, version)
+    }
 
 
 def test_every_policy_of_a_namespace_was_set(carried: Carried) -> None:
@@ -209,13 +213,13 @@ def test_every_policy_of_a_namespace_was_set(carried: Carried) -> None:
 
 def test_every_section_of_a_policy_was_set(carried: Carried) -> None:
     document = comparable(carried.blue.namespaces["new"], "blue")
-    assert {one.field: tuple(sorted(document[one.field])) for one in CATALOGUE if one.sections} == {
-        one.field: tuple(sorted(one.sections)) for one in CATALOGUE if one.sections
+    assert {policy.field: tuple(sorted(document[policy.field])) for policy in CATALOGUE if policy.sections} == {
+        policy.field: tuple(sorted(policy.sections)) for policy in CATALOGUE if policy.sections
     }
 
 
 def test_every_change_was_made(carried: Carried) -> None:
-    assert [(one.change.label, one.detail) for one in carried.applied.not_in_place()] == []
+    assert [(result.change.label, result.detail) for result in carried.applied.not_in_place()] == []
 
 
 def test_a_new_namespace_holds_every_policy_of_its_source(carried: Carried) -> None:
@@ -224,9 +228,9 @@ def test_a_new_namespace_holds_every_policy_of_its_source(carried: Carried) -> N
 
 
 def test_an_existing_namespace_gets_every_policy_that_is_not_only_taken_at_creation(carried: Carried) -> None:
-    wanted = fields_of(carried.version, Kind.AT_CREATION) | {"clusterDispatchRate"}
+    fields = fields_of(carried.version, Kind.AT_CREATION) | {"clusterDispatchRate"}
     ours, theirs = (
-        {field: document[field] for field in wanted}
+        {field: document[field] for field in fields}
         for document in (of_green(carried.blue.namespaces["existing"]), ordered(carried.green.namespaces["existing"]))
     )
     assert without_added(theirs, ours) == ours
@@ -238,7 +242,9 @@ def test_a_topic_holds_every_policy_of_its_source(carried: Carried, scope: Scope
     assert set(topic_comparable(theirs)) == topic_fields(carried.version, scope)
     # Some setters of Pulsar 3.0 write the local document as the global one, with what no copy writes there.
     left_out = {row.field for row in TOPIC_CATALOGUE if not row.is_copied(scope)}
-    ours, theirs = ({key: value for key, value in one.items() if key not in left_out} for one in (ours, theirs))
+    ours, theirs = (
+        {key: value for key, value in document.items() if key not in left_out} for document in (ours, theirs)
+    )
     assert without_added(ordered(theirs), of_green(ours)) == of_green(ours)
 
 
@@ -255,10 +261,16 @@ def test_nothing_is_left_to_do_after_a_restart_with_other_defaults(carried: Carr
 
 
 def test_equal_policies_that_brokers_treat_differently_are_told(carried: Carried) -> None:
-    told = {key for one in carried.differently if "acme/bare" in one.namespaces for key in one.source}
-    assert told == set(OTHER_DEFAULTS) - {"isAllowAutoUpdateSchemaEnabled", "allowOverrideEntryFilters"}
+    named = {
+        key for difference in carried.differently if "acme/bare" in difference.namespaces for key in difference.source
+    }
+    assert named == set(OTHER_DEFAULTS) - {"isAllowAutoUpdateSchemaEnabled", "allowOverrideEntryFilters"}
 
 
 def test_a_policy_that_one_cluster_switches_off_is_told(carried: Carried) -> None:
-    switched = [(one.namespaces, one.target) for one in carried.differently if one.field == "entryFilters"]
+    switched = [
+        (difference.namespaces, difference.target)
+        for difference in carried.differently
+        if difference.field == "entryFilters"
+    ]
     assert switched == [(("acme/existing", "acme/new"), {"allowOverrideEntryFilters": (False,)})]

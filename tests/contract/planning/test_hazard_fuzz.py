@@ -166,27 +166,27 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterConnectio
         yield ClusterConnection(name="green", admin_url=green.admin_url, service_url=green.service_url)
 
 
-async def make(admin: AdminClient, client: pulsar.Client, namespace: NamespaceName, wanted: State) -> None:
+async def make(admin: AdminClient, client: pulsar.Client, namespace: NamespaceName, source_state: State) -> None:
     """The target's state: first the messages, then the policies, of which some take messages away."""
     await admin.put_namespace(namespace, {"replication_clusters": ["green"], "bundles": ONE_BUNDLE})
     for local in TOPICS:
         topic = TopicName(namespace, local)
-        if wanted.partitions:
-            await admin.create_partitioned_topic(topic, wanted.partitions)
+        if source_state.partitions:
+            await admin.create_partitioned_topic(topic, source_state.partitions)
         else:
             await admin.create_topic(topic)
         if local != "unused":
             await admin.create_subscription(topic, "all")
         await asyncio.to_thread(fill, client, topic)
-        for part in topic.partitions(wanted.partitions) if local == "read" else ():
+        for part in topic.partitions(source_state.partitions) if local == "read" else ():
             await admin.post(f"{part.subscription_path('all')}/skip_all")
     calls: list[Call] = []
-    for (local, scope), policies in wanted.topics.items():
+    for (local, scope), policies in source_state.topics.items():
         for field, value in policies.items():
             topic = TopicName(namespace, local)
             calls += topic_policy_calls(TOPIC_BY_FIELD[field], topic, Scope(scope), None, value)
-    for field in setting_order({field: (None, value) for field, value in wanted.policies.items()}):
-        calls += policy_calls(BY_FIELD[field], namespace, None, wanted.policies[field])
+    for field in setting_order({field: (None, value) for field, value in source_state.policies.items()}):
+        calls += policy_calls(BY_FIELD[field], namespace, None, source_state.policies[field])
     for call in calls:
         # Values that the broker does not take together are not in the state.
         with suppress(InvalidRequest, NotFound):
@@ -203,15 +203,15 @@ def fill(client: pulsar.Client, topic: TopicName) -> None:
 
 async def load(admin: AdminClient, namespace: NamespaceName) -> dict[str, Stored]:
     """What every topic and partition of the namespace holds."""
-    found = {}
+    by_topic = {}
     for topic in await admin.topics(namespace):
         with suppress(NotFound, Unavailable):
             stats = await admin.internal_stats(topic)
-            read = {name: one["messagesConsumedCounter"] for name, one in stats["cursors"].items()}
+            read = {name: cursor["messagesConsumedCounter"] for name, cursor in stats["cursors"].items()}
             # Where compaction stands is the broker's own affair.
             backlog = {name: stats["entriesAddedCounter"] - count for name, count in read.items() if name[:2] != "__"}
-            found[topic.local] = Stored(stats["numberOfEntries"], backlog)
-    return found
+            by_topic[topic.local] = Stored(stats["numberOfEntries"], backlog)
+    return by_topic
 
 
 @dataclass(frozen=True)
@@ -257,75 +257,75 @@ def example(number: int) -> Example:
 
 def source_of(examples: list[Example], copy: str) -> Snapshot:
     """The sources of all pairs, in one snapshot."""
-    chosen = [one for one in examples if copy in one.names]
-    documents = ((one.names[copy], {"replication_clusters": ["source"], **one.source.policies}) for one in chosen)
+    chosen = [case for case in examples if copy in case.names]
+    documents = ((case.names[copy], {"replication_clusters": ["source"], **case.source.policies}) for case in chosen)
     return Snapshot(
         cluster="source",
         began="",
         ended="",
         key_id=REDACTOR.key_id,
         namespaces=tuple(NamespaceState(str(name), document) for name, document in documents),
-        topics=tuple(topic for one in chosen for topic in one.topics(copy)),
-        topic_policies=tuple(policy for one in chosen for policy in one.topic_policies(copy)),
+        topics=tuple(topic for case in chosen for topic in case.topics(copy)),
+        topic_policies=tuple(policy for case in chosen for policy in case.topic_policies(copy)),
     )
 
 
-async def change(admin: AdminClient, examples: list[Example], held: Snapshot, copy: str) -> dict[str, list[str]]:
+async def change(admin: AdminClient, examples: list[Example], target: Snapshot, copy: str) -> dict[str, list[str]]:
     """Apply the plan to one copy of each example; by namespace, what was changed."""
-    plan = plan_changes(source_of(examples, copy), held)
-    ids = [one.id for one in plan.needing_permission()] if copy == "allowed" else []
+    plan = plan_changes(source_of(examples, copy), target)
+    ids = [planned.id for planned in plan.needing_permission()] if copy == "allowed" else []
     applied = await apply_plan(plan, admin, Ledger.open(), copy, redactor=REDACTOR, allow=ids)
-    made: dict[str, list[str]] = {}
-    for change in (one.change for one in applied.results if one.outcome is Outcome.APPLIED):
-        made.setdefault(str(change.namespace), []).append(f"{change.label}: {change.before} → {change.after}")
-    return made
+    by_namespace: dict[str, list[str]] = {}
+    for change in (result.change for result in applied.results if result.outcome is Outcome.APPLIED):
+        by_namespace.setdefault(str(change.namespace), []).append(f"{change.label}: {change.before} → {change.after}")
+    return by_namespace
 
 
 def lost(before: dict[str, Stored], control: dict[str, Stored], after: dict[str, Stored]) -> list[str]:
     """What a copy had when it was changed and lacks now, although the copy that was left alone still has it."""
-    found = []
+    losses = []
     for name in before.keys() & control.keys():
         kept = after.get(name, Stored(0, {}))
-        held = min(before[name].entries, control[name].entries)
-        if kept.entries < held:
-            found.append(f"{name}: {kept.entries} of {held} entries")
+        entries = min(before[name].entries, control[name].entries)
+        if kept.entries < entries:
+            losses.append(f"{name}: {kept.entries} of {entries} entries")
         for subscription in before[name].backlog.keys() & control[name].backlog.keys():
             unread = min(before[name].backlog[subscription], control[name].backlog[subscription])
             if kept.backlog.get(subscription, 0) < unread:
-                found.append(f"{name} {subscription}: {kept.backlog.get(subscription, 0)} of {unread} unread")
-    return found
+                losses.append(f"{name} {subscription}: {kept.backlog.get(subscription, 0)} of {unread} unread")
+    return losses
 
 
 @pytest.mark.full
 @pytest.mark.long
 async def test_what_is_not_marked_makes_no_topic_and_no_message_vanish(eager: ClusterConnection, records: Path) -> None:
     examples = [example(number) for number in range(EXAMPLES)]
-    names = [name for one in examples for name in one.names.values()]
+    names = [name for case in examples for name in case.names.values()]
     async with AdminClient(eager, retry_seconds=2) as admin:
         await admin.put(f"/tenants/{TENANT}", {"adminRoles": [], "allowedClusters": ["green"]})
         client = pulsar.Client(eager.require_service_url(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         try:
-            await side_by_side([partial(one.prepare, admin, client) for one in examples])
+            await side_by_side([partial(case.prepare, admin, client) for case in examples])
         finally:
             client.close()
         # What the target's own policies take away is gone then.
         await asyncio.sleep(TWO_CHECKS)
         before = dict(zip(names, await side_by_side([partial(load, admin, name) for name in names]), strict=True))
-        held = await collect(admin, Selection(tenants=frozenset({TENANT})), redactor=REDACTOR)
-        made = await change(admin, examples, held, "unmarked") | await change(admin, examples, held, "allowed")
+        target = await collect(admin, Selection(tenants=frozenset({TENANT})), redactor=REDACTOR)
+        changed = await change(admin, examples, target, "unmarked") | await change(admin, examples, target, "allowed")
         await asyncio.sleep(SECONDS)
         # A busy broker checks late.
         for _ in range(10):
-            found = await load(admin, examples[0].names["allowed"])
-            if found["waiting"].backlog["all"] < MESSAGES:
+            loaded = await load(admin, examples[0].names["allowed"])
+            if loaded["waiting"].backlog["all"] < MESSAGES:
                 break
             await asyncio.sleep(2)
         after = dict(zip(names, await side_by_side([partial(load, admin, name) for name in names]), strict=True))
     vanished: dict[str, list[str]] = {copy: [] for copy in COPIES}
-    for one in examples:
-        for copy, name in one.names.items():
-            losses = lost(before[name], after[one.names["control"]], after[name])
-            vanished[copy] += [f"{name} {loss}, after {made.get(str(name))}" for loss in losses]
+    for case in examples:
+        for copy, name in case.names.items():
+            losses = lost(before[name], after[case.names["control"]], after[name])
+            vanished[copy] += [f"{name} {loss}, after {changed.get(str(name))}" for loss in losses]
     assert vanished["unmarked"] == [], "\n".join(vanished["unmarked"])
     assert any("waiting all:" in loss for loss in vanished["allowed"])
 

@@ -52,7 +52,7 @@ async def undo(target: AdminClient) -> PlanResult:
 
 
 def failures(applied: PlanResult) -> list[tuple[str, str]]:
-    return [(one.change.label, one.detail) for one in applied.not_in_place()]
+    return [(result.change.label, result.detail) for result in applied.not_in_place()]
 
 
 async def test_a_namespace_that_was_changed_is_as_it_was_before(
@@ -96,7 +96,7 @@ async def test_what_was_created_is_deleted_only_by_its_id(
     await apply(plan_changes(await held(on_blue, name), await held(on_green, name)), on_green)
     planned = plan_undo(Ledger.open(), "run")
     applied = await apply_plan(planned, on_green, Ledger.open(), "undo", redactor=REDACTOR)
-    assert {one.outcome for one in applied.results} == {Outcome.REFUSED}
+    assert {result.outcome for result in applied.results} == {Outcome.REFUSED}
     assert TopicName(name, "plain") in await on_green.topics(name)
 
 
@@ -109,7 +109,7 @@ async def test_what_somebody_changed_since_stays(
     await on_blue.post(f"/namespaces/{name.path}/maxProducersPerTopic", 5)
     await apply(plan_changes(await held(on_blue, name), await held(on_green, name)), on_green)
     await on_green.post(f"/namespaces/{name.path}/maxProducersPerTopic", 9)
-    assert [one.outcome for one in (await undo(on_green)).results] == [Outcome.CONFLICT]
+    assert [result.outcome for result in (await undo(on_green)).results] == [Outcome.CONFLICT]
 
 
 async def test_partitions_stay_and_are_named(
@@ -122,7 +122,7 @@ async def test_partitions_stay_and_are_named(
     await apply(plan_changes(await held(on_blue, name), await held(on_green, name)), on_green)
     planned = plan_undo(Ledger.open(), "run")
     assert planned.empty
-    assert [one.reason for one in planned.left_alone] == ["partitions cannot be removed"]
+    assert [entry.reason for entry in planned.left_alone] == ["partitions cannot be removed"]
 
 
 def test_a_run_that_nobody_knows_cannot_be_undone(records: Path) -> None:
@@ -140,7 +140,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
     groups = await admin.get("/resourcegroups")
     limits = await admin.get(f"/resourcegroups/{name}") if name in groups else None
     peer = await admin.cluster_data(name)
-    one = ClusterDataState(
+    cluster = ClusterDataState(
         own,
         {},
         {key: value for key, value in domains.items() if key == name},
@@ -152,7 +152,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
         ended="",
         key_id=REDACTOR.key_id,
         known_clusters=await admin.clusters(),
-        clusters=(one, ClusterDataState(name, peer)) if peer else (one,),
+        clusters=(cluster, ClusterDataState(name, peer)) if peer else (cluster,),
         resource_groups=(ResourceGroupState(name, limits),) if limits is not None else (),
         brokers=tuple(
             BrokerState(broker, "4.2.4", {}) for broker in ("old-1:80", f"{name}:80", *await admin.brokers())
@@ -198,8 +198,8 @@ async def test_groups_domains_isolation_and_peers_are_carried_over_and_taken_bac
     assert kinds[:4] == [Resource.CLUSTER, Resource.RESOURCE_GROUP, Resource.FAILURE_DOMAIN, Resource.ISOLATION]
     assert failures(await apply(planned, on_green)) == []
     after = await of_the_cluster(on_green, name)
-    there = await held(on_green, space)
-    kept = replace(after, tenants=there.tenants, namespaces=there.namespaces)
+    current = await held(on_green, space)
+    kept = replace(after, tenants=current.tenants, namespaces=current.namespaces)
     assert plan_changes(source, kept).changes == ()
     lower = replace(source, resource_groups=(ResourceGroupState(name, {"publishRateInMsgs": 20}),))
     assert failures(await apply(plan_changes(lower, kept), on_green)) == []
@@ -223,13 +223,17 @@ async def test_a_subscription_has_its_properties_and_its_flag_on_the_target(
         await on_blue.create_subscription(topic, "old")
         await on_green.create_subscription(topic, "old")
     source = await held(on_blue, name)
-    wanted = tuple(replace(one, properties={"team": "billing"}, replicated=True) for one in source.subscriptions)
+    subscriptions = tuple(
+        replace(subscription, properties={"team": "billing"}, replicated=True) for subscription in source.subscriptions
+    )
     target = await held(on_green, name)
-    applied = await apply(plan_changes(replace(source, subscriptions=wanted), target), on_green)
+    applied = await apply(plan_changes(replace(source, subscriptions=subscriptions), target), on_green)
     assert failures(applied) == []
     for topic in topics:
         for subscription in ("new", "old"):
             assert await on_green.get(f"{topic.subscription_path(subscription)}/properties") == {"team": "billing"}
-    assert {one.replicated for one in (await held(on_green, name)).subscriptions} == {True}
+    assert {subscription.replicated for subscription in (await held(on_green, name)).subscriptions} == {True}
     assert failures(await undo(on_green)) == []
-    assert {(one.name, one.replicated) for one in (await held(on_green, name)).subscriptions} == {("old", False)}
+    assert {
+        (subscription.name, subscription.replicated) for subscription in (await held(on_green, name)).subscriptions
+    } == {("old", False)}

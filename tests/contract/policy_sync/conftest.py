@@ -36,10 +36,10 @@ async def exchange(
     on_green: AdminClient,
 ) -> AsyncIterator[Exchange]:
     """Events of its tenant, after the clusters have told each other all that they have."""
-    found = Exchange.of(shared.tenant, blue, green)
-    await found.settle()
-    yield found
-    await found.remove(on_blue, on_green)
+    new_exchange = Exchange.of(shared.tenant, blue, green)
+    await new_exchange.settle()
+    yield new_exchange
+    await new_exchange.remove(on_blue, on_green)
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,11 @@ async def replicate_on_blue(on_blue: AdminClient, shared: NamespaceName) -> None
     await on_blue.post(f"/namespaces/{shared.path}/replication", BOTH)
 
 
-async def make_topics(on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, there: int) -> None:
+async def make_topics(
+    on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, green_partitions: int
+) -> None:
     topic = TopicName(shared, "events")
-    for admin, partitions in ((on_blue, 2), (on_green, there)):
+    for admin, partitions in ((on_blue, 2), (on_green, green_partitions)):
         await admin.put(f"/{topic.path}/partitions", partitions)
 
 

@@ -59,14 +59,14 @@ async def test_the_command_lists_conflicts_and_its_ids_choose(
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 9)
     for _ in range(2):  # a later run lists what an earlier one recorded
-        told = command(keeper)
-        (line,) = (line for line in told.stdout.splitlines() if line.startswith("CONFLICT "))
+        completed = command(keeper)
+        (line,) = (line for line in completed.stdout.splitlines() if line.startswith("CONFLICT "))
         conflict_id = line.split()[1]
         assert f"namespace {shared} max_producers_per_topic: blue 5 wins" in line
         assert "green 9 loses" in line
     chosen = command(keeper, "--mode", "repair", "--yes", "--choose", f"{conflict_id}=green")
-    wanted = {MAX_PRODUCERS[1]: 9}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    expected = {MAX_PRODUCERS[1]: 9}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
     assert chosen.returncode == 0, chosen.stdout + chosen.stderr
     assert "Afterwards: Equal: blue, green hold the same" in chosen.stdout
 
@@ -76,28 +76,28 @@ async def test_a_repair_tells_the_state_after_it(
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_blue, shared, "messageTTL", 60)
-    found, repaired = await keeper.cycle()
+    drift, repaired = await keeper.cycle()
     assert repaired
     assert repaired.after
-    assert (found.fields, repaired.repaired, repaired.after.fields, repaired.after.drifting) == (2, 1, 1, 1)
+    assert (drift.fields, repaired.repaired, repaired.after.fields, repaired.after.drifting) == (2, 1, 1, 1)
     (change,) = (
         change
-        for change in keeper.run.artefacts.read_json(found.plans["green"].plan)["changes"]
+        for change in keeper.run.artefacts.read_json(drift.plans["green"].plan)["changes"]
         if change["field"] == "message_ttl_in_seconds"
     )
-    found, repaired = await keeper.cycle(allow=frozenset({change["id"]}))
+    drift, repaired = await keeper.cycle(allow=frozenset({change["id"]}))
     assert repaired
     assert repaired.after
-    assert (repaired.after.drifting, headline(found, repaired).startswith("Repaired: 1 change on green.")) == (0, True)
+    assert (repaired.after.drifting, headline(drift, repaired).startswith("Repaired: 1 change on green.")) == (0, True)
 
 
 async def test_the_document_of_a_repair_tells_both_states(
     on_blue: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
-    told = command(keeper, "--mode", "repair", "--yes", "--json")
-    document = json.loads(told.stdout)
-    assert (document["drifting"], document["repaired"]["after"]["drifting"], told.returncode) == (1, 0, 0)
+    completed = command(keeper, "--mode", "repair", "--yes", "--json")
+    document = json.loads(completed.stdout)
+    assert (document["drifting"], document["repaired"]["after"]["drifting"], completed.returncode) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("first", [Mode.REPORT, Mode.REPAIR])
@@ -106,12 +106,12 @@ async def test_a_namespace_that_was_edited_on_one_side_is_not_deleted_because_th
 ) -> None:
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found = await keeper.find(mode=first) if first is Mode.REPORT else (await keeper.cycle())[0]
-    assert [(one.resource, one.field) for one in found.listed_conflicts] == [(f"namespace {shared}", "")]
-    assert found.listed_conflicts[0].values == {"blue": None, "green": {MAX_CONSUMERS[1]: 7}}
+    drift = await keeper.find(mode=first) if first is Mode.REPORT else (await keeper.cycle())[0]
+    assert [(conflict.resource, conflict.field) for conflict in drift.listed_conflicts] == [(f"namespace {shared}", "")]
+    assert drift.listed_conflicts[0].values == {"blue": None, "green": {MAX_CONSUMERS[1]: 7}}
     for _ in range(2):
-        found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
-        assert (found.plans, [one.field for one in found.listed_conflicts]) == ({}, [""])
+        drift, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
+        assert (drift.plans, [conflict.field for conflict in drift.listed_conflicts]) == ({}, [""])
         assert await on_green.namespace(shared) is not None
 
 
@@ -121,18 +121,18 @@ async def test_the_operator_decides_between_the_edit_and_the_deletion(
 ) -> None:
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found = await keeper.find(mode=Mode.REPORT)
-    (conflict,) = found.listed_conflicts
-    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, choose={conflict.id: chosen})
+    drift = await keeper.find(mode=Mode.REPORT)
+    (conflict,) = drift.listed_conflicts
+    drift, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, choose={conflict.id: chosen})
     if chosen == "green":
         assert await held(on_blue, shared, (MAX_CONSUMERS[1],)) == {MAX_CONSUMERS[1]: 7}
     else:
         assert await on_green.namespace(shared) is not None  # a deletion still needs its own permission
-        (change,) = keeper.run.artefacts.read_json(found.plans["green"].plan)["changes"]
+        (change,) = keeper.run.artefacts.read_json(drift.plans["green"].plan)["changes"]
         await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE, allow=frozenset({change["id"]}))
         assert await on_green.namespace(shared) is None
-    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
-    assert (found.drifting, found.conflicts) == (0, 0)
+    drift, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
+    assert (drift.drifting, drift.conflicts) == (0, 0)
 
 
 async def test_a_run_with_an_authority_does_not_settle_the_conflict(
@@ -142,20 +142,20 @@ async def test_a_run_with_an_authority_does_not_settle_the_conflict(
     await on_blue.delete(f"/namespaces/{shared.path}")
     await keeper.find(mode=Mode.REPORT)
     await keeper.find(mode=Mode.REPORT, authority=Authority.parse("cluster:blue"))
-    found = await keeper.find(propagate_deletes=PropagateDeletes.APPROVE)
-    assert (found.plans, found.conflicts) == ({}, 1)
+    drift = await keeper.find(propagate_deletes=PropagateDeletes.APPROVE)
+    assert (drift.plans, drift.conflicts) == ({}, 1)
 
 
 async def test_an_edit_between_two_runs_after_the_deletion_is_asked_for_too(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found, _ = await keeper.cycle()
-    assert found.conflicts == 0
+    drift, _ = await keeper.cycle()
+    assert drift.conflicts == 0
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     for _ in range(3):
-        found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
-        assert (found.plans, found.conflicts) == ({}, 1)
+        drift, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
+        assert (drift.plans, drift.conflicts) == ({}, 1)
     assert await held(on_green, shared, (MAX_CONSUMERS[1],)) == {MAX_CONSUMERS[1]: 7}
 
 
@@ -164,9 +164,9 @@ async def test_a_second_deletion_of_a_recreated_namespace_is_judged_again(
 ) -> None:
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found = await keeper.find(mode=Mode.REPORT)
-    await keeper.cycle(choose={found.listed_conflicts[0].id: "green"})
+    drift = await keeper.find(mode=Mode.REPORT)
+    await keeper.cycle(choose={drift.listed_conflicts[0].id: "green"})
     await keeper.cycle()
     await on_blue.delete(f"/namespaces/{shared.path}")
-    found, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
-    assert (found.conflicts, found.plans["green"].needs_permission) == (0, 1)
+    drift, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
+    assert (drift.conflicts, drift.plans["green"].needs_permission) == (0, 1)

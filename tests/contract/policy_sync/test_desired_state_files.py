@@ -32,22 +32,22 @@ async def test_an_estate_with_everything_is_exported_adopted_without_a_plan_and_
     shell = Shell(records, name.tenant, blue, green)
     exported = shell.export()
     assert set(exported["written"]) == {f"{name.tenant}.yaml", f"{name}.yaml"}
-    state, found = shell.reconcile("--mode", "dry_run")
-    assert (state, list(found["plans"])) == (DIFFERENT, ["green"])
+    state, document = shell.reconcile("--mode", "dry_run")
+    assert (state, list(document["plans"])) == (DIFFERENT, ["green"])
 
     file = records / "fleet" / f"{name}.yaml"
     lines = file.read_text().splitlines()
     at = lines.index(f"  {MAX_PRODUCERS[1]}: 11")
     lines[at] = f"  {MAX_PRODUCERS[1]}: 12  # agreed with the team"
     file.write_text("\n".join(["# owned by billing", *lines]) + "\n")
-    state, found = shell.reconcile("--mode", "dry_run")
-    (change,) = json.loads(Path(found["plans"]["blue"]["plan"]["uri"]).read_text())["changes"]
+    state, document = shell.reconcile("--mode", "dry_run")
+    (change,) = json.loads(Path(document["plans"]["blue"]["plan"]["uri"]).read_text())["changes"]
     assert (change["field"], change["before"], change["after"]) == (MAX_PRODUCERS[1], 11, 12)
 
-    state, found = shell.reconcile("--mode", "repair")
+    state, document = shell.reconcile("--mode", "repair")
     assert (state, (await held(on_blue, name, (MAX_PRODUCERS[1],)))[MAX_PRODUCERS[1]]) == (REFUSED, 11)
-    state, found = shell.reconcile("--mode", "repair", "--yes")
-    assert found["repaired"]["failed"] == 0, found["repaired"]["problems"]
+    state, document = shell.reconcile("--mode", "repair", "--yes")
+    assert document["repaired"]["failed"] == 0, document["repaired"]["problems"]
     for admin in (on_blue, on_green):
         assert (await held(admin, name, (MAX_PRODUCERS[1],)))[MAX_PRODUCERS[1]] == 12
 
@@ -77,8 +77,8 @@ async def test_a_file_that_cannot_be_meant_is_refused_with_its_name_and_changes_
         ("namespace: other/orders\n", "correct one of the two"),
     ):
         file.write_text(text)
-        state, said = shell.reconcile("--mode", "repair", "--yes")
-        assert (state, f"{name}.yaml" in said, words in said) == (1, True, True), said
+        state, output = shell.reconcile("--mode", "repair", "--yes")
+        assert (state, f"{name}.yaml" in output, words in output) == (1, True, True), output
 
 
 @pytest.mark.parametrize("listed", [["$self"], ["green", "$self"]])

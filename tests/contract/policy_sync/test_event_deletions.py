@@ -33,9 +33,9 @@ from pulsar_fleet.report.metadata import lines, metrics
 APPROVE = PropagateDeletes.APPROVE
 
 
-def waiting(found: SyncSummary, cluster: str) -> PendingDeletions:
-    pending = found.clusters[cluster].pending_deletions
-    assert pending is not None, found
+def waiting(summary: SyncSummary, cluster: str) -> PendingDeletions:
+    pending = summary.clusters[cluster].pending_deletions
+    assert pending is not None, summary
     return pending
 
 
@@ -63,25 +63,25 @@ async def test_a_deletion_waits_with_its_command_and_the_approval_of_its_batch_d
     await on_green.delete(f"/{topic.path}/partitions")
     await on_green.delete(f"/namespaces/{new.path}")
     for _ in range(2):
-        found = await exchange.run()
-        pending = waiting(found, "blue")
+        summary = await exchange.run()
+        pending = waiting(summary, "blue")
         assert pending.resources == (f"topic {topic}: deleted on green", f"namespace {new}: deleted on green")
-        assert [one.refused for one in found.clusters.values()] == [0, 0]
-        assert metrics(found)["pending_deletions"] == 2
-        assert any(pending.command in line for line in lines(found))
+        assert [tally.refused for tally in summary.clusters.values()] == [0, 0]
+        assert metrics(summary)["pending_deletions"] == 2
+        assert any(pending.command in line for line in lines(summary))
     assert (await partitions(on_blue, topic), await held(on_blue, new, (MAX_PRODUCERS[1],))) == (
         2,
         {MAX_PRODUCERS[1]: 3},
     )
     without_id = await exchange.run(propagate_deletes=APPROVE)
     never = await exchange.run(allow=frozenset({pending.id}))
-    assert [found.clusters["blue"].deleted for found in (without_id, never)] == [0, 0]
-    found = await exchange.run(propagate_deletes=APPROVE, allow=frozenset({pending.id}))
-    assert (found.clusters["blue"].deleted, found.clusters["blue"].not_deleted) == (2, [])
+    assert [summary.clusters["blue"].deleted for summary in (without_id, never)] == [0, 0]
+    summary = await exchange.run(propagate_deletes=APPROVE, allow=frozenset({pending.id}))
+    assert (summary.clusters["blue"].deleted, summary.clusters["blue"].not_deleted) == (2, [])
     assert (await partitions(on_blue, topic), await on_blue.namespace(new)) == (-1, None)
     await exchange.settle()
-    found = await exchange.run(snapshot=True)
-    assert [one.pending_deletions for one in found.clusters.values()] == [None, None]
+    summary = await exchange.run(snapshot=True)
+    assert [tally.pending_deletions for tally in summary.clusters.values()] == [None, None]
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [-1, -1]
 
 
@@ -98,14 +98,14 @@ async def test_the_command_line_asks_for_a_batch_and_stores_the_answer(
     await on_green.delete(f"/{topic.path}/partitions")
     command = waiting(await exchange.run(), "blue").command
     words = [sys.executable, "-m", "pulsar_fleet.cli", *shlex.split(command)[1:]]
-    asked = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    assert asked.returncode != 0, "without a terminal nobody can be asked"
+    completed = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert completed.returncode != 0, "without a terminal nobody can be asked"
     assert await partitions(on_blue, topic) == 2
     without_id = [word for at, word in enumerate(words) if "--allow" not in words[max(at - 1, 0) : at + 1]]
-    for answers, left in ((("n",), 2), (("y", "n"), 2), (("y", "y"), -1)):
-        state, said = await asyncio.to_thread(answered, without_id, *answers)
-        assert await partitions(on_blue, topic) == left, said
-        assert ("Delete 1 resource on blue?" in said, state == 0) == (len(answers) == 2, answers[0] == "y"), said
+    for answers, remaining in ((("n",), 2), (("y", "n"), 2), (("y", "y"), -1)):
+        state, output = await asyncio.to_thread(answered, without_id, *answers)
+        assert await partitions(on_blue, topic) == remaining, output
+        assert ("Delete 1 resource on blue?" in output, state == 0) == (len(answers) == 2, answers[0] == "y"), output
     approvals = [json.loads(path.read_text()) for path in records.rglob("approval.json")]
     assert sorted(approval["answer"].split()[0] for approval in approvals) == ["Approve", "Reject"]
 
@@ -122,8 +122,8 @@ async def test_the_printed_command_deletes_after_one_question_what_its_id_names(
     await on_green.delete(f"/{topic.path}/partitions")
     command = waiting(await exchange.run(), "blue").command
     words = [sys.executable, "-m", "pulsar_fleet.cli", *shlex.split(command)[1:]]
-    state, said = await asyncio.to_thread(answered, words, "y")
-    assert (state, await partitions(on_blue, topic)) == (0, -1), said
+    state, output = await asyncio.to_thread(answered, words, "y")
+    assert (state, await partitions(on_blue, topic)) == (0, -1), output
 
 
 def answered(words: list[str], *answers: str) -> tuple[int, str]:
@@ -132,12 +132,12 @@ def answered(words: list[str], *answers: str) -> tuple[int, str]:
     with subprocess.Popen(words, stdin=theirs, stderr=theirs, stdout=theirs, close_fds=True) as process:
         os.close(theirs)
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
-        said = b""
+        output = b""
         with suppress(OSError):
             while part := os.read(ours, 4096):
-                said += part
+                output += part
     os.close(ours)
-    return process.returncode, said.decode()
+    return process.returncode, output.decode()
 
 
 async def test_a_topic_in_use_is_not_deleted_and_keeps_waiting(
@@ -146,20 +146,20 @@ async def test_a_topic_in_use_is_not_deleted_and_keeps_waiting(
     await on_green.delete(f"/{topic.path}/partitions")
     client = open_client(blue)
     producer = client.create_producer(str(topic))
-    found = await approve(exchange)
-    (reason,) = found.clusters["blue"].not_deleted
+    summary = await approve(exchange)
+    (reason,) = summary.clusters["blue"].not_deleted
     assert re.search(r"connected client, first producer", reason), reason
     producer.close()
     client.subscribe(str(topic), "billing").close()
     produce(blue, topic)
     client.close()
-    found = await approve(exchange)
-    (reason,) = found.clusters["blue"].not_deleted
+    summary = await approve(exchange)
+    (reason,) = summary.clusters["blue"].not_deleted
     assert "has a backlog: 1 entry in subscription 'billing'" in reason
     assert await partitions(on_blue, topic) == 2
     await on_blue.post(f"/{topic.path}/subscription/billing/skip_all")
-    found = await approve(exchange)
-    assert (found.clusters["blue"].not_deleted, await partitions(on_blue, topic)) == ([], -1)
+    summary = await approve(exchange)
+    assert (summary.clusters["blue"].not_deleted, await partitions(on_blue, topic)) == ([], -1)
 
 
 async def test_an_edit_after_a_deletion_wins_and_is_reported(
@@ -173,17 +173,19 @@ async def test_an_edit_after_a_deletion_wins_and_is_reported(
     await exchange.run()
     await on_blue.post(f"/{topic.path}/partitions", 4)
     await set_policy(on_blue, new, MAX_CONSUMERS[0], 7)
-    found = await exchange.run()
-    wanted = {MAX_PRODUCERS[1]: 3, MAX_CONSUMERS[1]: 7}
-    assert [await held(admin, new, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    summary = await exchange.run()
+    expected = {MAX_PRODUCERS[1]: 3, MAX_CONSUMERS[1]: 7}
+    assert [await held(admin, new, expected) for admin in (on_blue, on_green)] == [expected, expected]
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [4, 4]
-    conflicts = found.clusters["green"].kept_edits
-    assert len(conflicts) == 2, found
+    conflicts = summary.clusters["green"].kept_edits
+    assert len(conflicts) == 2, summary
     assert all("the edit wins" in conflict for conflict in conflicts)
-    recorded = {conflict.name: conflict for _, conflict in ReconciliationStore(Ledger.open(), found.fleet).conflicts()}
+    recorded = {
+        conflict.name: conflict for _, conflict in ReconciliationStore(Ledger.open(), summary.fleet).conflicts()
+    }
     assert {*recorded} == {str(topic), str(new)}
     assert {(conflict.rule, conflict.winner) for conflict in recorded.values()} == {(EDIT_WINS, "blue")}
-    assert [one.pending_deletions for one in found.clusters.values()] == [None, None]
+    assert [tally.pending_deletions for tally in summary.clusters.values()] == [None, None]
     await exchange.settle()
 
 
@@ -193,8 +195,8 @@ async def test_a_resource_that_was_edited_while_its_deletion_waited_is_not_delet
     await on_green.delete(f"/{topic.path}/partitions")
     batch = waiting(await exchange.run(), "blue")
     await on_blue.put(f"/{topic.path}/properties", {"owner": "billing"})
-    found = await exchange.run(propagate_deletes=APPROVE, allow=frozenset({batch.id}))
-    assert (found.clusters["blue"].deleted, await partitions(on_blue, topic)) == (0, 2)
+    summary = await exchange.run(propagate_deletes=APPROVE, allow=frozenset({batch.id}))
+    assert (summary.clusters["blue"].deleted, await partitions(on_blue, topic)) == (0, 2)
     await exchange.run()
     assert await partitions(on_green, topic) == 2
 
@@ -204,11 +206,11 @@ async def test_a_tenant_is_deleted_after_its_namespaces(
 ) -> None:
     await on_green.delete(f"/namespaces/{shared.path}")
     await on_green.delete(f"/tenants/{shared.tenant}")
-    found = await exchange.run()
-    resources = waiting(found, "blue").resources
+    summary = await exchange.run()
+    resources = waiting(summary, "blue").resources
     assert [text.split(":")[0] for text in resources] == [f"namespace {shared}", f"tenant {shared.tenant}"]
-    found = await approve(exchange)
-    assert (found.clusters["blue"].deleted, await on_blue.tenant(shared.tenant)) == (2, None)
+    summary = await approve(exchange)
+    assert (summary.clusters["blue"].deleted, await on_blue.tenant(shared.tenant)) == (2, None)
 
 
 async def test_rights_and_policies_are_removed_without_an_approval(
@@ -219,11 +221,11 @@ async def test_rights_and_policies_are_removed_without_an_approval(
     await exchange.settle()
     await on_green.delete(f"/namespaces/{shared.path}/permissions/writer")
     await set_policy(on_green, shared, MAX_PRODUCERS[0], None)
-    found = await exchange.run()
+    summary = await exchange.run()
     document = await on_blue.namespace(shared) or {}
     assert document["auth_policies"]["namespace_auth"] == {}
     assert document.get(MAX_PRODUCERS[1]) is None
-    assert [one.pending_deletions for one in found.clusters.values()] == [None, None]
+    assert [tally.pending_deletions for tally in summary.clusters.values()] == [None, None]
 
 
 async def test_a_follower_asks_nobody_and_lists_what_waits_and_so_does_its_successor(

@@ -107,9 +107,9 @@ async def test_the_edit_that_was_later_wins_however_wrong_the_clocks_of_the_foll
             await becomes(partial(admin.get, f"/{topic.path}/maxProducers"), 5)
     (conflict,) = recorded()
     assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue" if ahead > 0 else "green")
-    said = "".join(log.read_text() for log in records.glob("follower-*.log"))
-    told = sorted(float(seconds) for seconds in re.findall(r"is ([-+.0-9]+) s ahead of this host's", said))
-    assert told == pytest.approx([-AHEAD_SECONDS, AHEAD_SECONDS], abs=1.5)
+    logs = "".join(log.read_text() for log in records.glob("follower-*.log"))
+    offsets = sorted(float(seconds) for seconds in re.findall(r"is ([-+.0-9]+) s ahead of this host's", logs))
+    assert offsets == pytest.approx([-AHEAD_SECONDS, AHEAD_SECONDS], abs=1.5)
 
 
 @pytest.mark.parametrize("ahead", [AHEAD_SECONDS, -AHEAD_SECONDS])
@@ -192,10 +192,10 @@ async def test_a_run_says_by_which_clock_edits_are_ordered_and_lists_the_conflic
     await set_policy(on_blue, shared, MAX_CONSUMERS[0], 5)
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     result = await exchange.run()
-    told = metrics(result)
-    assert told["conflicts"] == 1
-    assert told["clock_uncertainty.blue"] < told["clock_uncertainty.green"] + 1 < 3
-    assert abs(told["clock_skew.green"]) < 1
+    gauges = metrics(result)
+    assert gauges["conflicts"] == 1
+    assert gauges["clock_uncertainty.blue"] < gauges["clock_uncertainty.green"] + 1 < 3
+    assert abs(gauges["clock_skew.green"]) < 1
     text = "\n".join(lines(result))
     assert "green: edits are ordered by the clock of blue" in text
     ((conflict_id, _),) = ReconciliationStore(Ledger.open(), ("blue", "green")).conflicts()
@@ -263,6 +263,6 @@ async def test_the_edit_that_was_later_wins_although_the_brokers_own_clocks_are_
         assert [tally.conflicts for tally in result.clusters.values()] == [0, 1]
         ((_, conflict),) = ReconciliationStore(Ledger.open(), ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
-        (said,) = re.findall(r"and ([-+.0-9]+) s ahead of red's", "\n".join(lines(result)))
-        assert float(said) == pytest.approx(-AHEAD_SECONDS, abs=1.5)
+        (offset,) = re.findall(r"and ([-+.0-9]+) s ahead of red's", "\n".join(lines(result)))
+        assert float(offset) == pytest.approx(-AHEAD_SECONDS, abs=1.5)
         await fleet.remove(on_blue, on_fast)

@@ -20,8 +20,8 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_
     topic = TopicName(shared, "orders")
     await on_blue.create_partitioned_topic(topic, PARTITIONS_3, {"owner": "sales", "tier": "1"})
     await on_blue.post_schema(topic, record("id"))
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert await partitions(on_green, topic) == PARTITIONS_3
     assert await properties(on_green, topic) == {"owner": "sales", "tier": "1"}
     assert await schemas(on_green, topic) == await schemas(on_blue, topic) != []
@@ -30,8 +30,8 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_
     await on_green.put(f"/{topic.path}/properties", {"owner": "billing"})
     await on_green.delete(f"/{topic.path}/properties", key="tier")
     await on_blue.post_schema(topic, record("id", "price"))
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_5] * 2
     assert [await properties(admin, topic) for admin in (on_blue, on_green)] == [{"owner": "billing"}] * 2
     assert await schemas(on_green, topic) == await schemas(on_blue, topic)
@@ -46,8 +46,8 @@ async def test_a_topic_that_arrives_together_with_its_policies_has_them(
     for topic in topics:
         await on_blue.create_partitioned_topic(topic, 1)
         await on_blue.post(f"/{topic.path}/maxProducers", 9)
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert [await on_green.get(f"/{topic.path}/maxProducers") for topic in topics] == [9] * 3
 
 
@@ -61,9 +61,9 @@ async def test_of_two_partition_counts_the_larger_one_counts_whoever_was_later(
     await asyncio.sleep(1.1)
     await on_green.post(f"/{topic.path}/partitions", PARTITIONS_3)
     await exchange.run()
-    found = await exchange.run()
+    summary = await exchange.run()
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_5] * 2
-    assert [one.refused for one in found.clusters.values()] == [0, 0]
+    assert [tally.refused for tally in summary.clusters.values()] == [0, 0]
     await exchange.settle()
     await exchange.run(snapshot=True)
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_5] * 2
@@ -81,10 +81,10 @@ async def test_a_partitioned_topic_that_a_client_created_is_carried(
     await exchange.settle()
     topic = TopicName(shared, "by-a-client")
     produce(green, topic)
-    found = await exchange.run()
+    summary = await exchange.run()
     assert await partitions(on_blue, topic) == PARTITIONS_3
-    assert found.clusters["green"].new_topics == [f"{topic}: 3 partitions"]
-    assert found.clusters["blue"].new_topics == []
+    assert summary.clusters["green"].new_topics == [f"{topic}: 3 partitions"]
+    assert summary.clusters["blue"].new_topics == []
 
 
 async def test_a_topic_without_partitions_where_others_have_a_partitioned_one_is_a_conflict(
@@ -93,8 +93,8 @@ async def test_a_topic_without_partitions_where_others_have_a_partitioned_one_is
     topic = TopicName(shared, "orders")
     produce(green, topic)
     await on_blue.create_partitioned_topic(topic, PARTITIONS_3)
-    found = await exchange.run()
-    (reason,) = found.clusters["green"].reasons
+    summary = await exchange.run()
+    (reason,) = summary.clusters["green"].reasons
     assert reason.startswith(f"{topic} is partitioned on blue and has no partitions on green"), reason
     assert [await partitions(admin, topic) for admin in (on_blue, on_green)] == [PARTITIONS_3, 0]
     await on_green.delete(f"/{topic.path}", force=True)
@@ -114,8 +114,8 @@ async def test_topics_that_take_no_part_are_left_out(
     for topic in (carried, fleeting):
         await on_blue.create_partitioned_topic(topic, 2)
     await on_blue.create_partitioned_topic(shadow, 2, {SHADOW_SOURCE: str(carried)})
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert await on_green.partitioned_topics(shared) == (carried,)
     assert [str(topic.parent) for topic in await on_green.topics(shared) if topic.parent != carried] == []
 
@@ -137,8 +137,8 @@ async def test_a_schema_history_that_differs_is_refused_with_a_sentence_and_noth
     for admin, field in ((on_blue, "blue"), (on_green, "green")):
         await admin.create_partitioned_topic(topic, 2)
         await admin.post_schema(topic, record(field))
-    found = await exchange.run()
-    reasons = [reason for one in found.clusters.values() for reason in one.reasons]
+    summary = await exchange.run()
+    reasons = [reason for tally in summary.clusters.values() for reason in tally.reasons]
     assert any("another schema history" in reason for reason in reasons), reasons
     assert ["blue" in text for admin in (on_blue, on_green) for text in await schemas(admin, topic)] == [True, False]
 

@@ -48,18 +48,18 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_any
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
     await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
     await on_green.post(f"/namespaces/{shared.path}/permissions/reader", ["consume"])
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
+    expected = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     for admin, own in ((on_blue, "blue"), (on_green, "green")):
-        assert await held(admin, shared, wanted) == wanted
+        assert await held(admin, shared, expected) == expected
         document = await admin.namespace(shared) or {}
         assert document["auth_policies"]["namespace_auth"] == {"writer": ["produce"], "reader": ["consume"]}
         assert document["replication_clusters"] == [own]
     await exchange.settle()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], None)
     await exchange.run()
-    assert await held(on_blue, shared, wanted) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
+    assert await held(on_blue, shared, expected) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
 
 
 async def test_a_run_ends_after_the_events_that_wait_for_a_cluster_and_not_before(
@@ -68,12 +68,12 @@ async def test_a_run_ends_after_the_events_that_wait_for_a_cluster_and_not_befor
     """However short a pause between two events ends it: a replicator or a consumer may be slow."""
     for value in (5, 6, 7):
         await set_policy(on_blue, shared, MAX_PRODUCERS[0], value)
-        found = await exchange.run(idle_seconds=0.001)
-        assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: value}, found
+        summary = await exchange.run(idle_seconds=0.001)
+        assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: value}, summary
     for admin in (on_blue, on_green):
         await exchange.read_again(admin)
-    found = await exchange.run(idle_seconds=0.001)
-    assert all(one.dropped >= 3 and not one.backlog for one in found.clusters.values()), found
+    summary = await exchange.run(idle_seconds=0.001)
+    assert all(tally.dropped >= 3 and not tally.backlog for tally in summary.clusters.values()), summary
 
 
 async def test_what_is_made_on_one_side_is_made_on_the_other(
@@ -82,8 +82,8 @@ async def test_what_is_made_on_one_side_is_made_on_the_other(
     new = NamespaceName(shared.tenant, "new")
     await on_green.put(f"/namespaces/{new.path}", {"replication_clusters": ["green"], MAX_PRODUCERS[1]: 3})
     await exchange.run()
-    wanted = {"replication_clusters": ["blue"], MAX_PRODUCERS[1]: 3}
-    assert await held(on_blue, new, wanted) == wanted
+    expected = {"replication_clusters": ["blue"], MAX_PRODUCERS[1]: 3}
+    assert await held(on_blue, new, expected) == expected
 
 
 async def test_policies_of_topics_arrive_where_the_topic_is(
@@ -94,9 +94,9 @@ async def test_policies_of_topics_arrive_where_the_topic_is(
         await admin.create_topic(topic)
     for topic in (both, alone):
         await on_blue.post(f"/{topic.path}/maxProducers", 9)
-    found = await exchange.run()
+    summary = await exchange.run()
     assert await on_green.get(f"/{both.path}/maxProducers") == 9
-    (reason,) = found.clusters["green"].reasons
+    (reason,) = summary.clusters["green"].reasons
     assert "green does not have the topic" in reason
 
 
@@ -111,9 +111,9 @@ async def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
     before = [await admin.namespace(shared) for admin in (on_blue, on_green)]
     for admin in (on_blue, on_green):
         await exchange.read_again(admin)
-    found = await exchange.run()
-    assert [(one.applied, one.published, one.refused) for one in found.clusters.values()] == [(0, 0, 0)] * 2
-    assert all(one.dropped >= 6 for one in found.clusters.values()), found
+    summary = await exchange.run()
+    assert [(tally.applied, tally.published, tally.refused) for tally in summary.clusters.values()] == [(0, 0, 0)] * 2
+    assert all(tally.dropped >= 6 for tally in summary.clusters.values()), summary
     assert [await admin.namespace(shared) for admin in (on_blue, on_green)] == before
 
 
@@ -125,9 +125,9 @@ async def test_what_cannot_be_applied_is_put_away_with_its_reason_and_the_rest_i
     for event in impossible(shared):
         exchange.send(green, event.encode(), event.key)
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
-    found = await exchange.run()
+    summary = await exchange.run()
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
-    assert found.clusters["green"].refused == 4, found
+    assert summary.clusters["green"].refused == 4, summary
     reasons = [letter["reason"] for letter in exchange.dead_letters(green)]
     for words in ("not a MetadataChangeEvent", "leaves green out", "cannot-be", "no fields with times"):
         assert any(words in reason for reason in reasons), (words, reasons)
@@ -171,11 +171,11 @@ async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_not
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await exchange.run()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 6)
-    found = await exchange.run(snapshot=True)
-    assert all(one.published >= 2 for one in found.clusters.values()), found
+    summary = await exchange.run(snapshot=True)
+    assert all(tally.published >= 2 for tally in summary.clusters.values()), summary
     await exchange.run(snapshot=True)
-    wanted = {MAX_PRODUCERS[1]: 6}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    expected = {MAX_PRODUCERS[1]: 6}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
 
 
 async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
@@ -183,7 +183,7 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
 ) -> None:
     await on_green.put(f"/namespaces/{shared.path}/properties", {"owner": "us"})
     await exchange.run()
-    idle = [one.scan_calls for one in (await exchange.run()).clusters.values()]
+    idle = [tally.scan_calls for tally in (await exchange.run()).clusters.values()]
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     began = int(time.time() * 1000)
     await exchange.run(write_provenance=True)
@@ -194,14 +194,14 @@ async def test_a_stamp_says_who_wrote_a_namespace_last_and_is_itself_no_change(
     assert began - 1000 <= int(stamps[0]["lastUpdatedTime"]) <= int(time.time() * 1000) + 1000
     for stamp in (True, False):
         quiet = (await exchange.run(write_provenance=stamp)).clusters.values()
-        assert [(one.published, one.applied, one.provenance_written) for one in quiet] == [(0, 0, 0)] * 2
-        assert [one.scan_calls for one in quiet] == idle
+        assert [(tally.published, tally.applied, tally.provenance_written) for tally in quiet] == [(0, 0, 0)] * 2
+        assert [tally.scan_calls for tally in quiet] == idle
     await on_green.put(f"/namespaces/{shared.path}/properties", {"lastUpdatedBy": "somebody"})
     await exchange.settle()
     drift = await Reconciler.of(shared.tenant, *exchange.connections).find()
     assert (drift.drifting, drift.fields) == (0, 0)
     corrected = (await exchange.run(write_provenance=True)).clusters
-    assert [(one.published, one.provenance_written) for one in corrected.values()] == [(0, 0), (0, 1)]
+    assert [(tally.published, tally.provenance_written) for tally in corrected.values()] == [(0, 0), (0, 1)]
     assert ((await on_green.namespace(shared)) or {})["properties"] == stamps[0]
 
 
@@ -212,12 +212,12 @@ async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
     fields = (MAX_PRODUCERS[1], MAX_CONSUMERS[1])
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)
-    found = await exchange.run(order=order)
+    summary = await exchange.run(order=order)
     await exchange.settle(order=order)
     sides = [await held(admin, shared, fields) for admin in (on_blue, on_green)]
     assert sides[0] == sides[1]
     assert sorted(value for value in sides[0].values() if value is not None) in ([5], [7])
-    assert sum(one.lost for one in found.clusters.values()) == metrics(found)["lost"] == 1
+    assert sum(tally.lost for tally in summary.clusters.values()) == metrics(summary)["lost"] == 1
 
 
 @pytest.mark.full
@@ -240,20 +240,20 @@ async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is
                 await arrives(admin, shared, field, value)
             followers.append(ended.enter_context(exchange.follower(records)))
     await exchange.settle()
-    wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    expected = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
     written = [(row.before or 0, row.after) for row in journal(shared)]
     # Values only grew where they were set, so they only grow where they are applied, and none comes twice.
-    assert [one for one in written if one[1] <= one[0]] == []
+    assert [pair for pair in written if pair[1] <= pair[0]] == []
     assert max(Counter((row.cluster, row.resource, row.after) for row in journal(shared)).values()) == 1
 
 
 def journal(name: NamespaceName) -> Sequence[Any]:
     """The changes of a namespace's policies that were made, by whatever process, in their order."""
     table = tables.changes
-    wanted = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains(f"policy {name} "))
+    query = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains(f"policy {name} "))
     with Ledger.open().engine.connect() as connection:
-        return connection.execute(wanted.order_by(table.c.at)).all()
+        return connection.execute(query.order_by(table.c.at)).all()
 
 
 async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
@@ -298,9 +298,9 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     beside = await exchange.run()
     assert (list(beside.clusters), list(beside.behind), list(beside.since)) == (["blue"], ["green"], ["green"])
     assert went <= datetime.fromisoformat(beside.since["green"])
-    told = metrics(beside)
-    assert (told["clusters_behind"], told["behind_seconds.blue"], told["unsent.green"] >= 1) == (1, 0, True)
-    assert told["behind_seconds.green"] >= OUTAGE_SECONDS
+    gauges = metrics(beside)
+    assert (gauges["clusters_behind"], gauges["behind_seconds.blue"], gauges["unsent.green"] >= 1) == (1, 0, True)
+    assert gauges["behind_seconds.green"] >= OUTAGE_SECONDS
     await set_policy(on_blue, shared, MAX_CONSUMERS[0], 3)
     await asyncio.to_thread(clusters["green"].restart)
     back = time.monotonic()
@@ -312,7 +312,7 @@ async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_
     await first.end()
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 4)
     await arrives(on_blue, shared, MAX_PRODUCERS[1], 4, 180)
-    assert [one.behind_since for one in (await second.end()).values()] == ["", ""]
+    assert [tally.behind_since for tally in (await second.end()).values()] == ["", ""]
     assert metrics(await exchange.run())["behind_seconds.green"] == 0
 
 
@@ -325,14 +325,14 @@ class Following:
 
     def start(self, **connections: ClusterConnection) -> None:
         """Begin; a connection given by the name of another takes its place."""
-        sides = [connections.get(one.name, one) for one in self.exchange.connections]
+        sides = [connections.get(connection.name, connection) for connection in self.exchange.connections]
         work = follow_all(sides, self.exchange.request, self.run, stopped=self.stopped, say=self.said.append)
         self.task = asyncio.create_task(work)
 
     async def says(self, words: str) -> None:
         """Wait until it says something."""
         end = time.monotonic() + 180
-        while not any(words in one for one in self.said):
+        while not any(words in line for line in self.said):
             assert time.monotonic() < end, self.said
             assert not self.task.done(), self.task.result()
             await asyncio.sleep(0.05)

@@ -146,9 +146,9 @@ async def test_scheduled_runs_publish_a_snapshot_as_often_as_followers(exchange:
     silent = await exchange.run()
     # An hour later.
     stored = EventStore(Ledger.open(), str(exchange.request.event_topic), "*")
-    last = {key: one for key, one in stored.load().items() if key[0] == "snapshot"}
+    last = {key: entry for key, entry in stored.load().items() if key[0] == "snapshot"}
     assert len(last) == 2
-    earlier = {key: replace(one, document={"at": one.document["at"] - 3_600_000}) for key, one in last.items()}
+    earlier = {key: replace(entry, document={"at": entry.document["at"] - 3_600_000}) for key, entry in last.items()}
     assert stored.save(earlier)
     due = await exchange.run()
     assert [tally.published for tally in silent.clusters.values()] == [0, 0]

@@ -80,7 +80,7 @@ class People:
 
     admins: dict[str, AdminClient]
     chance: random.Random
-    made: list[Made] = field(default_factory=list)
+    edits: list[Made] = field(default_factory=list)
     count: int = 0
     topics: dict[TopicName, str] = field(default_factory=dict)
     """Topic → the cluster that registers its schemas."""
@@ -114,11 +114,11 @@ class People:
                     return
 
     def note(self, cluster: str, resource: str, name: str, value: Json) -> bool:
-        self.made.append(Made(time.time(), cluster, resource, name, value))
+        self.edits.append(Made(time.time(), cluster, resource, name, value))
         return True
 
     async def create_tenant(self, cluster: str) -> bool:
-        missing = [name for name in TENANTS if f"tenant {name}" not in {one.resource for one in self.made}]
+        missing = [name for name in TENANTS if f"tenant {name}" not in {edit.resource for edit in self.edits}]
         if not missing:
             return False
         document = {"adminRoles": ["creator"], "allowedClusters": [cluster]}
@@ -232,7 +232,7 @@ class People:
 
     def _lately(self, resource: str) -> bool:
         """Whether it was edited so lately that an edit might count as later than its deletion."""
-        return any(one.resource == resource and time.time() - one.at < TOLD_SECONDS for one in self.made)
+        return any(edit.resource == resource and time.time() - edit.at < TOLD_SECONDS for edit in self.edits)
 
     async def _tenant(self, cluster: str) -> str | None:
         names = sorted({*await self.admins[cluster].tenants()} & {*TENANTS})
@@ -293,7 +293,7 @@ async def state_of(admin: AdminClient) -> JsonObject:
                 MAX_PRODUCERS[1]: policies.get(MAX_PRODUCERS[1]),
                 MAX_CONSUMERS[1]: policies.get(MAX_CONSUMERS[1]),
                 **{f"permission {role}": sorted(actions) for role, actions in granted.items()},
-                "clusters": ["OWN" if one == own else one for one in policies["replication_clusters"]],
+                "clusters": ["OWN" if name == own else name for name in policies["replication_clusters"]],
             }
             for topic in sorted(await admin.partitioned_topics(name), key=str):
                 state[f"topic {topic}"] = {
@@ -366,91 +366,91 @@ async def equal_soon(people: People, source: str, target: str) -> None:
 
 async def assert_deletions_wait(people: People, exchange: Exchange) -> None:
     """What was deleted on one cluster is kept on the others until a person approves the batches."""
-    found = await exchange.run()
+    summary = await exchange.run()
     # An edit shortly before a deletion may count as later while no follower scans: then it wins, on record.
     won = {resource for resource, name in recorded_conflicts() if not name} & {*people.deleted}
     for resource in won:
         assert [resource in await state_of(admin) for admin in people.admins.values()] == [True] * len(NAMES), resource
         del people.deleted[resource]
     log.info("%d deletions wait, %d edits won against one", len(people.deleted), len(won))
-    for name, tally in found.clusters.items():
+    for name, tally in summary.clusters.items():
         batch, state = tally.pending_deletions, await state_of(people.admins[name])
         listed = {text.partition(": deleted")[0] for text in (batch.resources if batch else ())}
         present = {resource for resource in people.deleted if resource in state}
         assert listed == present, (name, listed ^ present)
         # A cluster that joins after a deletion may hear of it before it hears of the resource.
-        kept = {one for one, cluster in people.deleted.items() if name not in (cluster, JOINS)}
+        kept = {resource for resource, cluster in people.deleted.items() if name not in (cluster, JOINS)}
         assert kept <= present, (name, kept - present)
-    batches = {name: tally.pending_deletions for name, tally in found.clusters.items()}
+    batches = {name: tally.pending_deletions for name, tally in summary.clusters.items()}
     allow = frozenset(batch.id for batch in batches.values() if batch)
     done = await exchange.run(propagate_deletes=PropagateDeletes.APPROVE, allow=allow)
     assert [tally.not_deleted for tally in done.clusters.values()] == [[]] * len(done.clusters)
-    left = {name: {*people.deleted} & {*await state_of(admin)} for name, admin in people.admins.items()}
-    assert left == {key: set() for key in left}
+    remaining = {name: {*people.deleted} & {*await state_of(admin)} for name, admin in people.admins.items()}
+    assert remaining == {key: set() for key in remaining}
 
 
 def lost_unrecorded(people: People, state: JsonObject, conflicts: set[tuple[str, str]]) -> list[Made]:
     """Last edits of a field whose value no cluster has, although no conflict on record names the field."""
     last: dict[tuple[str, str], Made] = {}
     writes = applied()
-    for made in people.made:
+    for edit in people.edits:
         # Pulsar's setters are not conditional: what is set between our read and our write was never seen.
         between = (
-            write.cluster == made.cluster and abs(write.at - made.at) < UNSEEN_SECONDS
+            write.cluster == edit.cluster and abs(write.at - edit.at) < UNSEEN_SECONDS
             for write in writes
-            if (f"namespace {write.name}", write.field) == (made.resource, made.field)
+            if (f"namespace {write.name}", write.field) == (edit.resource, edit.field)
         )
         if not any(between):
-            last[made.resource, made.field] = made
+            last[edit.resource, edit.field] = edit
     return [
-        made
-        for made in last.values()
-        if made.resource not in people.deleted
-        and not is_present(made, state[made.resource])
-        and recorded_as(made) not in conflicts
+        edit
+        for edit in last.values()
+        if edit.resource not in people.deleted
+        and not is_present(edit, state[edit.resource])
+        and recorded_as(edit) not in conflicts
     ]
 
 
-def recorded_as(made: Made) -> tuple[str, str]:
+def recorded_as(edit: Made) -> tuple[str, str]:
     """Resource and field of an edit as the ledger names them."""
-    if made.field == "maxProducers":
-        return made.resource.replace("topic ", "topic policy ", 1), "local/maxProducerPerTopic"
-    if made.field == "owner":
-        return made.resource, "properties/owner"
-    if made.field.startswith("permission "):
-        return made.resource, f"auth_policies/namespace_auth/{made.field.removeprefix('permission ')}"
-    return made.resource, made.field
+    if edit.field == "maxProducers":
+        return edit.resource.replace("topic ", "topic policy ", 1), "local/maxProducerPerTopic"
+    if edit.field == "owner":
+        return edit.resource, "properties/owner"
+    if edit.field.startswith("permission "):
+        return edit.resource, f"auth_policies/namespace_auth/{edit.field.removeprefix('permission ')}"
+    return edit.resource, edit.field
 
 
-def is_present(made: Made, values: JsonObject) -> bool:
-    if made.field == "schemas":
-        return len(values["schemas"]) == made.value
-    if made.field == "partitions":
-        return bool(values["partitions"] >= made.value)
-    if made.field == "owner":
-        return bool(values["properties"].get("owner") == made.value)
-    if made.field == "adminRoles":
-        return bool(values["adminRoles"] == sorted(made.value))
-    return bool(values.get(made.field) == made.value)
+def is_present(edit: Made, values: JsonObject) -> bool:
+    if edit.field == "schemas":
+        return len(values["schemas"]) == edit.value
+    if edit.field == "partitions":
+        return bool(values["partitions"] >= edit.value)
+    if edit.field == "owner":
+        return bool(values["properties"].get("owner") == edit.value)
+    if edit.field == "adminRoles":
+        return bool(values["adminRoles"] == sorted(edit.value))
+    return bool(values.get(edit.field) == edit.value)
 
 
 def recorded_conflicts() -> set[tuple[str, str]]:
     """Resource and field of each conflict on record."""
     table = tables.conflicts
     with Ledger.open().engine.connect() as rows:
-        found = rows.execute(sa.select(table.c.kind, table.c.name, table.c.field)).all()
-    return {(f"{row.kind} {row.name}", row.field) for row in found}
+        records = rows.execute(sa.select(table.c.kind, table.c.name, table.c.field)).all()
+    return {(f"{row.kind} {row.name}", row.field) for row in records}
 
 
 def applied() -> list[Write]:
     """Every policy that was written by events, with values that edits never repeat."""
     table = tables.changes
-    wanted = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains("max_"))
+    query = sa.select(table).where(table.c.outcome == "applied", table.c.resource.contains("max_"))
     with Ledger.open().engine.connect() as rows:
-        found = rows.execute(wanted).all()
+        records = rows.execute(query).all()
     return [
         Write(row.cluster, row.resource.split()[1], row.resource.split()[2], row.after, utc(row.at).timestamp())
-        for row in found
+        for row in records
         if row.after is not None and row.resource.startswith("policy ")
     ]
 

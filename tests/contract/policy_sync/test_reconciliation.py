@@ -46,10 +46,10 @@ async def shared(
 @pytest.fixture
 async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection) -> Reconciler:
     """Reconciliation of its tenant, after a first run in which both hold the same."""
-    found = Reconciler.of(shared.tenant, blue, green)
-    first, repaired = await found.cycle()
+    reconciler = Reconciler.of(shared.tenant, blue, green)
+    first, repaired = await reconciler.cycle()
     assert (first.drifting, repaired) == (0, None), first
-    return found
+    return reconciler
 
 
 async def test_a_change_on_either_side_reaches_the_other_and_then_nothing_is_left(
@@ -60,11 +60,11 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nothing_is_lef
     await on_green.post(f"/namespaces/{shared.path}/publishRate", {"publishThrottlingRateInMsg": 50})
     await on_blue.post(f"/namespaces/{shared.path}/permissions/writer", ["produce"])
     await on_green.post(f"/namespaces/{shared.path}/permissions/reader", ["consume"])
-    found, repaired = await keeper.cycle()
-    assert (found.conflicts, repaired and repaired.problems) == (0, ())
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    drift, repaired = await keeper.cycle()
+    assert (drift.conflicts, repaired and repaired.problems) == (0, ())
+    expected = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
     for admin, own in ((on_blue, "blue"), (on_green, "green")):
-        assert await held(admin, shared, wanted) == wanted
+        assert await held(admin, shared, expected) == expected
         document = await admin.namespace(shared) or {}
         assert document["auth_policies"]["namespace_auth"] == {"writer": ["produce"], "reader": ["consume"]}
         assert document["publishMaxMessageRate"][own]["publishThrottlingRateInMsg"] == 50
@@ -105,10 +105,10 @@ async def test_a_run_that_finds_nothing_changes_nothing_and_costs_two_calls_for_
     await make_namespaces(names, on_blue, on_green)
     keeper = Reconciler.of(tenant, blue, green)
     await keeper.cycle()
-    found, repaired = await keeper.cycle()
-    assert (found.drifting, found.namespaces, repaired) == (0, NAMESPACES, None)
+    drift, repaired = await keeper.cycle()
+    assert (drift.drifting, drift.namespaces, repaired) == (0, NAMESPACES, None)
     fixed = 12
-    assert all(calls <= 2 * NAMESPACES + fixed for calls in found.calls.values()), found.calls
+    assert all(calls <= 2 * NAMESPACES + fixed for calls in drift.calls.values()), drift.calls
 
 
 async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_repaired(
@@ -127,8 +127,8 @@ async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_r
     changed = [(name, *setter) for name in names for setter in chance.sample(SETTERS, 2)]
     for number, (name, path, _) in enumerate(changed):
         await set_policy(chance.choice((on_blue, on_green)), name, path, number + 1)
-    found, repaired = await keeper.cycle()
-    assert (found.fields, repaired and repaired.repaired) == (len(changed), len(changed))
+    drift, repaired = await keeper.cycle()
+    assert (drift.fields, repaired and repaired.repaired) == (len(changed), len(changed))
     for number, (name, _, field) in enumerate(changed):
         for admin in (on_blue, on_green):
             assert (await held(admin, name, (field,)))[field] == number + 1
@@ -138,15 +138,15 @@ async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_r
 
 async def edit(admins: tuple[AdminClient, ...], names: list[NamespaceName], chance: random.Random) -> JsonObject:
     """Some fields on one side, others on the other, and some on both: who set what."""
-    found: JsonObject = {}
+    edited: JsonObject = {}
     for name in names:
         for path, field in SETTERS:
             sides = chance.choice(((), (0,), (1,), (0, 1)))
             for side in sides:
                 value = chance.randint(1, 1_000_000)
                 await set_policy(admins[side], name, path, value)
-                found.setdefault(f"{name} {field}", {})[side] = value
-    return found
+                edited.setdefault(f"{name} {field}", {})[side] = value
+    return edited
 
 
 async def test_where_nobody_can_tell_the_larger_name_wins_if_that_is_wished_for(
@@ -163,14 +163,14 @@ async def test_where_nobody_can_tell_the_larger_name_wins_if_that_is_wished_for(
     keeper = Reconciler.of(tenant, blue, green, tie_break=TieBreak.LARGER)
     await keeper.cycle()
     edits = await edit((on_blue, on_green), names, chance)
-    found, repaired = await keeper.cycle()
+    drift, repaired = await keeper.cycle()
     apart = [sides for sides in edits.values() if len(sides) == 2]
-    assert (found.conflicts, repaired and repaired.problems) == (len(apart), ())
+    assert (drift.conflicts, repaired and repaired.problems) == (len(apart), ())
     for key, sides in edits.items():
         name, _, field = key.partition(" ")
         for admin in (on_blue, on_green):
             assert (await held(admin, NamespaceName.parse(name), (field,)))[field] == sides.get(1, sides.get(0)), key
-    losers = [one.sides for _, one in keeper.store.conflicts(newest=10_000)]
+    losers = [conflict.sides for _, conflict in keeper.store.conflicts(newest=10_000)]
     assert all(set(sides) == {"blue", "green"} for sides in losers)
 
 
@@ -184,8 +184,8 @@ async def test_a_loser_can_be_chosen_afterwards(
     assert (conflict.winner, conflict.sides["green"]["value"]) == ("blue", 9)
     keeper.store.choose(conflict_id, "green")
     await keeper.cycle()
-    wanted = {MAX_PRODUCERS[1]: 9}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    expected = {MAX_PRODUCERS[1]: 9}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
     assert (await keeper.find()).drifting == 0
     assert keeper.store.choices() == {}
 
@@ -195,8 +195,8 @@ async def test_a_run_that_only_looks_changes_no_cluster(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler, mode: Mode
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
-    found = await keeper.find(mode=mode)
-    assert (found.fields, found.pairs, found.plans["green"].changes) == (1, {"blue/green": 1}, 1)
+    drift = await keeper.find(mode=mode)
+    assert (drift.fields, drift.pairs, drift.plans["green"].changes) == (1, {"blue/green": 1}, 1)
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: None}
     _, repaired = await keeper.cycle()
     assert repaired
@@ -209,10 +209,10 @@ async def test_where_one_cluster_is_the_truth_only_the_other_is_repaired(
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 9)
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 9)
-    found, repaired = await keeper.cycle(authority=Authority.parse("cluster:blue"))
-    assert (list(found.plans), repaired and repaired.changed) == (["green"], ("green",))
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: None}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    drift, repaired = await keeper.cycle(authority=Authority.parse("cluster:blue"))
+    assert (list(drift.plans), repaired and repaired.changed) == (["green"], ("green",))
+    expected = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: None}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
 
 
 async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_reported(
@@ -229,8 +229,8 @@ async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_r
     }
     await on_blue.delete(f"/namespaces/{new.path}")
     for _ in range(2):
-        found, _ = await keeper.cycle()
-        assert found.tombstones == (f"namespace {new}",)
+        drift, _ = await keeper.cycle()
+        assert drift.tombstones == (f"namespace {new}",)
         assert await on_green.namespace(new) is not None
         assert await on_blue.namespace(new) is None
     refused, _ = await keeper.cycle(propagate_deletes=PropagateDeletes.APPROVE)
@@ -245,11 +245,11 @@ async def test_a_dangerous_change_waits_for_permission_and_stays_drift(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     await set_policy(on_blue, shared, "messageTTL", 60)
-    found, repaired = await keeper.cycle()
+    drift, repaired = await keeper.cycle()
     assert repaired
     assert "allow it by its id" in repaired.problems[0]
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": None}
-    (change,) = keeper.run.artefacts.read_json(found.plans["green"].plan)["changes"]
+    (change,) = keeper.run.artefacts.read_json(drift.plans["green"].plan)["changes"]
     await keeper.cycle(allow=frozenset({change["id"]}))
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": 60}
 
@@ -274,8 +274,8 @@ async def test_policies_of_topics_are_kept_equal_and_the_later_of_two_wins_by_th
         assert await admin.get(f"/{topic.path}/maxProducers") == 3
         assert await admin.get(f"/{topic.path}/maxConsumers") == 4
     await on_green.delete(f"/{topic.path}")
-    found, _ = await keeper.cycle()
-    assert (found.conflicts, await on_blue.get(f"/{topic.path}/maxProducers")) == (0, 3)
+    drift, _ = await keeper.cycle()
+    assert (drift.conflicts, await on_blue.get(f"/{topic.path}/maxProducers")) == (0, 3)
 
 
 async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_when_it_returns(
@@ -289,9 +289,9 @@ async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_w
     blue, green = keeper.connections
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
     keeper.connections = (blue, replace(green, admin_url="http://127.0.0.1:9"))
-    found, repaired = await keeper.cycle()
-    assert (list(found.behind), repaired) == (["green"], None)
-    assert found.behind["green"].last_seen is not None
+    drift, repaired = await keeper.cycle()
+    assert (list(drift.behind), repaired) == (["green"], None)
+    assert drift.behind["green"].last_seen is not None
     keeper.connections = (blue, green)
     _, repaired = await keeper.cycle()
     assert repaired
@@ -314,9 +314,9 @@ async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_ca
         for answered in (2, 8):
             proxy.faults.extend([NONE] * answered)
             proxy.otherwise = answer(503)
-            found, repaired = await keeper.cycle()
-            assert (found.drifting, repaired) == (0, None), answered
-            assert found.behind or found.unread
+            drift, repaired = await keeper.cycle()
+            assert (drift.drifting, repaired) == (0, None), answered
+            assert drift.behind or drift.unread
         proxy.otherwise = NONE
         _, repaired = await keeper.cycle()
     assert repaired
@@ -333,7 +333,7 @@ async def test_a_run_that_was_cut_before_it_kept_anything_is_finished_by_the_nex
     await keeper.find()
     # As a repair that was killed after its first write.
     await set_policy(on_green, shared, MAX_PRODUCERS[0], 5)
-    found, repaired = await keeper.cycle()
-    assert (found.conflicts, repaired and repaired.problems) == (0, ())
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_SUBSCRIPTIONS[1]: 6, MAX_CONSUMERS[1]: 7}
-    assert [await held(admin, shared, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
+    drift, repaired = await keeper.cycle()
+    assert (drift.conflicts, repaired and repaired.problems) == (0, ())
+    expected = {MAX_PRODUCERS[1]: 5, MAX_SUBSCRIPTIONS[1]: 6, MAX_CONSUMERS[1]: 7}
+    assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]

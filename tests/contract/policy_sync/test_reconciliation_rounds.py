@@ -80,23 +80,23 @@ class Arena:
         # The order in which the clusters are looked at makes no difference.
         self.keeper.connections = tuple(self.chance.sample(self.keeper.connections, len(self.clocks)))
         editing = asyncio.create_task(edit(self.admins, self.fields, self.chance, paused=in_flight))
-        found: list[DriftSummary] = []
+        runs: list[DriftSummary] = []
         while in_flight and not editing.done():
-            found.append((await self.keeper.cycle())[0])
+            runs.append((await self.keeper.cycle())[0])
         edits = await editing
-        found += await self._settle()
-        held = await held_on(self.admins, self.fields)
-        self.tally["runs"] += len(found)
-        self.tally["conflicts"] += sum(one.conflicts for one in found)
-        return edits, found, held
+        runs += await self._settle()
+        final = await held_on(self.admins, self.fields)
+        self.tally["runs"] += len(runs)
+        self.tally["conflicts"] += sum(run.conflicts for run in runs)
+        return edits, runs, final
 
     async def _settle(self) -> list[DriftSummary]:
-        found: list[DriftSummary] = []
+        runs: list[DriftSummary] = []
         for _ in range(5):
             looked, repaired = await self.keeper.cycle()
-            found.append(looked)
+            runs.append(looked)
             if not looked.drifting:
-                return found
+                return runs
         raise AssertionError(f"still not equal: {looked.headline} {repaired}")
 
 
@@ -106,8 +106,10 @@ async def arena(
 ) -> AsyncIterator[Arena]:
     """Clusters that hold the same, each behind a proxy that shifts its clock."""
     async with AsyncExitStack() as stack:
-        clocks = [await stack.enter_async_context(Proxy(one.admin_url)) for one in connections]
-        admins = {one.name: await stack.enter_async_context(AdminClient(one)) for one in connections}
+        clocks = [await stack.enter_async_context(Proxy(connection.admin_url)) for connection in connections]
+        admins = {
+            connection.name: await stack.enter_async_context(AdminClient(connection)) for connection in connections
+        }
         names = [name, NamespaceName(name.tenant, "payments")]
         topic = TopicName(name, "events")
         await make_namespaces(names, *admins.values())
@@ -115,7 +117,9 @@ async def arena(
             # A topic that nobody uses would be gone after a minute.
             await admin.post(f"/namespaces/{name.path}/inactiveTopicPolicies", KEPT)
             await admin.create_topic(topic)
-        shifted = [replace(one, admin_url=clock.url) for one, clock in zip(connections, clocks, strict=True)]
+        shifted = [
+            replace(connection, admin_url=clock.url) for connection, clock in zip(connections, clocks, strict=True)
+        ]
         keeper = Reconciler.of(name.tenant, *shifted, granularity=granularity, skew_seconds=SKEW_SECONDS)
         chance = random.Random(f"{len(connections)} {granularity}")
         yield Arena(admins=admins, clocks=clocks, keeper=keeper, fields=fields_of(names, [topic]), chance=chance)
@@ -155,12 +159,12 @@ async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoin
         for number in range(ROUNDS):
             in_flight = bool(number % 2)
             before = await held_on(played.admins, played.fields)
-            edits, found, held = await played.play(in_flight=in_flight)
-            for one, sides in edits.items():
-                counted = sides if in_flight else changes(sides, before[one]["blue"])
+            edits, runs, final = await played.play(in_flight=in_flight)
+            for edited_field, sides in edits.items():
+                counted = sides if in_flight else changes(sides, before[edited_field]["blue"])
                 played.tally["disjoint edits" if len(counted) == 1 else "edits in conflict"] += bool(counted)
-                assert_one_of_the_edits_is_held(one, counted, held[one], told=not in_flight)
-            assert sum(one.lost for one in found) == 0
+                assert_one_of_the_edits_is_held(edited_field, counted, final[edited_field], certain=not in_flight)
+            assert sum(run.lost for run in runs) == 0
     log.info("%d clusters, %d rounds by field: %s", len(fleet), ROUNDS, dict(played.tally))
 
 
@@ -173,11 +177,15 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lo
         await played.keeper.cycle()
         for _ in range(ROUNDS):
             before = await held_on(played.admins, played.fields)
-            edits, found, held = await played.play(in_flight=False)
-            assert all(value == values["blue"] for values in held.values() for value in values.values()), held
-            changed = {one: changes(sides, before[one]["blue"]) for one, sides in edits.items()}
-            gone = [len(sides) for one, sides in changed.items() if held[one] == before[one]]
-            assert sum(one.lost for one in found) == sum(gone)
+            edits, runs, final = await played.play(in_flight=False)
+            assert all(value == values["blue"] for values in final.values() for value in values.values()), final
+            changed = {
+                edited_field: changes(sides, before[edited_field]["blue"]) for edited_field, sides in edits.items()
+            }
+            gone = [
+                len(sides) for edited_field, sides in changed.items() if final[edited_field] == before[edited_field]
+            ]
+            assert sum(run.lost for run in runs) == sum(gone)
             played.tally["disjoint edits"] += sum(len(sides) == 1 for sides in changed.values())
             played.tally["disjoint edits lost"] += gone.count(1)
     log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
@@ -202,8 +210,8 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
         await on_red.post(f"/{topic.path}/maxProducers", 6)
         await asyncio.sleep(TELLING_SECONDS)
         await on_blue.post(f"/{topic.path}/maxProducers", 5)
-        found, _ = await keeper.cycle()
-        assert found.conflicts == 1
+        drift, _ = await keeper.cycle()
+        assert drift.conflicts == 1
         assert [await admin.get(f"/{topic.path}/maxProducers") for admin in (on_blue, on_red)] == [5, 5]
         ((_, conflict),) = ReconciliationStore(keeper.run.ledger, ("blue", "red")).conflicts()
         assert (conflict.rule, conflict.winner) == (Rule.TIME, "blue")
@@ -221,7 +229,7 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
 ) -> None:
     name = new_namespace()
     async with AsyncExitStack() as stack:
-        admins = [await stack.enter_async_context(AdminClient(one)) for one in (blue, green, red)]
+        admins = [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green, red)]
         on_blue, on_green, on_red = admins
         await make_namespaces([name], *admins)
         keeper = Reconciler.of(name.tenant, blue, green, red)
@@ -235,34 +243,34 @@ async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the
             value += 1
             await set_policy(on_blue, name, MAX_PRODUCERS[0], value)
             await set_policy(on_green, name, MAX_CONSUMERS[0], value)
-            found, repaired = await keeper.cycle()
-            assert found.conflicts == 0
-            wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
-            assert [await held(admin, name, wanted) for admin in (on_blue, on_green)] == [wanted, wanted]
-            since.add(found.behind["red"].last_seen)
-            assert_red_is_said_to_be_behind(found, repaired, time.time() - last_run)
-        (seen,) = since
-        assert seen == pytest.approx(last_run, abs=15)
+            drift, repaired = await keeper.cycle()
+            assert drift.conflicts == 0
+            expected = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value}
+            assert [await held(admin, name, expected) for admin in (on_blue, on_green)] == [expected, expected]
+            since.add(drift.behind["red"].last_seen)
+            assert_red_is_said_to_be_behind(drift, repaired, time.time() - last_run)
+        (last_seen,) = since
+        assert last_seen == pytest.approx(last_run, abs=15)
         down = time.time() - last_run
         third.restart()
         returned = time.time()
-        found, repaired = await keeper.cycle()
-        assert (found.behind, found.conflicts, repaired and repaired.problems) == ({}, 0, ())
-        wanted = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value, MAX_UNACKED[1]: 1}
-        assert [await held(admin, name, wanted) for admin in admins] == [wanted] * 3
+        drift, repaired = await keeper.cycle()
+        assert (drift.behind, drift.conflicts, repaired and repaired.problems) == ({}, 0, ())
+        expected = {MAX_PRODUCERS[1]: value, MAX_CONSUMERS[1]: value, MAX_UNACKED[1]: 1}
+        assert [await held(admin, name, expected) for admin in admins] == [expected] * 3
         caught_up = time.time() - returned
         assert (await keeper.find()).drifting == 0
     log.info("down for %.0f s, %d runs; equal %.1f s after it was healthy again", down, value - 1, caught_up)
 
 
-def assert_red_is_said_to_be_behind(found: DriftSummary, repaired: RepairSummary | None, seconds: float) -> None:
-    at = datetime.fromtimestamp(found.behind["red"].last_seen, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    assert f"red could not be reached, last seen {at}." in failure(found, repaired, fail_on_drift=False)
-    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(found, {}, repaired)
-    told = metrics(found, repaired)
-    assert told["clusters_behind"] == 1
-    assert told["behind_seconds.red"] == pytest.approx(seconds, abs=15)
-    assert (told["behind_seconds.blue"], told["behind_seconds.green"]) == (0, 0)
+def assert_red_is_said_to_be_behind(drift: DriftSummary, repaired: RepairSummary | None, seconds: float) -> None:
+    at = datetime.fromtimestamp(drift.behind["red"].last_seen, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert f"red could not be reached, last seen {at}." in failure(drift, repaired, fail_on_drift=False)
+    assert f"**red** is unreachable; its last scan was {at}." in reconciliation_report(drift, {}, repaired)
+    gauges = metrics(drift, repaired)
+    assert gauges["clusters_behind"] == 1
+    assert gauges["behind_seconds.red"] == pytest.approx(seconds, abs=15)
+    assert (gauges["behind_seconds.blue"], gauges["behind_seconds.green"]) == (0, 0)
 
 
 def changes(sides: Mapping[str, Edit], before: Json) -> dict[str, Edit]:
@@ -271,18 +279,18 @@ def changes(sides: Mapping[str, Edit], before: Json) -> dict[str, Edit]:
 
 
 def assert_one_of_the_edits_is_held(
-    one: Field, sides: Mapping[str, Edit], held: Mapping[str, Json], *, told: bool
+    edited_field: Field, sides: Mapping[str, Edit], by_cluster: Mapping[str, Json], *, certain: bool
 ) -> None:
     """The only edit; or a later one than that of the smaller name, or that one where nobody could tell.
 
-    :param told: all was edited before the clusters were looked at, so that the winner is known.
+    :param certain: all was edited before the clusters were looked at, so that the winner is known.
     """
-    assert all(value == held["blue"] for value in held.values()), (one, held)
+    assert all(value == by_cluster["blue"] for value in by_cluster.values()), (edited_field, by_cluster)
     if not sides:
         return
-    assert held["blue"] in [edited.value for edited in sides.values()], (one, sides, held)
+    assert by_cluster["blue"] in [edited.value for edited in sides.values()], (edited_field, sides, by_cluster)
     first = sides[min(sides)]
-    if told and held["blue"] != first.value:
-        winner = next(edited for edited in sides.values() if edited.value == held["blue"])
-        assert isinstance(one.of, TopicName), (one, sides, held)
-        assert winner.ended > first.began, (one, sides, held)
+    if certain and by_cluster["blue"] != first.value:
+        winner = next(edited for edited in sides.values() if edited.value == by_cluster["blue"])
+        assert isinstance(edited_field.of, TopicName), (edited_field, sides, by_cluster)
+        assert winner.ended > first.began, (edited_field, sides, by_cluster)

@@ -17,9 +17,9 @@ from pulsar_fleet.report.reconciliation import conflict_lines, deletion_lines
 @pytest.fixture
 async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection) -> Reconciler:
     """Reconciliation of its tenant, after a first run in which both hold the same."""
-    found = Reconciler.of(shared.tenant, blue, green)
-    await found.cycle()
-    return found
+    reconciler = Reconciler.of(shared.tenant, blue, green)
+    await reconciler.cycle()
+    return reconciler
 
 
 async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_schemas(

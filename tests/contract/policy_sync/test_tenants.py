@@ -26,10 +26,10 @@ def absent(new_namespace: NewNamespace, records: Path) -> str:
 async def exchange(
     absent: str, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
 ) -> AsyncIterator[Exchange]:
-    found = Exchange.of(absent, blue, green)
-    await found.settle()
-    yield found
-    await found.remove(on_blue, on_green)
+    new_exchange = Exchange.of(absent, blue, green)
+    await new_exchange.settle()
+    yield new_exchange
+    await new_exchange.remove(on_blue, on_green)
 
 
 def tenant(roles: list[str], *clusters: str) -> JsonObject:
@@ -42,8 +42,8 @@ async def test_a_tenant_is_created_and_changed_by_events(
 ) -> None:
     await on_blue.put(f"/tenants/{absent}", tenant(["ops"], "blue"))
     await on_blue.put(f"/namespaces/{absent}/orders", {"replication_clusters": ["blue"]})
-    found = await exchange.run()
-    assert [one.reasons for one in found.clusters.values()] == [[], []]
+    summary = await exchange.run()
+    assert [tally.reasons for tally in summary.clusters.values()] == [[], []]
     assert await sides(absent, on_blue, on_green) == [(["ops"], ["blue"]), (["ops"], ["green"])]
     assert [str(name) for name in await on_green.namespaces(absent)] == [f"{absent}/orders"]
     await exchange.settle()
@@ -60,8 +60,8 @@ async def test_a_tenant_without_a_namespace_is_carried_alone(
     on_blue: AdminClient, on_green: AdminClient, absent: str, exchange: Exchange
 ) -> None:
     await on_green.put(f"/tenants/{absent}", tenant(["ops"], "green"))
-    found = await exchange.run()
-    assert (found.clusters["green"].published, found.clusters["blue"].written) == (1, 1)
+    summary = await exchange.run()
+    assert (summary.clusters["green"].published, summary.clusters["blue"].written) == (1, 1)
     assert await sides(absent, on_blue, on_green) == [(["ops"], ["blue"]), (["ops"], ["green"])]
 
 
@@ -72,9 +72,9 @@ async def test_a_cluster_that_the_other_side_does_not_know_is_not_allowed_there(
     await exchange.settle()
     await on_blue.put_cluster("red", {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:1"})
     await on_blue.post(f"/tenants/{absent}", tenant(["ops"], "blue", "red"))
-    found = await exchange.run()
+    summary = await exchange.run()
     assert await sides(absent, on_green) == [(["ops"], ["green"])]
-    (reason,) = found.clusters["green"].reasons
+    (reason,) = summary.clusters["green"].reasons
     assert "green does not know red" in reason
 
 
@@ -98,4 +98,4 @@ async def test_a_tenant_is_created_and_changed_by_reconciliation(
 async def sides(name: str, *admins: AdminClient) -> list[Json]:
     """The roles and the clusters of a tenant on each cluster; None where it does not exist."""
     tenants = [await admin.tenant(name) for admin in admins]
-    return [one and (sorted(one["adminRoles"]), sorted(one["allowedClusters"])) for one in tenants]
+    return [document and (sorted(document["adminRoles"]), sorted(document["allowedClusters"])) for document in tenants]

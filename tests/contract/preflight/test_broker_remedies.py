@@ -120,7 +120,7 @@ def _still_said(configuration: dict[str, str], settings: dict[str, str]) -> set[
             sides.append(replace(side, brokers=tuple(brokers)))
         return Clusters(sides[0], sides[1], pair.probes)
 
-    said = {
+    ids = {
         finding.id
         for spoil in [row[0] for row in compatibility.FAULTS] + [row[1] for row in compatibility.PIP_433]
         for finding in compatibility.check(advised(spoil(full_pair())))
@@ -131,7 +131,7 @@ def _still_said(configuration: dict[str, str], settings: dict[str, str]) -> set[
     brokers = tuple(replace(broker, configuration=configuration) for broker in blue.brokers)
     ready = gates.with_blue(view, snapshot=replace(blue, brokers=brokers))
     gate_findings = [*migration_check_runs_on_every_broker(ready), *resources_are_not_created_by_the_broker(ready)]
-    return said | {finding.id for finding in gate_findings}
+    return ids | {finding.id for finding in gate_findings}
 
 
 async def _check_enforcement(admin: AdminClient) -> None:

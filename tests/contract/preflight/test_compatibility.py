@@ -42,12 +42,12 @@ class Estates:
     @property
     def selection(self) -> Selection:
         """The tenants of the estate."""
-        return Selection(tenants=frozenset(one.tenant for one in (self.live, *self.spaces)))
+        return Selection(tenants=frozenset(name.tenant for name in (self.live, *self.spaces)))
 
     async def snapshots(self) -> list[Snapshot]:
         """Both clusters as they are, without what differs from one reading to the next."""
         taken = [await collect(admin, self.selection, redactor=REDACTOR) for admin in (self.blue, self.green)]
-        return [replace(one, began="", ended="", calls=0) for one in taken]
+        return [replace(snapshot, began="", ended="", calls=0) for snapshot in taken]
 
     async def copy_namespace(self, name: NamespaceName) -> None:
         """Make the same namespace on green, without its topics."""
@@ -62,10 +62,10 @@ class Estates:
         artefacts = Artefacts.open()
         source = await take_snapshot(self.blue.connection, self.selection, artefacts, "r", name="source")
         target = await take_snapshot(self.green.connection, self.selection, artefacts, "r", name="target")
-        found = read_findings(artefacts, plan_onboarding(source, target, artefacts, "r"))
+        findings = read_findings(artefacts, plan_onboarding(source, target, artefacts, "r"))
         # Tests that run beside this one override dynamic settings of the shared clusters for a while.
-        mine = [one for one in found if one.resource not in ("cluster blue", "cluster green")]
-        return {f"{one.severity} {one.id}: {one.resource}" for one in mine}
+        mine = [finding for finding in findings if finding.resource not in ("cluster blue", "cluster green")]
+        return {f"{finding.severity} {finding.id}: {finding.resource}" for finding in mine}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def estates(
         prefix=f"{live.tenant}-",
     )
     built = await build_estate(blue, spec)
-    spaces = tuple(one.name for one in built.namespaces if one.name != live)
+    spaces = tuple(namespace.name for namespace in built.namespaces if namespace.name != live)
     return Estates(on_blue, on_green, live, spaces)
 
 
@@ -140,7 +140,7 @@ async def test_seeded_faults_are_found_exactly_and_looking_writes_nothing(estate
     }
     assert await estates.snapshots() == before
     source, target = before
-    assert {one.compatible for one in await probe_schemas(green, source, target)} == {False}
+    assert {schema.compatible for schema in await probe_schemas(green, source, target)} == {False}
     assert await estates.snapshots() == before
 
 
@@ -183,19 +183,19 @@ async def test_our_rules_say_of_schemas_what_the_broker_says(
 ) -> None:
     name = new_namespace()
     await make_namespace(on_blue, name)
-    held: dict[TopicName, tuple[SchemaState, SchemaState]] = {}
+    pairs: dict[TopicName, tuple[SchemaState, SchemaState]] = {}
     for index, (kind, (old, new)) in enumerate(product(("AVRO", "JSON"), PAIRS)):
         topic = TopicName(name, f"t{index}")
         await on_blue.create_topic(topic)
         await on_blue.post_schema(topic, {"type": kind, "schema": old, "properties": {}})
-        held[topic] = (SchemaState(str(topic), 0, kind, old, {}, 0), SchemaState(str(topic), 1, kind, new, {}, 0))
+        pairs[topic] = (SchemaState(str(topic), 0, kind, old, {}, 0), SchemaState(str(topic), 1, kind, new, {}, 0))
     wrong, undecided = [], 0
     for strategy in STRATEGIES:
         await on_blue.put(f"/namespaces/{name.path}/schemaCompatibilityStrategy", strategy)
-        for old_state, new_state in held.values():
-            said = await probe_schema(on_blue, new_state)
+        for old_state, new_state in pairs.values():
+            probe = await probe_schema(on_blue, new_state)
             ours = check_schema(strategy, new_state, [old_state])
             undecided += ours is SchemaFit.UNDECIDED
-            if ours is not SchemaFit.UNDECIDED and said.compatible != (ours is SchemaFit.COMPATIBLE):
-                wrong.append(f"{strategy} {new_state.type} {said.compatible}: {old_state.schema} → {new_state.schema}")
+            if ours is not SchemaFit.UNDECIDED and probe.compatible != (ours is SchemaFit.COMPATIBLE):
+                wrong.append(f"{strategy} {new_state.type} {probe.compatible}: {old_state.schema} → {new_state.schema}")
     assert ("\n".join(wrong), undecided) == ("", 0)

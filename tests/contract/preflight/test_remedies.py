@@ -75,8 +75,8 @@ class Pair:
         :param settings: static settings of blue's brokers, which are put into its snapshot.
         """
         source, target = await self.snapshots()
-        found = check_compatibility(with_settings(source, None, **settings), target, Probes(lag_seconds=LAG))
-        return {finding.id: finding for finding in found}
+        findings = check_compatibility(with_settings(source, None, **settings), target, Probes(lag_seconds=LAG))
+        return {finding.id: finding for finding in findings}
 
     async def rows(self) -> list[set[str]]:
         """Topics, cursors, schemas, tenants on both clusters: what no remedy here may change."""
@@ -273,8 +273,8 @@ async def test_the_printed_call_removes_the_finding_and_harms_nothing(case: Case
         await send({"blue": pair.blue, "green": pair.green}[cluster], call)
     if case.changes:
         await pair.unload(*touched)
-    left = await _left(pair, case)
-    assert left is None, left.text()
+    remaining = await _left(pair, case)
+    assert remaining is None, remaining.text()
     for cluster, rows, later in zip(("blue", "green"), before, await pair.rows(), strict=True):
         assert rows == later or (case.changes and cluster in touched)
         assert {row for row in rows - later if "Topic" in row and "Tenant" not in row} == set() or case.changes

@@ -243,7 +243,9 @@ async def estate(on_blue: AdminClient, on_green: AdminClient, new_namespace: Cal
 
 
 def of(findings: Sequence[Finding], case: Case, name: NamespaceName) -> list[Finding]:
-    return [one for one in findings if one.id == case.id and f"{name}/" in f"{one.resource.split()[0]}/"]
+    return [
+        finding for finding in findings if finding.id == case.id and f"{name}/" in f"{finding.resource.split()[0]}/"
+    ]
 
 
 async def test_what_a_text_says_removes_its_finding_and_is_not_said_nearby(estate: Estate, records: Path) -> None:
@@ -258,8 +260,8 @@ async def test_what_a_text_says_removes_its_finding_and_is_not_said_nearby(estat
     for case in cases:
         (finding,) = of(findings, case, estate.name(case.space))
         await case.execute(estate, estate.name(case.space), finding)
-    left = await estate.findings()
-    assert [one.text() for case in CASES for one in of(left, case, estate.name(case.space))] == []
+    remaining = await estate.findings()
+    assert [finding.text() for case in CASES for finding in of(remaining, case, estate.name(case.space))] == []
     assert await estate.rows(*near) == before
 
 
@@ -274,7 +276,7 @@ async def test_a_topic_in_use_does_not_meet_the_condition_of_its_deletion(estate
     producers = [await asyncio.to_thread(client.create_producer, str(events(name))) for name in names[1:]]
     await asyncio.to_thread(producers[0].send, b"unread")
     await asyncio.to_thread(producers[0].close)
-    for finding in (one for one in await estate.findings() if one.id == "partitioned-on-one-side"):
+    for finding in (finding for finding in await estate.findings() if finding.id == "partitioned-on-one-side"):
         assert [is_empty(answer) for answer in await estate.execute(finding)] == [False], finding.text()
     with pytest.raises(InvalidRequest, match="connected"):
         await estate.green.delete(f"/{events(names[2]).path}/partitions")
@@ -284,7 +286,7 @@ async def test_a_topic_in_use_does_not_meet_the_condition_of_its_deletion(estate
 async def test_a_namespace_in_use_is_not_deleted_by_what_is_said_of_one_whose_deletion_hangs(estate: Estate) -> None:
     await estate.make(["used"])
     await estate.green.create_topic(events(estate.name("used")))
-    assert not [one for one in await estate.findings() if one.id == "namespace-deleted"]
+    assert not [finding for finding in await estate.findings() if finding.id == "namespace-deleted"]
     with pytest.raises(Conflict, match="non empty"):
         await estate.green.delete(f"/namespaces/{estate.name('used').path}")
 
@@ -295,7 +297,7 @@ async def test_a_schema_on_an_enforcing_cluster_refuses_producers_without_one(
     name = estate.name("enforced")
     await estate.make([name.name])
     await schemas((), (AVRO,), enforced=True)(estate, name)
-    (finding,) = [one for one in await estate.findings() if one.id == "schema-only-on-target"]
+    (finding,) = [finding for finding in await estate.findings() if finding.id == "schema-only-on-target"]
     assert finding.remedy.startswith("let its producers on blue use this schema, then register it there too")
     client = open_client(estate.blue.connection, 10)
     await asyncio.to_thread(lambda: client.create_producer(str(events(name))).close())
@@ -374,8 +376,8 @@ async def test_a_peer_gets_its_addresses_and_keeps_its_other_fields(estate: Esta
         documents = [await estate.blue.cluster_data(cluster) or {} for cluster in (peer, near)]
         urls = [str(url) for document in documents for url in document.values() if "://" in str(url)]
         findings = await estate.findings(source=source, probed=Measurements(unreachable=await unreachable(urls)))
-        assert source or not [one for one in findings if one.resource == f"cluster {near}"]
-        return {one.id: one for one in findings if one.resource == f"cluster {peer}"}
+        assert source or not [finding for finding in findings if finding.resource == f"cluster {near}"]
+        return {finding.id: finding for finding in findings if finding.resource == f"cluster {peer}"}
 
     async def correct(finding: Finding, document: dict[str, str]) -> None:
         (current,) = await estate.execute(finding)
@@ -422,13 +424,13 @@ async def test_a_tenant_that_is_allowed_a_cluster_keeps_its_roles_and_clusters(e
         wide = {"adminRoles": ["owner", "second"], "allowedClusters": ["blue", west]}
         await estate.blue.post(f"/tenants/{estate.tenant}", wide)
         await estate.blue.post(f"/namespaces/{name.path}/replication", ["blue", west])
-        assert "cluster-not-allowed" not in {one.id for one in await estate.findings()}
+        assert "cluster-not-allowed" not in {finding.id for finding in await estate.findings()}
 
         def narrow(snapshot: Snapshot) -> Snapshot:
             return replace(snapshot, tenants=(TenantState(estate.tenant, ("owner", "second"), (snapshot.cluster,)),))
 
         findings = await estate.findings(source=narrow, target=narrow)
-        (finding,) = [one for one in findings if one.id == "cluster-not-allowed"]
+        (finding,) = [finding for finding in findings if finding.id == "cluster-not-allowed"]
         before = await estate.rows()
         (tenant,) = await estate.execute(finding)
         assert {key: sorted(tenant[key]) for key in wide} == {key: sorted(wide[key]) for key in wide}
@@ -471,20 +473,24 @@ async def test_what_the_brokers_of_blue_apply_is_set_there_and_copied_for_every_
 
     async def found() -> list[Finding]:
         findings = await estate.findings(name, target=differing)
-        return [one for one in findings if one.id in ("behaves-differently", "schema-default-differs") and one.call]
+        return [
+            finding
+            for finding in findings
+            if finding.id in ("behaves-differently", "schema-default-differs") and finding.call
+        ]
 
     findings = await found()
-    fields = {one.evidence.partition(" ")[0] for one in findings}
+    fields = {finding.evidence.partition(" ")[0] for finding in findings}
     assert {"persistence", "max_consumers_per_topic", "schemaCompatibilityStrategy:"} <= fields
     effective = await _effective(estate.blue, name)
     for finding in findings:
         await estate.execute(finding)
-    assert [one.text() for one in await found()] == []
+    assert [finding.text() for finding in await found()] == []
     assert await _effective(estate.blue, name) == effective
     kept = (await estate.blue.namespace(name) or {})["backlog_quota_map"]["destination_storage"]
     assert quota.items() <= kept.items()
     # Where every namespace has a policy, nothing is said: the second time there was nothing to send.
-    assert not any(str(name) in one.call for one in await found())
+    assert not any(str(name) in finding.call for finding in await found())
 
 
 async def _effective(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
@@ -504,7 +510,7 @@ async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_
     key, run = "maxConcurrentTopicLoadRequest", "migrate_namespaces/overriding"
 
     async def named() -> dict[str, Finding]:
-        return {one.id: one for one in await estate.findings() if one.id == "dynamic-settings-differ"}
+        return {finding.id: finding for finding in await estate.findings() if finding.id == "dynamic-settings-differ"}
 
     assert await named() == {}
     try:

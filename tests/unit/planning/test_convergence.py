@@ -122,7 +122,7 @@ def holding(own: str, policies: Document, local: Document, shared: Document) -> 
 def after(plan: Plan, target: Snapshot) -> Snapshot:
     """The target once every call of the plan was sent."""
     document: Document = dict(target.namespaces[0].policies)
-    topics = {one.scope: dict(one.policies) for one in target.topic_policies}
+    topics = {policies.scope: dict(policies.policies) for policies in target.topic_policies}
     for change in plan.changes:
         for call in change.calls:
             if call.path.startswith("/namespaces/acme/orders/"):
@@ -132,7 +132,7 @@ def after(plan: Plan, target: Snapshot) -> Snapshot:
     return replace(
         target,
         namespaces=(NamespaceState("acme/orders", document),),
-        topic_policies=tuple(replace(one, policies=topics[one.scope]) for one in target.topic_policies),
+        topic_policies=tuple(replace(policies, policies=topics[policies.scope]) for policies in target.topic_policies),
     )
 
 
@@ -142,15 +142,15 @@ def take(document: Document, call: Call, own: str) -> None:
     if head == "permissions":
         _take_grant(document, call, rest)
     elif head in ("properties", "property"):
-        held = {**document.get("properties", {}), **(call.body or {})}
-        document["properties"] = {key: one for key, one in held.items() if head == "properties" or key != rest}
+        before = {**document.get("properties", {}), **(call.body or {})}
+        document["properties"] = {key: value for key, value in before.items() if head == "properties" or key != rest}
     else:
         row = NAMESPACE_BY_PATH[head]
-        held = document.get(row.field)
-        document[row.field] = _written(row.kind, call, held, rest, own)
+        before = document.get(row.field)
+        document[row.field] = _written(row.kind, call, before, rest, own)
 
 
-def _written(kind: Kind, call: Call, held: Any, rest: str, own: str) -> Any:
+def _written(kind: Kind, call: Call, before: Any, rest: str, own: str) -> Any:
     if call.method == "DELETE":
         value = None
     elif kind is Kind.FLAG:
@@ -158,15 +158,15 @@ def _written(kind: Kind, call: Call, held: Any, rest: str, own: str) -> Any:
     else:
         value = call.body if call.has_body else (rest or None)
     if kind is Kind.CLUSTER_MAP:
-        return {**(held or {}), own: value}
+        return {**(before or {}), own: value}
     if kind is Kind.QUOTAS:
-        return _quotas(held, call)
+        return _quotas(before, call)
     return value
 
 
-def _quotas(held: Any, call: Call) -> Any:
+def _quotas(before: Any, call: Call) -> Any:
     quota = dict(call.params)["backlogQuotaType"]
-    others = {key: one for key, one in (held or {}).items() if key != quota}
+    others = {key: value for key, value in (before or {}).items() if key != quota}
     return others if call.method == "DELETE" else {**others, quota: call.body}
 
 
@@ -174,8 +174,8 @@ def _take_grant(document: Document, call: Call, rest: str) -> None:
     assert call.method == "POST", "a plan revokes nothing"
     section, _, name = rest.rpartition("/")
     field = "subscription_auth_roles" if section else "namespace_auth"
-    held = document.get("auth_policies") or {}
-    document["auth_policies"] = {**held, field: {**held.get(field, {}), name: call.body}}
+    granted = document.get("auth_policies") or {}
+    document["auth_policies"] = {**granted, field: {**granted.get(field, {}), name: call.body}}
 
 
 def take_topic(document: Document, call: Call) -> None:
@@ -183,8 +183,10 @@ def take_topic(document: Document, call: Call) -> None:
     path = call.path.removeprefix("/persistent/acme/orders/events/")
     if path.endswith("/dispatchRate"):
         name = unquote(path.partition("/")[0])
-        held = {key: one for key, one in (document.get("subscriptionPolicies") or {}).items() if key != name}
-        document["subscriptionPolicies"] = held | (
+        others = {
+            key: policies for key, policies in (document.get("subscriptionPolicies") or {}).items() if key != name
+        }
+        document["subscriptionPolicies"] = others | (
             {name: {"dispatchRate": call.body}} if call.method != "DELETE" else {}
         )
         return
@@ -224,8 +226,8 @@ def test_documents_are_equal_but_for_what_is_never_taken_away(
     merged = {row.field for row in CATALOGUE if row.kind in (Kind.CLUSTER_LIST, Kind.GRANTS, Kind.PROPERTIES)}
     kept = {row.field for row in CATALOGUE if row.unset is Unset.IMPOSSIBLE} - set(comparable(ours, "blue"))
     sides = (comparable(ours, "blue"), comparable(reached.namespaces[0].policies, "green"))
-    wanted, held = ({field: one for field, one in side.items() if field not in merged | kept} for side in sides)
-    assert held == wanted
+    expected, actual = ({field: value for field, value in side.items() if field not in merged | kept} for side in sides)
+    assert actual == expected
     sides = (topic_comparable(our_local), topic_comparable(reached.topic_policies[0].policies))
-    wanted, held = ({field: one for field, one in side.items() if one is not False} for side in sides)
-    assert held == wanted
+    expected, actual = ({field: value for field, value in side.items() if value is not False} for side in sides)
+    assert actual == expected

@@ -35,7 +35,9 @@ FULL = replace(
 
 
 def found(source: Snapshot, target: Snapshot) -> list[tuple[Resource, str, str, Side]]:
-    return [(one.resource, one.name, one.field, one.side) for one in diff(source, target)]
+    return [
+        (difference.resource, difference.name, difference.field, difference.side) for difference in diff(source, target)
+    ]
 
 
 def test_equal_clusters_do_not_differ() -> None:
@@ -70,7 +72,7 @@ def test_a_subscription_that_a_partition_lacks_is_missing() -> None:
 
 
 def test_where_a_cursor_stands_is_not_compared() -> None:
-    moved = tuple(replace(one, mark_delete="9:9") for one in FULL.subscriptions)
+    moved = tuple(replace(subscription, mark_delete="9:9") for subscription in FULL.subscriptions)
     assert diff(FULL, replace(FULL, subscriptions=moved)) == ()
 
 
@@ -97,5 +99,5 @@ def test_a_value_is_the_same_as_itself(value: Any) -> None:
 
 @given(st.dictionaries(st.sampled_from(["futureA", "futureB", "message_ttl_in_seconds"]), st.integers(min_value=1)))
 def test_a_snapshot_with_any_fields_does_not_differ_from_itself(policies: dict[str, Any]) -> None:
-    one = replace(EMPTY, namespaces=(NamespaceState("acme/orders", policies),))
-    assert diff(one, one) == ()
+    snapshot = replace(EMPTY, namespaces=(NamespaceState("acme/orders", policies),))
+    assert diff(snapshot, snapshot) == ()

@@ -126,8 +126,8 @@ def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
 
 def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
     """The catalogues say what discards messages; the table of rules says why that is dangerous."""
-    topic_fields = {one.namespace_field or name for name, one in TOPIC_BY_FIELD.items() if one.loses_data}
-    discarding = {name for name, one in BY_FIELD.items() if one.loses_data} | topic_fields
+    topic_fields = {policy.namespace_field or name for name, policy in TOPIC_BY_FIELD.items() if policy.loses_data}
+    discarding = {name for name, policy in BY_FIELD.items() if policy.loses_data} | topic_fields
     assert discarding == set(DISCARDS)
 
 

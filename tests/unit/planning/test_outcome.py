@@ -35,8 +35,8 @@ def setting(before: Any, after: Any) -> Change:
 
 
 def outcome(change: Change, live: Any, *, begun: bool) -> Outcome | None:
-    found = result_before_write(change, live, own="green", allow=(), begun=begun)
-    return found.outcome if found else None
+    result = result_before_write(change, live, own="green", allow=(), begun=begun)
+    return result.outcome if result else None
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_what_this_run_created_may_have_been_changed_by_it_since() -> None:
     change = replace(
         setting(None, {"max_producers_per_topic": 1}), resource=Resource.NAMESPACE, action=Action.CREATE, field=""
     )
-    found = [
-        result_before_write(change, {"max_producers_per_topic": 2}, own="green", allow=(), begun=False, done=made)
-        for made in (False, True)
+    results = [
+        result_before_write(change, {"max_producers_per_topic": 2}, own="green", allow=(), begun=False, done=created)
+        for created in (False, True)
     ]
-    assert [one and one.outcome for one in found] == [Outcome.CONFLICT, Outcome.ALREADY]
+    assert [result and result.outcome for result in results] == [Outcome.CONFLICT, Outcome.ALREADY]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_change_is_open_until_it_was_applied_as_often_as_it_was_begun() -> Non
     rows = [intent("done"), intent("cut"), intent("failed"), intent("again"), intent("again", 5)]
     changes = [recorded(name, Outcome.APPLIED) for name in ("done", "again")] + [recorded("failed", Outcome.FAILED)]
     earlier = EarlierAttempt.of(rows, changes)
-    assert {name: one.before for name, one in earlier.begun.items()} == {"cut": None, "failed": None, "again": 5}
+    assert {name: change.before for name, change in earlier.begun.items()} == {"cut": None, "failed": None, "again": 5}
     assert earlier.applied == {"done", "again"}
 
 

@@ -41,8 +41,10 @@ LISTS = {"replication_clusters": ["blue"]}
 
 def snapshot(cluster: str, version: str = "4.2.4", **tables: Any) -> Snapshot:
     brokers = (BrokerState("localhost:8080", version, {}),)
-    known = (cluster,)
-    return Snapshot(cluster=cluster, began="", ended="", key_id="k", known_clusters=known, brokers=brokers, **tables)
+    known_clusters = (cluster,)
+    return Snapshot(
+        cluster=cluster, began="", ended="", key_id="k", known_clusters=known_clusters, brokers=brokers, **tables
+    )
 
 
 def holding(cluster: str, policies: dict[str, Any], **tables: Any) -> Snapshot:
@@ -85,7 +87,7 @@ def test_a_missing_namespace_is_one_call_with_the_whole_translated_document() ->
 def test_what_exists_only_on_the_target_is_reported_and_left_alone() -> None:
     plan = plan_changes(holding("blue", {}), holding("green", {}, topics=topic(3)))
     assert plan.empty
-    assert [(one.name, one.reason) for one in plan.left_alone] == [(EVENTS, "exists only on the target")]
+    assert [(entry.name, entry.reason) for entry in plan.left_alone] == [(EVENTS, "exists only on the target")]
 
 
 def test_a_history_is_posted_in_order_between_opening_and_restoring_the_strategy() -> None:
@@ -130,7 +132,9 @@ def test_the_brokers_mark_of_a_redirected_topic_is_never_copied(target: tuple[To
 
 def test_growing_partitions_needs_permission() -> None:
     plan = plan_changes(holding("blue", {}, topics=topic(12)), holding("green", {}, topics=topic(8)))
-    assert [(one.action, one.hazard) for one in plan.needing_permission()] == [(Action.GROW, Hazard.IRREVERSIBLE)]
+    assert [(change.action, change.hazard) for change in plan.needing_permission()] == [
+        (Action.GROW, Hazard.IRREVERSIBLE)
+    ]
 
 
 def test_partitions_are_never_taken_away() -> None:
@@ -167,7 +171,7 @@ def test_a_namespace_is_created_without_what_the_target_is_too_old_for() -> None
     target = replace(snapshot("green"), brokers=(BrokerState("localhost:8080", "4.0.7", {}),))
     plan = plan_changes(source, target)
     assert plan.changes[1].calls[0].body == {"replication_clusters": ["green"], "futurePolicy": 1}
-    assert [(one.field, one.reason) for one in plan.left_alone] == [
+    assert [(entry.field, entry.reason) for entry in plan.left_alone] == [
         ("allowed_topic_property_keys_for_metrics", "needs Pulsar 4.2 on the target, which runs 4.0.7")
     ]
 
@@ -228,7 +232,7 @@ def test_what_could_not_be_read_is_left_alone_and_the_rest_is_planned(
     other = NamespaceState("other/audit", {"replication_clusters": ["blue"]})
     blue = replace(blue, namespaces=(*blue.namespaces, other))
     sides = {"blue": blue, "green": snapshot("green")}
-    plan = plan_changes(*(unread(one, resource) if name == side else one for name, one in sides.items()))
+    plan = plan_changes(*(unread(state, resource) if name == side else state for name, state in sides.items()))
     assert {change.resource.value for change in plan.changes if "acme/orders" in change.name} == planned
     assert "other/audit" in {change.name for change in plan.changes}
     assert [(row.name, row.reason) for row in plan.left_alone if "read" in row.reason] == [
@@ -412,7 +416,7 @@ def test_only_what_the_selected_namespaces_need_of_the_cluster_is_carried_over()
     own = ClusterDataState("blue", {}, {"domain": {"brokers": ["x:1"]}}, isolation)
     source = replace(holding("blue", {"resource_group_name": "used"}), resource_groups=groups, clusters=(own,))
     planned = plan_changes(replace(source, selection=("acme",)), holding("green", {}))
-    named = {one.name for one in (*planned.changes, *planned.left_alone)}
+    named = {entry.name for entry in (*planned.changes, *planned.left_alone)}
     assert named == {"used", "acme/orders", "ours"}
 
 
@@ -499,7 +503,7 @@ PARTITIONED = {"topicType": "partitioned", "defaultNumPartitions": 3}
 
 
 @pytest.mark.parametrize(
-    ("held", "new_topics", "made"),
+    ("partitions", "new_topics", "created"),
     [
         (0, PARTITIONED, ["/namespaces/acme/new", f"/{POLICIES}", "/namespaces/acme/new/autoTopicCreation"]),
         (2, PARTITIONED, ["/namespaces/acme/new", f"/{POLICIES}/partitions"]),
@@ -510,12 +514,12 @@ PARTITIONED = {"topicType": "partitioned", "defaultNumPartitions": 3}
     ],
 )
 def test_the_topic_of_the_policies_is_made_first_where_a_broker_would_make_it_in_another_shape(
-    held: int | None, new_topics: dict[str, Any] | None, made: list[str]
+    partitions: int | None, new_topics: dict[str, Any] | None, created: list[str]
 ) -> None:
     name = "persistent://acme/new/__change_events"
-    rows = () if held is None else (InventoryState(SYSTEM_TOPIC, "acme/new", name, {"partitions": held}),)
+    rows = () if partitions is None else (InventoryState(SYSTEM_TOPIC, "acme/new", name, {"partitions": partitions}),)
     document = {"replication_clusters": ["green"], **({"autoTopicCreationOverride": new_topics} if new_topics else {})}
     calls = namespace_creation_calls(
         NamespaceName("acme", "new"), document, snapshot("blue", inventory=rows), snapshot("green")
     )
-    assert [call.path for call in calls] == made
+    assert [call.path for call in calls] == created

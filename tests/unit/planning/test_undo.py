@@ -31,7 +31,7 @@ def undo(*written: tuple[str, str, str, Any, Any], cluster: str = "green") -> Pl
 def test_a_value_that_was_written_twice_goes_back_to_the_first(records: Path) -> None:
     strategy = ("policy", SPACE, "schema_compatibility_strategy")
     plan = undo((*strategy, "FULL", "ALWAYS_COMPATIBLE"), (*strategy, "ALWAYS_COMPATIBLE", "BACKWARD"))
-    assert [(one.before, one.after) for one in plan.changes] == [("BACKWARD", "FULL")]
+    assert [(change.before, change.after) for change in plan.changes] == [("BACKWARD", "FULL")]
 
 
 def test_a_value_that_is_what_it_was_needs_no_change(records: Path) -> None:
@@ -47,8 +47,8 @@ def test_the_last_is_taken_back_first_and_what_belongs_to_the_cluster_at_the_end
         ("namespace", SPACE, "", None, {"replication_clusters": ["green"]}),
         ("topic", TOPIC, "", None, created),
     )
-    assert [one.name for one in plan.changes] == [TOPIC, SPACE, "acme", "group"]
-    assert {one.hazard for one in plan.changes} == {Hazard.DESTRUCTIVE}
+    assert [change.name for change in plan.changes] == [TOPIC, SPACE, "acme", "group"]
+    assert {change.hazard for change in plan.changes} == {Hazard.DESTRUCTIVE}
 
 
 def test_what_lies_in_a_topic_goes_with_it(records: Path) -> None:

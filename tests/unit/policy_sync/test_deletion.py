@@ -24,13 +24,13 @@ def compared(
         View(cluster="blue", items={}, provenance={}, unread=frozenset(), topics={}),
         View(cluster="green", items={ITEM: values}, provenance={}, unread=frozenset(), topics={}),
     ]
-    (found,) = compare(views, base, CompareOptions(deletions={ITEM: recorded})).compared
-    return found
+    (resource,) = compare(views, base, CompareOptions(deletions={ITEM: recorded})).compared
+    return resource
 
 
 def test_an_edit_on_one_side_and_a_deletion_on_the_other_are_a_conflict() -> None:
-    found = compared({LIMIT: 5}, BASE)
-    assert (found.deletion, found.conflicts, found.gone) == (RECORDED, (EXISTENCE,), ("blue",))
+    resource = compared({LIMIT: 5}, BASE)
+    assert (resource.deletion, resource.conflicts, resource.gone) == (RECORDED, (EXISTENCE,), ("blue",))
 
 
 def test_a_tenant_is_no_exception() -> None:
@@ -40,34 +40,34 @@ def test_a_tenant_is_no_exception() -> None:
         View(cluster="blue", items={}, provenance={}, unread=frozenset(), topics={}),
         View(cluster="green", items={tenant: {"adminRoles": ["ops"]}}, provenance={}, unread=frozenset(), topics={}),
     ]
-    (found,) = compare(views, base, CompareOptions()).compared
-    assert found.deletion == DeletionConflict({"blue": None, "green": {"adminRoles": ["ops"]}})
+    (resource,) = compare(views, base, CompareOptions()).compared
+    assert resource.deletion == DeletionConflict({"blue": None, "green": {"adminRoles": ["ops"]}})
 
 
 def test_a_deletion_of_what_nobody_edited_is_no_conflict() -> None:
-    found = compared({LIMIT: 3}, BASE)
-    assert (found.deletion, found.conflicts, found.gone) == (None, (), ("blue",))
+    resource = compared({LIMIT: 3}, BASE)
+    assert (resource.deletion, resource.conflicts, resource.gone) == (None, (), ("blue",))
 
 
 def test_the_conflict_stands_when_the_merge_base_has_taken_the_edit() -> None:
-    found = compared({LIMIT: 5}, AFTER, RECORDED)
-    assert (found.deletion, found.conflicts) == (RECORDED, (EXISTENCE,))
+    resource = compared({LIMIT: 5}, AFTER, RECORDED)
+    assert (resource.deletion, resource.conflicts) == (RECORDED, (EXISTENCE,))
 
 
 @pytest.mark.parametrize(
     ("fate", "gone", "missing"), [(Fate.KEPT, (), ("blue",)), (Fate.DELETED, ("blue",), ())], ids=["kept", "deleted"]
 )
 def test_a_choice_decides(fate: Fate, gone: tuple[str, ...], missing: tuple[str, ...]) -> None:
-    found = compared({LIMIT: 5}, AFTER, DeletionConflict(RECORDED.sides, fate))
-    assert (found.gone, found.missing, found.conflicts) == (gone, missing, ())
+    resource = compared({LIMIT: 5}, AFTER, DeletionConflict(RECORDED.sides, fate))
+    assert (resource.gone, resource.missing, resource.conflicts) == (gone, missing, ())
 
 
 def test_an_edit_after_the_choice_is_asked_for_again() -> None:
-    found = compared({LIMIT: 7}, AFTER, DeletionConflict(RECORDED.sides, Fate.DELETED))
-    assert found.deletion == DeletionConflict({"blue": None, "green": {LIMIT: 7}})
-    assert found.conflicts == (EXISTENCE,)
+    resource = compared({LIMIT: 7}, AFTER, DeletionConflict(RECORDED.sides, Fate.DELETED))
+    assert resource.deletion == DeletionConflict({"blue": None, "green": {LIMIT: 7}})
+    assert resource.conflicts == (EXISTENCE,)
 
 
 def test_a_policy_that_was_unset_is_an_edit_too() -> None:
-    found = compared({}, BASE)
-    assert found.deletion == DeletionConflict({"blue": None, "green": {LIMIT: None}})
+    resource = compared({}, BASE)
+    assert resource.deletion == DeletionConflict({"blue": None, "green": {LIMIT: None}})

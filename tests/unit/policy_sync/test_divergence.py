@@ -40,7 +40,9 @@ CONTENT = st.fixed_dictionaries(
 
 
 def snapshot(cluster: str, content: JsonObject) -> Snapshot:
-    namespaces = {name: {"replication_clusters": [cluster], **held} for name, held in content["namespaces"].items()}
+    namespaces = {
+        name: {"replication_clusters": [cluster], **policies} for name, policies in content["namespaces"].items()
+    }
     topics = content["topics"] if "acme/orders" in namespaces else {}
     return Snapshot(
         cluster=cluster,
@@ -51,27 +53,31 @@ def snapshot(cluster: str, content: JsonObject) -> Snapshot:
         tenants=(TenantState("acme", content["roles"], (cluster,)),),
         namespaces=tuple(NamespaceState(name, document) for name, document in sorted(namespaces.items())),
         topic_policies=tuple(
-            TopicPolicyState(f"persistent://acme/orders/{name}", "local", one, 0)
-            for name, one in sorted(topics.items())
+            TopicPolicyState(f"persistent://acme/orders/{name}", "local", policies, 0)
+            for name, policies in sorted(topics.items())
         ),
     )
 
 
 def views(snapshots: list[Snapshot]) -> list[View]:
-    return [View(cluster=one.cluster, items=items_of(one, FLEET)) for one in snapshots]
+    return [View(cluster=taken.cluster, items=items_of(taken, FLEET)) for taken in snapshots]
 
 
 @given(st.lists(CONTENT, min_size=3, max_size=3), CONTENT, st.booleans())
 def test_to_merge_only_what_is_apart_gives_what_merging_everything_gives(
     contents: list[JsonObject], agreed: JsonObject, authority: bool
 ) -> None:
-    held = [snapshot(cluster, content) for cluster, content in zip(FLEET, contents, strict=True)]
+    snapshots = [snapshot(cluster, content) for cluster, content in zip(FLEET, contents, strict=True)]
     before = compare(views([snapshot(cluster, agreed) for cluster in FLEET]), {}, CompareOptions()).compared
-    base = {item: one for item, one in conclude(before, {}, all_reachable=True).merge_bases.items() if one}
-    desired = DesiredState(source="cluster:green", items=items_of(held[1], FLEET)) if authority else None
+    base = {
+        item: merge_base
+        for item, merge_base in conclude(before, {}, all_reachable=True).merge_bases.items()
+        if merge_base
+    }
+    desired = DesiredState(source="cluster:green", items=items_of(snapshots[1], FLEET)) if authority else None
     terms = CompareOptions(desired=desired)
-    known = replace(terms, divergent=frozenset(divergence.divergent(held, FLEET)))
-    assert compare(views(held), base, known) == compare(views(held), base, terms)
+    narrowed = replace(terms, divergent=frozenset(divergence.divergent(snapshots, FLEET)))
+    assert compare(views(snapshots), base, narrowed) == compare(views(snapshots), base, terms)
 
 
 @pytest.fixture
@@ -83,16 +89,16 @@ def run(records: Path) -> Run:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=CONTENT, second=CONTENT)
 def test_in_files_and_in_parts_the_same_is_apart_as_in_memory(run: Run, first: JsonObject, second: JsonObject) -> None:
-    held = {name: snapshot(name, content) for name, content in (("blue", first), ("green", second))}
+    snapshots = {name: snapshot(name, content) for name, content in (("blue", first), ("green", second))}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(divergence, "NAMESPACES_AT_ONCE", 1)
-        uri, _ = divergence.store_request(run, held, FLEET)
+        uri, _ = divergence.store_request(run, snapshots, FLEET)
         request = divergence.DivergenceRequest.from_bytes(Path(uri).read_bytes())
-        found = divergence.find_divergent(request, lambda batches, work: [work(names) for names in batches])[
+        divergent = divergence.find_divergent(request, lambda batches, work: [work(names) for names in batches])[
             "divergent"
         ]
-    assert sorted((Resource(kind), name) for kind, name in found) == list(
-        divergence.divergent(list(held.values()), FLEET)
+    assert sorted((Resource(kind), name) for kind, name in divergent) == list(
+        divergence.divergent(list(snapshots.values()), FLEET)
     )
 
 

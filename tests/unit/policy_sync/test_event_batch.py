@@ -97,8 +97,8 @@ def test_a_run_says_what_it_put_away_and_who_is_behind_since_when() -> None:
         "green is unreachable since 2026-11-22T05:00:00+00:00"
     )
     assert "green: unreachable since 2026-11-22T05:00:00+00:00" in metadata_report(bad)
-    told = {name: value for name, value in metrics(bad).items() if "behind" in name}
-    assert told == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
+    gauges = {name: value for name, value in metrics(bad).items() if "behind" in name}
+    assert gauges == {"clusters_behind": 1, "behind_seconds.blue": 0, "behind_seconds.green": 61}
 
 
 def test_a_run_says_which_cluster_its_events_wait_for() -> None:

@@ -43,34 +43,34 @@ class Cluster:
     """One namespace on one cluster, what is known of it, the events that have not arrived yet, and edits that lost."""
 
     name: str
-    held: dict[str, Json] = field(default_factory=lambda: {EXISTS: True})
-    known: ResourceVersions | None = None
+    values: dict[str, Json] = field(default_factory=lambda: {EXISTS: True})
+    versions: ResourceVersions | None = None
     inbox: list[MetadataChangeEvent] = field(default_factory=list)
     lost: int = 0
     recorded: set[Json] = field(default_factory=set)
 
     def scan_cluster(self, now: int, order: Order) -> None:
-        provenance = ObservedValues(values=self.held, now=now, first=self.known is None, whole=order.whole)
-        self.known = next_versions(self.known, provenance, self.name)
+        provenance = ObservedValues(values=self.values, now=now, first=self.versions is None, whole=order.whole)
+        self.versions = next_versions(self.versions, provenance, self.name)
 
     def apply(self, event: MetadataChangeEvent, now: int, order: Order, crash: str = "") -> bool:
         """Whether anything was written; a crash leaves the event to be delivered again."""
         self.scan_cluster(now, order)
-        assert self.known is not None
-        wanted = accepted_updates([event], self.known, order)
-        decided = resolve(ITEM, wanted, self.known, [event], order, present=self.held or None)
-        for conflict in conflicts_of(ITEM, wanted, self.known, self.held):
+        assert self.versions is not None
+        updates = accepted_updates([event], self.versions, order)
+        decided = resolve(ITEM, updates, self.versions, [event], order, present=self.values or None)
+        for conflict in conflicts_of(ITEM, updates, self.versions, self.values):
             self.recorded |= {side["value"] for side in conflict.sides.values()}
-        self.known = self.known.awaiting(decided.versions)
+        self.versions = self.versions.awaiting(decided.versions)
         if crash == "before the write":
             return False
-        written = {name: value for name, value in decided.values.items() if self.held.get(name) != value}
-        self.held = {name: value for name, value in {**self.held, **written}.items() if value is not None}
+        written = {name: value for name, value in decided.values.items() if self.values.get(name) != value}
+        self.values = {name: value for name, value in {**self.values, **written}.items() if value is not None}
         if not crash:
-            self.lost += len(lost_edits(wanted, [event], self.known, self.name, order))
+            self.lost += len(lost_edits(updates, [event], self.versions, self.name, order))
             self.scan_cluster(now, order)
-            assert not outstanding(ITEM, wanted, self.known, order)
-            assert not self.known.expected
+            assert not outstanding(ITEM, updates, self.versions, order)
+            assert not self.versions.expected
         return bool(written)
 
 
@@ -89,28 +89,28 @@ class Fleet:
 
     def edit(self, cluster: str, name: str) -> None:
         self.serial += 1
-        self.replaced.add(self.clusters[cluster].held.get(name))
-        self.clusters[cluster].held[name] = self.edits[name][cluster] = self.last[name] = self.serial
+        self.replaced.add(self.clusters[cluster].values.get(name))
+        self.clusters[cluster].values[name] = self.edits[name][cluster] = self.last[name] = self.serial
 
     def publish(self, cluster: str, *, snapshot: bool = False) -> None:
-        one = self.clusters[cluster]
+        member = self.clusters[cluster]
         self.now += 10
-        one.scan_cluster(self.now, self.order)
-        assert one.known is not None
-        if snapshot or not one.known.published:
-            event = MetadataChangeEvent.of(ITEM, one.held, one.known, {})
-            one.known = one.known.as_published()
+        member.scan_cluster(self.now, self.order)
+        assert member.versions is not None
+        if snapshot or not member.versions.published:
+            event = MetadataChangeEvent.of(ITEM, member.values, member.versions, {})
+            member.versions = member.versions.as_published()
             self.topic.append(event)
             for other in self.clusters.values():
                 other.inbox.append(event)
 
     def deliver(self, cluster: str, crash: str = "") -> None:
-        one = self.clusters[cluster]
+        member = self.clusters[cluster]
         self.now += 1
-        if one.inbox:
-            one.apply(one.inbox[0], self.now, self.order, crash)
+        if member.inbox:
+            member.apply(member.inbox[0], self.now, self.order, crash)
             if not crash:
-                one.inbox.pop(0)
+                member.inbox.pop(0)
 
     def settle(self) -> None:
         for _ in range(3):
@@ -149,9 +149,9 @@ def test_an_edit_that_nobody_replaced_and_that_is_gone_is_a_conflict_on_record(
     fleet = Fleet(Order(tie_break=tie_break))
     play(fleet, steps)
     fleet.settle()
-    recorded = {value for one in fleet.clusters.values() for value in one.recorded}
+    recorded = {value for cluster in fleet.clusters.values() for value in cluster.recorded}
     for name, edits in fleet.edits.items():
-        gone = set(edits.values()) - {fleet.clusters["blue"].held.get(name)} - fleet.replaced
+        gone = set(edits.values()) - {fleet.clusters["blue"].values.get(name)} - fleet.replaced
         assert gone <= recorded, name
 
 
@@ -163,10 +163,10 @@ def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(
     fleet = Fleet(Order(tie_break=tie_break))
     play(fleet, steps)
     fleet.settle()
-    assert len({repr(sorted(one.held.items())) for one in fleet.clusters.values()}) == 1
+    assert len({repr(sorted(cluster.values.items())) for cluster in fleet.clusters.values()}) == 1
     for name, edits in fleet.edits.items():
         # The last edit of a cluster may lose to that of another cluster, never to an older value.
-        assert fleet.clusters["blue"].held.get(name) in (edits.values() or [None]), name
+        assert fleet.clusters["blue"].values.get(name) in (edits.values() or [None]), name
 
 
 @settings(max_examples=300)
@@ -177,11 +177,11 @@ def test_whole_documents_too_are_the_same_everywhere_in_the_end(
     fleet = Fleet(Order(tie_break=tie_break, granularity=Granularity.DOCUMENT))
     play(fleet, steps)
     fleet.settle()
-    assert len({repr(sorted(one.held.items())) for one in fleet.clusters.values()}) == 1
+    assert len({repr(sorted(cluster.values.items())) for cluster in fleet.clusters.values()}) == 1
 
 
 def test_of_two_edits_of_different_fields_a_whole_document_loses_one_which_is_counted_once() -> None:
-    found = {}
+    results = {}
     for granularity in Granularity:
         fleet = Fleet(Order(granularity=granularity))
         fleet.settle()
@@ -189,9 +189,9 @@ def test_of_two_edits_of_different_fields_a_whole_document_loses_one_which_is_co
         fleet.publish("blue")
         fleet.edit("green", "quota")
         fleet.settle()
-        held = [(one.held.get("ttl"), one.held.get("quota")) for one in fleet.clusters.values()]
-        found[granularity] = held, sum(one.lost for one in fleet.clusters.values())
-    assert found == {Granularity.FIELD: ([(1, 2)] * 3, 0), Granularity.DOCUMENT: ([(None, 2)] * 3, 1)}
+        values = [(cluster.values.get("ttl"), cluster.values.get("quota")) for cluster in fleet.clusters.values()]
+        results[granularity] = values, sum(cluster.lost for cluster in fleet.clusters.values())
+    assert results == {Granularity.FIELD: ([(1, 2)] * 3, 0), Granularity.DOCUMENT: ([(None, 2)] * 3, 1)}
 
 
 def test_a_later_edit_of_the_same_field_wins_and_is_no_lost_edit() -> None:
@@ -201,7 +201,7 @@ def test_a_later_edit_of_the_same_field_wins_and_is_no_lost_edit() -> None:
     fleet.publish("blue")
     fleet.edit("green", "ttl")
     fleet.settle()
-    assert [(one.held["ttl"], one.lost) for one in fleet.clusters.values()] == [(2, 0)] * 3
+    assert [(cluster.values["ttl"], cluster.lost) for cluster in fleet.clusters.values()] == [(2, 0)] * 3
 
 
 def test_a_later_document_makes_again_what_was_deleted_here() -> None:
@@ -216,23 +216,23 @@ TIMES = {EXISTS: [1, "green"], "ttl": [7, "green"]}
 
 
 def test_a_stamp_is_written_where_it_is_not_what_is_known_and_not_for_values_without_a_time() -> None:
-    known = ResourceVersions(
+    versions = ResourceVersions(
         fields={"ttl": FieldVersion("x", Version(5, "blue")), EXISTS: FieldVersion("y", Version(3, "green"))}
     )
     stamp = {"lastUpdatedBy": "blue", "lastUpdatedTime": "5"}
-    for held, wanted in (
+    for document, expected in (
         ({}, {ITEM[1]: stamp}),
         ({"properties": {"owner": "us", **stamp}}, {}),
         ({"properties": {**stamp, "lastUpdatedTime": "4"}}, {ITEM[1]: stamp}),
     ):
-        assert stale_properties({ITEM[1]: held}, {ITEM: known}) == wanted
+        assert stale_properties({ITEM[1]: document}, {ITEM: versions}) == expected
     assert (
         stale_properties(
             {ITEM[1]: {}}, {ITEM: ResourceVersions(fields={EXISTS: FieldVersion("y", Version(0, "blue"))})}
         )
         == {}
     )
-    assert stale_properties({}, {ITEM: known, (Resource.TENANT, "acme"): known}) == {}
+    assert stale_properties({}, {ITEM: versions, (Resource.TENANT, "acme"): versions}) == {}
 
 
 @settings(max_examples=200)
@@ -244,9 +244,9 @@ def test_a_topic_that_is_replayed_in_any_order_changes_nothing(
     play(fleet, steps)
     fleet.settle()
     replayed = order.sample(fleet.topic, len(fleet.topic))  # type: ignore[attr-defined]
-    for one in fleet.clusters.values():
-        assert not any([one.apply(event, fleet.now + 5, fleet.order) for event in replayed])
-        assert one.known == one.known.as_published()  # type: ignore[union-attr]
+    for cluster in fleet.clusters.values():
+        assert not any([cluster.apply(event, fleet.now + 5, fleet.order) for event in replayed])
+        assert cluster.versions == cluster.versions.as_published()  # type: ignore[union-attr]
 
 
 def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten() -> None:
@@ -256,7 +256,7 @@ def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten
         fleet.edit("red", FIELDS[0])
         fleet.publish("red")
     fleet.settle()
-    assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [3, 3, 3]
+    assert [cluster.values[FIELDS[0]] for cluster in fleet.clusters.values()] == [3, 3, 3]
 
 
 def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_behind() -> None:
@@ -268,7 +268,7 @@ def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_
     fleet.now -= 10_000
     fleet.edit("green", FIELDS[0])
     fleet.settle()
-    assert [one.held[FIELDS[0]] for one in fleet.clusters.values()] == [2, 2, 2]
+    assert [cluster.values[FIELDS[0]] for cluster in fleet.clusters.values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("granularity", Granularity)
@@ -284,11 +284,11 @@ def test_what_a_killed_follower_sent_is_as_old_as_its_original_also_if_it_arrive
     fleet.deliver("green", "before the write")
     for name, late in zip(FIELDS, (1, 2), strict=True):
         fleet.publish("green")
-        green.held[name] = late
+        green.values[name] = late
     fleet.publish("green")
     assert [event.source_cluster for event in fleet.topic if event.update_time] == ["red"]
     fleet.settle()
-    assert [one.held for one in fleet.clusters.values()] == [green.held] * 3
+    assert [cluster.values for cluster in fleet.clusters.values()] == [green.values] * 3
 
 
 def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
@@ -300,7 +300,7 @@ def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
     late = Cluster("blue", {EXISTS: True, FIELDS[0]: "old"})
     late.scan_cluster(fleet.now + 1000, fleet.order)
     assert late.apply(fleet.topic[0], fleet.now + 2000, fleet.order)
-    assert late.held[FIELDS[0]] == 1
+    assert late.values[FIELDS[0]] == 1
 
 
 def test_an_edit_that_is_later_than_a_deletion_makes_the_whole_resource_again() -> None:
@@ -367,7 +367,7 @@ def test_of_two_values_that_grow_the_one_that_contains_the_other_wins(
 
 
 @pytest.mark.parametrize(
-    ("held", "value", "at", "values", "version"),
+    ("partitions", "value", "at", "values", "version"),
     [
         (5, 3, 9, {}, (5, Version(9, "green"))),
         (3, 5, 1, {"partitions": 5}, (5, EARLY)),
@@ -376,19 +376,21 @@ def test_of_two_values_that_grow_the_one_that_contains_the_other_wins(
     ids=["a smaller and later one", "a larger and earlier one", "a larger and later one"],
 )
 def test_the_larger_partition_count_stays_with_the_later_version(
-    held: int, value: int, at: int, values: Json, version: tuple[int, Version]
+    partitions: int, value: int, at: int, values: Json, version: tuple[int, Version]
 ) -> None:
-    current = ResourceVersions(fields={"partitions": FieldVersion(digest(held), EARLY)})
+    current = ResourceVersions(fields={"partitions": FieldVersion(digest(partitions), EARLY)})
     updates = {"partitions": (value, Version(at, "green"))}
-    decided = resolve(TOPIC, updates, current, [], Order(), present={"partitions": held})
+    decided = resolve(TOPIC, updates, current, [], Order(), present={"partitions": partitions})
     count, expected = version
     assert (decided.values, decided.versions) == (values, {"partitions": FieldVersion(digest(count), expected)})
 
 
 def test_at_the_same_time_the_name_decides_in_the_direction_that_was_said() -> None:
     both = [event(cluster="blue"), event(cluster="green")]
-    found = {order: accepted_updates(both, ResourceVersions(), Order(tie_break=order))["ttl"][0] for order in TieBreak}
-    assert found == {TieBreak.SMALLER: "blue at 1", TieBreak.LARGER: "green at 1"}
+    winners = {
+        order: accepted_updates(both, ResourceVersions(), Order(tie_break=order))["ttl"][0] for order in TieBreak
+    }
+    assert winners == {TieBreak.SMALLER: "blue at 1", TieBreak.LARGER: "green at 1"}
 
 
 def test_where_the_events_are_kept_never_travels() -> None:
@@ -398,7 +400,7 @@ def test_where_the_events_are_kept_never_travels() -> None:
 
 
 def event(name: str = "acme/orders", at: int = 1, cluster: str = "blue", **changes: Json) -> MetadataChangeEvent:
-    given = {
+    attributes = {
         "type": EventType.MODIFIED,
         "resource": ResourceType.NAMESPACES,
         "resource_name": name,
@@ -406,13 +408,13 @@ def event(name: str = "acme/orders", at: int = 1, cluster: str = "blue", **chang
         "source_cluster": cluster,
         "update_time": at,
     }
-    return MetadataChangeEvent(**{**given, **changes})
+    return MetadataChangeEvent(**{**attributes, **changes})
 
 
 @pytest.mark.parametrize("data", [None, {"a": [1, {"Ω": None}]}])
 def test_an_event_survives_its_message(data: Json) -> None:
-    one = event(data=data)
-    assert MetadataChangeEvent.decode(one.encode()) == one
+    sent = event(data=data)
+    assert MetadataChangeEvent.decode(sent.encode()) == sent
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"{}", b"\xff" * 40, event().encode()[:-9]])
@@ -444,6 +446,6 @@ def test_no_bytes_make_more_than_a_refusal(content: bytes) -> None:
     ],
 )
 def test_an_event_that_cannot_be_meant_is_refused_with_its_reason(changes: dict[str, Json], words: str) -> None:
-    found = reason_to_refuse(event(**changes))
-    assert words in found
-    assert bool(words) == bool(found)
+    reason = reason_to_refuse(event(**changes))
+    assert words in reason
+    assert bool(words) == bool(reason)

@@ -18,9 +18,9 @@ NOW = 1_800_000_000_000
 @pytest.fixture
 def members(tmp_path: Path) -> Members:
     ledger = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
-    found = Members(ledger, TopicName.parse(EVENT_TOPIC))
-    found.begin(BOTH, ())
-    return found
+    fleet_members = Members(ledger, TopicName.parse(EVENT_TOPIC))
+    fleet_members.begin(BOTH, ())
+    return fleet_members
 
 
 def test_for_the_founders_of_a_fleet_no_snapshot_is_due(members: Members) -> None:

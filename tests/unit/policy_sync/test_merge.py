@@ -30,7 +30,7 @@ def writes(draw: st.DrawFn) -> FieldState:
 
 
 SETS = st.lists(writes(), max_size=5).map(tuple)
-FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda one: one.cluster)
+FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda write: write.cluster)
 
 
 @settings(deadline=None)
@@ -38,8 +38,8 @@ FLEETS = st.lists(writes(), min_size=1, max_size=4, unique_by=lambda one: one.cl
 def test_joining_what_two_know_is_commutative_associative_and_idempotent(
     a: tuple[FieldState, ...], b: tuple[FieldState, ...], c: tuple[FieldState, ...]
 ) -> None:
-    def join(one: tuple[FieldState, ...], other: tuple[FieldState, ...]) -> tuple[FieldState, ...]:
-        return latest((*one, *other))
+    def join(first: tuple[FieldState, ...], other: tuple[FieldState, ...]) -> tuple[FieldState, ...]:
+        return latest((*first, *other))
 
     assert join(a, b) == join(b, a)
     assert join(join(a, b), c) == join(a, join(b, c))
@@ -60,10 +60,10 @@ def test_in_any_order_the_same_value_wins(
 def test_whoever_gossips_with_whom_all_end_with_one_winner(changes: list[FieldState], tie_break: TieBreak) -> None:
     ends = set()
     for order in list(permutations(changes))[:24]:
-        known: tuple[FieldState, ...] = ()
-        for one in order:
-            known = latest((*known, one))
-        ends.add(repr(winner(known, tie_break)))
+        gathered: tuple[FieldState, ...] = ()
+        for state in order:
+            gathered = latest((*gathered, state))
+        ends.add(repr(winner(gathered, tie_break)))
     assert len(ends) == 1
 
 
@@ -73,7 +73,7 @@ def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
     base: Json, fleet: list[FieldState], tie_break: TieBreak
 ) -> None:
     value = merge_field(base, fleet, tie_break).value
-    after = [held(one.cluster, value, one.not_before, one.not_after) for one in fleet]
+    after = [held(state.cluster, value, state.not_before, state.not_after) for state in fleet]
     for agreed in (base, value):
         again = merge_field(agreed, after, tie_break)
         assert (again.value, again.losers) == (value, ())
@@ -82,14 +82,14 @@ def test_when_all_hold_the_merged_value_merging_again_changes_nothing(
 @settings(deadline=None)
 @given(VALUES, FLEETS, st.sampled_from(TieBreak))
 def test_every_edit_wins_or_is_named_as_a_loser(base: Json, fleet: list[FieldState], tie_break: TieBreak) -> None:
-    found = merge_field(base, fleet, tie_break)
-    for one in fleet:
-        assert one.value in (base, found.value) or one in found.losers
+    decision = merge_field(base, fleet, tie_break)
+    for state in fleet:
+        assert state.value in (base, decision.value) or state in decision.losers
 
 
 def test_a_change_on_one_side_is_carried() -> None:
-    found = merge_field(1, [held("blue", 1, 5, 6), held("green", 2)], TieBreak.SMALLER)
-    assert (found.value, found.rule, found.losers) == (2, Rule.CARRIED, ())
+    decision = merge_field(1, [held("blue", 1, 5, 6), held("green", 2)], TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.losers) == (2, Rule.CARRIED, ())
 
 
 def test_an_unset_field_is_a_change_too() -> None:
@@ -98,21 +98,21 @@ def test_an_unset_field_is_a_change_too() -> None:
 
 def test_the_later_of_two_changes_wins_and_the_other_is_returned() -> None:
     sides = [held("blue", 1, 10, 11), held("green", 2, 12, 13)]
-    found = merge_field(0, sides, TieBreak.SMALLER)
-    assert (found.value, found.rule, found.losers) == (2, Rule.TIME, (sides[0],))
+    decision = merge_field(0, sides, TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.losers) == (2, Rule.TIME, (sides[0],))
 
 
 def test_where_nobody_can_tell_which_was_later_the_name_decides() -> None:
     sides = [held("blue", 1, 10, 12), held("green", 2, 11, 13)]
     decided = {order: merge_field(0, sides, order) for order in TieBreak}
-    assert {order: one.value for order, one in decided.items()} == {TieBreak.SMALLER: 1, TieBreak.LARGER: 2}
-    assert {one.rule for one in decided.values()} == {Rule.NAME}
+    assert {order: decision.value for order, decision in decided.items()} == {TieBreak.SMALLER: 1, TieBreak.LARGER: 2}
+    assert {decision.rule for decision in decided.values()} == {Rule.NAME}
 
 
 def test_a_cluster_that_joins_takes_what_the_others_agreed_on_and_brings_what_only_it_has() -> None:
     joiner = held("aaa", 9, 50, 60, joined=False)
-    found = merge_field(1, [held("blue", 1), held("green", 1), joiner], TieBreak.SMALLER)
-    assert (found.value, found.rule, found.losers) == (1, Rule.JOINED, (joiner,))
+    decision = merge_field(1, [held("blue", 1), held("green", 1), joiner], TieBreak.SMALLER)
+    assert (decision.value, decision.rule, decision.losers) == (1, Rule.JOINED, (joiner,))
     assert merge_field(None, [held("blue", None), joiner], TieBreak.SMALLER).value == 9
     assert merge_field(1, [held("blue", 1), held("aaa", None, joined=False)], TieBreak.SMALLER).value == 1
 
@@ -134,7 +134,7 @@ def test_edits_of_different_fields_both_survive() -> None:
 def test_of_two_whole_documents_one_is_lost_and_counted() -> None:
     merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions(granularity=Granularity.DOCUMENT))
     assert (merged.values, merged.lost) == ({"ttl": 1, "quota": 2}, 1)
-    assert [one.value for one in merged.decisions["ttl"].losers] == [2]
+    assert [loser.value for loser in merged.decisions["ttl"].losers] == [2]
 
 
 @settings(deadline=None, max_examples=60)
@@ -149,9 +149,9 @@ def test_a_resource_merges_to_the_same_in_any_order_and_only_once(
 ) -> None:
     sides = [
         ClusterValues(
-            cluster=CLUSTERS[n], values=one, provenance=provenance(**{name: order.randint(0, 3) for name in "abc"})
+            cluster=CLUSTERS[n], values=document, provenance=provenance(**{name: order.randint(0, 3) for name in "abc"})
         )
-        for n, one in enumerate(documents)
+        for n, document in enumerate(documents)
     ]
     how = MergeOptions(granularity=granularity)
     merged = merge_resource(base, sides, how)

@@ -55,7 +55,7 @@ def snapshot(cluster: str, topics: dict[str, Any] | None = None, **policies: Any
         known_clusters=(cluster,),
         tenants=(TenantState("acme", (), (cluster,)),),
         namespaces=(NamespaceState("acme/orders", document),),
-        topic_policies=tuple(TopicPolicyState(EVENTS, "local", one, 0) for one in [topics] if topics),
+        topic_policies=tuple(TopicPolicyState(EVENTS, "local", policies, 0) for policies in [topics] if topics),
     )
 
 
@@ -64,43 +64,43 @@ def without_namespace(cluster: str) -> Snapshot:
 
 
 def views(*snapshots: Snapshot, **topics: Any) -> list[View]:
-    return [View(cluster=one.cluster, items=items_of(one, FLEET), **topics) for one in snapshots]
+    return [View(cluster=taken.cluster, items=items_of(taken, FLEET), **topics) for taken in snapshots]
 
 
 def agreed_by(*snapshots: Snapshot) -> dict[Item, MergeBase]:
     """What snapshots that hold the same would have agreed on."""
-    found = conclude(compare(views(*snapshots), {}, CompareOptions()).compared, {}, all_reachable=True)
-    return {item: one for item, one in found.merge_bases.items() if one}
+    conclusion = conclude(compare(views(*snapshots), {}, CompareOptions()).compared, {}, all_reachable=True)
+    return {item: merge_base for item, merge_base in conclusion.merge_bases.items() if merge_base}
 
 
 def one(comparison: Comparison, item: Item) -> ComparedResource:
-    return next(found for found in comparison.compared if found.item == item)
+    return next(resource for resource in comparison.compared if resource.item == item)
 
 
-def plan(comparison: Comparison, held: Snapshot, *others: Snapshot, **options: Any) -> Plan:
-    target = Target(snapshot=held, topics=options.pop("topics", {}), deletable=options.pop("whole", {}))
+def plan(comparison: Comparison, current: Snapshot, *others: Snapshot, **options: Any) -> Plan:
+    target = Target(snapshot=current, topics=options.pop("topics", {}), deletable=options.pop("whole", {}))
     return plan_repair(comparison.compared, target, others, source="merge", **options)
 
 
-def steps(found: Plan) -> list[tuple[str, str, Any]]:
-    return [(change.resource.value, change.field, change.after) for change in found.changes]
+def steps(planned: Plan) -> list[tuple[str, str, Any]]:
+    return [(change.resource.value, change.field, change.after) for change in planned.changes]
 
 
 def test_only_the_changed_field_is_written_and_only_where_it_differs() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", **{PRODUCERS: 5}), snapshot("green")
-    found = compare(views(blue, green), base, CompareOptions())
-    assert steps(plan(found, green, blue)) == [("policy", PRODUCERS, 5)]
-    assert steps(plan(found, blue, green)) == []
+    comparison = compare(views(blue, green), base, CompareOptions())
+    assert steps(plan(comparison, green, blue)) == [("policy", PRODUCERS, 5)]
+    assert steps(plan(comparison, blue, green)) == []
 
 
 def test_a_role_that_was_taken_away_on_one_side_is_taken_away_on_the_other() -> None:
     granted = {"auth_policies": {"namespace_auth": {"writer": ["produce"], "reader": ["consume"]}}}
     base = agreed_by(snapshot("blue", **granted), snapshot("green", **granted))
-    left = {"auth_policies": {"namespace_auth": {"reader": ["consume"]}}}
-    blue, green = snapshot("blue", **left), snapshot("green", **granted)
-    found = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
-    assert [call.text() for change in found.changes for call in change.calls] == [
+    reduced = {"auth_policies": {"namespace_auth": {"reader": ["consume"]}}}
+    blue, green = snapshot("blue", **reduced), snapshot("green", **granted)
+    planned = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
+    assert [call.text() for change in planned.changes for call in change.calls] == [
         "DELETE /namespaces/acme/orders/permissions/writer"
     ]
 
@@ -110,10 +110,10 @@ def test_a_rate_is_compared_by_the_entry_of_each_cluster_for_itself() -> None:
         return snapshot(cluster, publishMaxMessageRate={cluster: {"publishThrottlingRateInMsg": number}})
 
     base = agreed_by(rate("blue", 1), rate("green", 1))
-    found = plan(
+    planned = plan(
         compare(views(rate("blue", 2), rate("green", 1)), base, CompareOptions()), rate("green", 1), rate("blue", 2)
     )
-    assert steps(found) == [("policy", "publishMaxMessageRate", {"publishThrottlingRateInMsg": 2})]
+    assert steps(planned) == [("policy", "publishMaxMessageRate", {"publishThrottlingRateInMsg": 2})]
 
 
 def test_what_each_cluster_keeps_for_itself_is_no_field() -> None:
@@ -144,13 +144,13 @@ def test_a_list_of_clusters_names_each_cluster_for_itself_unless_they_replicate_
 def test_a_list_that_would_leave_a_cluster_out_or_that_it_does_not_know_is_never_written() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", replication_clusters=["blue", "mirror"]), snapshot("green")
-    found = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
-    assert (found.changes, [left.reason for left in found.left_alone]) == ((), ["green does not know mirror"])
+    planned = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
+    assert (planned.changes, [entry.reason for entry in planned.left_alone]) == ((), ["green does not know mirror"])
     blue = replace(snapshot("blue", replication_clusters=["blue", "third"]), known_clusters=("blue", "third"))
     desired = DesiredState(source="file", items={ORDERS: {"replication_clusters": ["blue", "third"]}})
-    found = plan(compare(views(blue, green), base, CompareOptions(desired=desired)), green, blue)
-    assert found.changes == ()
-    assert "leaves green out, which would delete its topics" in found.left_alone[0].reason
+    planned = plan(compare(views(blue, green), base, CompareOptions(desired=desired)), green, blue)
+    assert planned.changes == ()
+    assert "leaves green out, which would delete its topics" in planned.left_alone[0].reason
 
 
 def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has() -> None:
@@ -167,19 +167,19 @@ def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has()
 def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_elsewhere() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = without_namespace("blue"), snapshot("green")
-    found = compare(views(blue, green), base, CompareOptions())
-    assert one(found, ORDERS).gone == ("blue",)
-    assert [steps(plan(found, held)) for held in (blue, green)] == [[], []]
+    comparison = compare(views(blue, green), base, CompareOptions())
+    assert one(comparison, ORDERS).gone == ("blue",)
+    assert [steps(plan(comparison, target)) for target in (blue, green)] == [[], []]
     whole = {"acme/orders": {"replication_clusters": ["green"]}}
-    (change,) = plan_deletions(found.compared, Target(snapshot=green, deletable=whole)).changes
+    (change,) = plan_deletions(comparison.compared, Target(snapshot=green, deletable=whole)).changes
     assert (change.calls[0].text(), change.hazard.needs_permission) == ("DELETE /namespaces/acme/orders", True)
 
 
 def test_a_deletion_is_not_carried_over_an_edit() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     green = snapshot("green", **{PRODUCERS: 9})
-    found = compare(views(without_namespace("blue"), green), base, CompareOptions())
-    assert plan_deletions(found.compared, Target(snapshot=green)).changes == ()
+    comparison = compare(views(without_namespace("blue"), green), base, CompareOptions())
+    assert plan_deletions(comparison.compared, Target(snapshot=green)).changes == ()
 
 
 def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
@@ -196,11 +196,11 @@ def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_not
 def test_a_topic_that_is_gone_takes_its_policies_away_from_nobody() -> None:
     both = (snapshot("blue", {"maxProducerPerTopic": 3}), snapshot("green", {"maxProducerPerTopic": 3}))
     base = agreed_by(*both)
-    held = [both[0], snapshot("green")]
-    assert namespaces_to_list(views(*held)) == {"green": frozenset({"acme/orders"})}
-    gone = compare(views(*held, topics={"acme/orders": ()}), base, CompareOptions())
+    snapshots = [both[0], snapshot("green")]
+    assert namespaces_to_list(views(*snapshots)) == {"green": frozenset({"acme/orders"})}
+    gone = compare(views(*snapshots, topics={"acme/orders": ()}), base, CompareOptions())
     assert (one(gone, TOPIC).drifting, one(gone, TOPIC).without_topic) == ({}, ("green",))
-    unset = compare(views(*held, topics={"acme/orders": (EVENTS,)}), base, CompareOptions())
+    unset = compare(views(*snapshots, topics={"acme/orders": (EVENTS,)}), base, CompareOptions())
     assert one(unset, TOPIC).drifting == {"local/maxProducerPerTopic": ("blue",)}
 
 
@@ -210,13 +210,13 @@ def test_what_could_not_be_read_is_left_out_on_all_sides() -> None:
         View(cluster="blue", items=items_of(snapshot("blue", **{PRODUCERS: 6}), FLEET)),
         View(cluster="green", items=items_of(without_namespace("green"), FLEET), unread=frozenset({"acme/orders"})),
     ]
-    found = compare(blind, base, CompareOptions())
-    assert (found.unread, [each.item for each in found.drift()]) == ((ORDERS,), [])
+    comparison = compare(blind, base, CompareOptions())
+    assert (comparison.unread, [resource.item for resource in comparison.drift()]) == ((ORDERS,), [])
 
 
 def test_nothing_is_agreed_on_while_a_cluster_is_away() -> None:
-    found = compare(views(snapshot("blue"), snapshot("green")), {}, CompareOptions())
-    assert conclude(found.compared, {}, all_reachable=False).merge_bases == {}
+    comparison = compare(views(snapshot("blue"), snapshot("green")), {}, CompareOptions())
+    assert conclude(comparison.compared, {}, all_reachable=False).merge_bases == {}
 
 
 def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_its_original() -> None:
@@ -227,17 +227,17 @@ def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_i
         View(cluster="blue", items=items_of(blue, FLEET), provenance={ORDERS: {PRODUCERS: original, TTL: original}}),
         View(cluster="green", items=items_of(green, FLEET)),
     ]
-    found = compare(sides, base, CompareOptions())
-    planned = plan(found, green, blue)
+    comparison = compare(sides, base, CompareOptions())
+    planned = plan(comparison, green, blue)
     ends = {PRODUCERS: Outcome.APPLIED, TTL: Outcome.REFUSED}
     results = tuple(ChangeResult(change, ends[change.field]) for change in planned.changes)
     done = {"green": written(PlanResult(planned.id, "green", results))}
-    settled = conclude(Drift.from_json(Drift(tuple(found.drift())).to_json()).compared, done, all_reachable=True)
+    settled = conclude(Drift.from_json(Drift(tuple(comparison.drift())).to_json()).compared, done, all_reachable=True)
     agreed = settled.merge_bases[ORDERS]
     assert agreed is not None
     assert (agreed.document.get(PRODUCERS), agreed.document.get(TTL)) == (5, None)
     decided = {ORDERS: {PRODUCERS: original, TTL: original}}
-    assert decided_values(found.drift(), 500) == {"blue": decided, "green": decided}
+    assert decided_values(comparison.drift(), 500) == {"blue": decided, "green": decided}
 
 
 def grants(**by_role: list[str]) -> dict[str, Any]:
@@ -387,8 +387,8 @@ CONFLICT = RecordedConflict(
 def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen_until_that_is_in_force(records: Path) -> None:
     kept = store("blue", "green")
     assert [kept.record_conflicts("run", [CONFLICT]) for _ in range(2)] == [1, 0]
-    ((conflict_id, found),) = kept.conflicts()
-    assert found == CONFLICT
+    ((conflict_id, conflict),) = kept.conflicts()
+    assert conflict == CONFLICT
     with pytest.raises(InvalidRequest, match="is not part of"):
         kept.choose(conflict_id, "red")
     with pytest.raises(NotFound, match="has no conflict"):

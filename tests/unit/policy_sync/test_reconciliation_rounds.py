@@ -26,7 +26,7 @@ Write = tuple[str, str]
 class Fleet:
     """Three clusters with one namespace, and what runs remember of them; `edits` is what a person knows."""
 
-    held: dict[str, dict[str, Json]] = field(default_factory=lambda: {cluster: {} for cluster in CLUSTERS})
+    values: dict[str, dict[str, Json]] = field(default_factory=lambda: {cluster: {} for cluster in CLUSTERS})
     looks: dict[str, Observation] = field(default_factory=dict)
     agreed: dict[Item, MergeBase] = field(default_factory=dict)
     edits: dict[str, dict[str, Json]] = field(default_factory=lambda: {name: {} for name in FIELDS})
@@ -36,7 +36,7 @@ class Fleet:
     def edit(self, cluster: str, name: str, value: int | None = None) -> None:
         """A person sets this value, or one that nobody had before."""
         self.serial += 1
-        self.held[cluster][name] = self.edits[name][cluster] = value or self.serial
+        self.values[cluster][name] = self.edits[name][cluster] = value or self.serial
 
     def run(self, away: str = "", refused: frozenset[Write] = frozenset(), *, killed: bool = False) -> Comparison:
         """One run; a killed one has written, and remembers nothing of that."""
@@ -44,30 +44,32 @@ class Fleet:
         reached = [cluster for cluster in CLUSTERS if cluster != away]
         for cluster in reached:
             self.looks[cluster] = observe(
-                self.looks.get(cluster), self.held[cluster], began=self.now, ended=self.now + 10
+                self.looks.get(cluster), self.values[cluster], began=self.now, ended=self.now + 10
             )
         views = [
-            View(cluster=cluster, items={ITEM: dict(self.held[cluster])}, provenance={ITEM: self.looks[cluster].fields})
+            View(
+                cluster=cluster, items={ITEM: dict(self.values[cluster])}, provenance={ITEM: self.looks[cluster].fields}
+            )
             for cluster in reached
         ]
-        found = compare(views, self.agreed, CompareOptions())
-        for cluster, decided in decided_values(found.drift(), self.now + 20).items():
+        comparison = compare(views, self.agreed, CompareOptions())
+        for cluster, decided in decided_values(comparison.drift(), self.now + 20).items():
             self.looks[cluster] = self.looks[cluster].awaiting(decided[ITEM])
-        done = {cluster: self._write(found, cluster, refused) for cluster in reached}
+        done = {cluster: self._write(comparison, cluster, refused) for cluster in reached}
         if not killed:
-            conclusion = conclude(found.compared, done, all_reachable=not away)
-            self.agreed |= {item: one for item, one in conclusion.merge_bases.items() if one}
+            conclusion = conclude(comparison.compared, done, all_reachable=not away)
+            self.agreed |= {item: merge_base for item, merge_base in conclusion.merge_bases.items() if merge_base}
             for cluster, confirmed in conclusion.confirmed.items():
                 self.looks[cluster] = self.looks[cluster].confirming(confirmed[ITEM])
-        return found
+        return comparison
 
-    def _write(self, found: Comparison, cluster: str, refused: frozenset[Write]) -> dict[ChangeKey, Json]:
+    def _write(self, comparison: Comparison, cluster: str, refused: frozenset[Write]) -> dict[ChangeKey, Json]:
         done: dict[ChangeKey, Json] = {}
-        for one in found.drift():
-            for name, clusters in one.drifting.items():
+        for resource in comparison.drift():
+            for name, clusters in resource.drifting.items():
                 if cluster in clusters and (cluster, name) not in refused:
-                    value = done[Resource.POLICY, ITEM[1], name] = one.merged.values.get(name)
-                    self.held[cluster] = {**self.held[cluster], name: value}
+                    value = done[Resource.POLICY, ITEM[1], name] = resource.merged.values.get(name)
+                    self.values[cluster] = {**self.values[cluster], name: value}
         return done
 
 
@@ -90,16 +92,16 @@ ROUNDS = st.lists(
 def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
     fleet = Fleet()
     fleet.run()
-    for one in rounds:
-        for cluster, name in one["edits"]:  # type: ignore[attr-defined]
+    for step in rounds:
+        for cluster, name in step["edits"]:  # type: ignore[attr-defined]
             fleet.edit(cluster, name)
-        fleet.run(one["away"], one["refused"], killed=one["killed"])  # type: ignore[arg-type]
+        fleet.run(step["away"], step["refused"], killed=step["killed"])  # type: ignore[arg-type]
     fleet.run()
     assert fleet.run().drift() == ()
-    assert len({repr(sorted(values.items())) for values in fleet.held.values()}) == 1
+    assert len({repr(sorted(values.items())) for values in fleet.values.values()}) == 1
     for name, edits in fleet.edits.items():
         # The last edit of a cluster may lose to that of another cluster, never to an older value.
-        assert fleet.held["blue"].get(name) in (edits.values() or [None]), name
+        assert fleet.values["blue"].get(name) in (edits.values() or [None]), name
 
 
 REVERTS = st.lists(
@@ -120,33 +122,33 @@ REVERTS = st.lists(
 def test_a_value_that_somebody_gave_back_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
     fleet = Fleet()
     for cluster in CLUSTERS:
-        fleet.held[cluster][FIELDS[0]] = 1
+        fleet.values[cluster][FIELDS[0]] = 1
     fleet.run()
-    for one in rounds:
-        for cluster, value in one["edits"]:  # type: ignore[attr-defined]
-            if fleet.held[cluster][FIELDS[0]] != value:
+    for step in rounds:
+        for cluster, value in step["edits"]:  # type: ignore[attr-defined]
+            if fleet.values[cluster][FIELDS[0]] != value:
                 fleet.edit(cluster, FIELDS[0], value)
-        fleet.run(one["away"], one["refused"], killed=one["killed"])  # type: ignore[arg-type]
+        fleet.run(step["away"], step["refused"], killed=step["killed"])  # type: ignore[arg-type]
     fleet.run()
     assert fleet.run().drift() == ()
-    assert fleet.held["blue"][FIELDS[0]] in (fleet.edits[FIELDS[0]].values() or [1])
+    assert fleet.values["blue"][FIELDS[0]] in (fleet.edits[FIELDS[0]].values() or [1])
 
 
 def test_a_value_that_was_given_back_wins_over_its_own_copy_on_another_cluster() -> None:
     name = FIELDS[0]
     fleet = Fleet()
     for cluster in CLUSTERS:
-        fleet.held[cluster][name] = 1
+        fleet.values[cluster][name] = 1
     fleet.run()
     fleet.edit("red", name, 2)
     # Only blue takes the copy.
     fleet.run(refused=frozenset({("green", name)}))
     fleet.edit("red", name, 1)
     fleet.run()
-    assert [values[name] for values in fleet.held.values()] == [1, 1, 1]
+    assert [values[name] for values in fleet.values.values()] == [1, 1, 1]
     fleet.edit("blue", name, 2)
     fleet.run()
-    assert [values[name] for values in fleet.held.values()] == [2, 2, 2]
+    assert [values[name] for values in fleet.values.values()] == [2, 2, 2]
 
 
 def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that_follows() -> None:
@@ -155,9 +157,9 @@ def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that
     fleet.edit("red", FIELDS[0])
     fleet.run(killed=True)
     fleet.edit("red", FIELDS[0])
-    found = fleet.run()
-    assert [values[FIELDS[0]] for values in fleet.held.values()] == [2, 2, 2]
-    assert found.compared[0].merged.values == {FIELDS[0]: 2}
+    comparison = fleet.run()
+    assert [values[FIELDS[0]] for values in fleet.values.values()] == [2, 2, 2]
+    assert comparison.compared[0].merged.values == {FIELDS[0]: 2}
 
 
 def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_own_copies() -> None:
@@ -165,12 +167,12 @@ def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_o
     fleet.run()
     for _ in range(3):
         fleet.edit("green", FIELDS[0])
-        (found,) = fleet.run(away="red").compared
-        assert (found.merged.values, found.conflicts) == ({FIELDS[0]: fleet.serial}, ())
+        (resource,) = fleet.run(away="red").compared
+        assert (resource.merged.values, resource.conflicts) == ({FIELDS[0]: fleet.serial}, ())
     fleet.edit("blue", FIELDS[0])
     fleet.edit("green", FIELDS[0])
-    (found,) = fleet.run().compared
-    assert found.conflicts == (FIELDS[0],)
+    (resource,) = fleet.run().compared
+    assert resource.conflicts == (FIELDS[0],)
     assert fleet.run().drift() == ()
 
 
@@ -187,4 +189,4 @@ def test_a_later_decision_counts_where_two_decisions_chose_the_opposite() -> Non
     # Green's value wins over red's by its name, and blue refuses it.
     fleet.run(refused=frozenset({("blue", name)}))
     fleet.run()
-    assert [values[name] for values in fleet.held.values()] == [1, 1, 1]
+    assert [values[name] for values in fleet.values.values()] == [1, 1, 1]

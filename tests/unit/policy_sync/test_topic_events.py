@@ -54,35 +54,35 @@ class Cluster:
     """The topic on one cluster; empty without it."""
 
     name: str
-    held: dict[str, Json] = field(default_factory=dict)
-    known: ResourceVersions = field(default_factory=ResourceVersions)
+    values: dict[str, Json] = field(default_factory=dict)
+    versions: ResourceVersions = field(default_factory=ResourceVersions)
     inbox: list[MetadataChangeEvent] = field(default_factory=list)
 
     def scan(self, now: int) -> None:
-        values = {**self.held, EXISTS: True} if self.held else {}
-        self.known = next_versions(self.known, ObservedValues(values=values, now=now), self.name)
+        values = {**self.values, EXISTS: True} if self.values else {}
+        self.versions = next_versions(self.versions, ObservedValues(values=values, now=now), self.name)
 
     def apply(self, events: list[MetadataChangeEvent], now: int) -> None:
         self.scan(now)
-        updates = accepted_updates(events, self.known, ORDER)
-        decided = resolve(ITEM, updates, self.known, events, ORDER, present=self.held or None)
-        waiting = decided.deleted or self.known.deleted_elsewhere
-        self.known = replace(self.known.awaiting(decided.versions), deleted_elsewhere=waiting)
-        if self.held or decided.create:
-            merged = {**self.held, **decided.values}
-            assert merged["partitions"] >= self.held.get("partitions", 0), "no partition is removed"
-            self.held = {name: value for name, value in merged.items() if value is not None}
+        updates = accepted_updates(events, self.versions, ORDER)
+        decided = resolve(ITEM, updates, self.versions, events, ORDER, present=self.values or None)
+        waiting = decided.deleted or self.versions.deleted_elsewhere
+        self.versions = replace(self.versions.awaiting(decided.versions), deleted_elsewhere=waiting)
+        if self.values or decided.create:
+            merged = {**self.values, **decided.values}
+            assert merged["partitions"] >= self.values.get("partitions", 0), "no partition is removed"
+            self.values = {name: value for name, value in merged.items() if value is not None}
         self.scan(now)
-        assert not self.known.expected
-        missing = outstanding(ITEM, updates, self.known, ORDER)
+        assert not self.versions.expected
+        missing = outstanding(ITEM, updates, self.versions, ORDER)
         assert not {name for name in missing if not (name == EXISTS and decided.deleted)}
 
     def approve(self, now: int) -> None:
         """As a person does: what waits is deleted."""
         self.scan(now)
-        if (version := waiting_deletion(self.known, ORDER)) and self.held:
-            self.known = self.known.awaiting({name: FieldVersion("", version) for name in self.known.fields})
-            self.held = {}
+        if (version := waiting_deletion(self.versions, ORDER)) and self.values:
+            self.versions = self.versions.awaiting({name: FieldVersion("", version) for name in self.versions.fields})
+            self.values = {}
             self.scan(now)
 
 
@@ -99,21 +99,21 @@ class Fleet:
     def edit(self, name: str, change: str) -> None:
         cluster = self.clusters[name]
         if change == "delete":
-            cluster.held = {}
+            cluster.values = {}
         elif change == "grow":
-            cluster.held = {**cluster.held, "partitions": cluster.held.get("partitions", 0) + 1}
-        elif cluster.held:
-            cluster.held["properties/owner"] = f"{name} at {self.now}"
+            cluster.values = {**cluster.values, "partitions": cluster.values.get("partitions", 0) + 1}
+        elif cluster.values:
+            cluster.values["properties/owner"] = f"{name} at {self.now}"
         self.publish(name)
 
     def publish(self, name: str, *, snapshot: bool = False) -> bool:
         cluster = self.clusters[name]
         cluster.scan(self.tick())
-        if not cluster.known.fields or not (snapshot or not cluster.known.published):
+        if not cluster.versions.fields or not (snapshot or not cluster.versions.published):
             return False
-        values = {**cluster.held, EXISTS: True} if cluster.held else {}
-        event = MetadataChangeEvent.of(ITEM, values, cluster.known, {})
-        cluster.known = cluster.known.as_published()
+        values = {**cluster.values, EXISTS: True} if cluster.values else {}
+        event = MetadataChangeEvent.of(ITEM, values, cluster.versions, {})
+        cluster.versions = cluster.versions.as_published()
         decoded = MetadataChangeEvent.decode(event.encode())
         assert (decoded.item, reason_to_refuse(decoded)) == (ITEM, "")
         for other in self.clusters.values():  # A cluster receives its own events too.
@@ -157,16 +157,18 @@ def test_in_any_order_all_clusters_are_identical_when_what_waits_is_approved(tak
         else:
             fleet.edit(name, step)
     fleet.settle()
-    held = [cluster.held for cluster in fleet.clusters.values() if cluster.held]
-    assert all(one == held[0] for one in held)
-    waiting = {name for name, one in fleet.clusters.items() if one.held and waiting_deletion(one.known, ORDER)}
-    assert not waiting or waiting == {name for name, one in fleet.clusters.items() if one.held}
-    absent = {name for name, one in fleet.clusters.items() if not one.held}
+    states = [cluster.values for cluster in fleet.clusters.values() if cluster.values]
+    assert all(state == states[0] for state in states)
+    waiting = {
+        name for name, cluster in fleet.clusters.items() if cluster.values and waiting_deletion(cluster.versions, ORDER)
+    }
+    assert not waiting or waiting == {name for name, cluster in fleet.clusters.items() if cluster.values}
+    absent = {name for name, cluster in fleet.clusters.items() if not cluster.values}
     assert bool(waiting) or absent in (set(), set(CLUSTERS))
     for cluster in fleet.clusters.values():
         cluster.approve(fleet.tick())
     fleet.settle()
-    first, *others = (cluster.held for cluster in fleet.clusters.values())
+    first, *others = (cluster.values for cluster in fleet.clusters.values())
     assert all(other == first for other in others)
     assert not any(fleet.publish(name) for name in CLUSTERS)
 

@@ -59,14 +59,15 @@ def compared(
 ) -> ComparedResource:
     listed = options.pop("listed", {})
     views = [
-        View(cluster=one.cluster, items=items_of(one, FLEET), **listed.get(one.cluster, {})) for one in (blue, green)
+        View(cluster=side.cluster, items=items_of(side, FLEET), **listed.get(side.cluster, {}))
+        for side in (blue, green)
     ]
-    found = compare(views, agreed or {}, CompareOptions(**options)).compared
-    return next(one for one in found if one.item == TOPIC)
+    resources = compare(views, agreed or {}, CompareOptions(**options)).compared
+    return next(resource for resource in resources if resource.item == TOPIC)
 
 
-def planned(found: ComparedResource, target: Snapshot) -> Plan:
-    return plan_repair([found], Target(snapshot=target), [], source="merge")
+def planned(resource: ComparedResource, target: Snapshot) -> Plan:
+    return plan_repair([resource], Target(snapshot=target), [], source="merge")
 
 
 def steps(plan: Plan) -> list[tuple[str, str, str, Any]]:
@@ -99,8 +100,8 @@ def test_each_side_gets_what_the_other_added(granularity: Granularity) -> None:
     agreed = base(**{"partitions": 2, "properties/owner": "us", "properties/tier": "1", "schemas": VERSIONS[:1]})
     blue = snapshot("blue", 2, (0, 1), owner="us", tier="1")
     green = snapshot("green", 5, (0,), owner="them")
-    found = compared(blue, green, agreed, merge=MergeOptions(granularity=granularity))
-    plans = {one.cluster: planned(found, one) for one in (blue, green)}
+    resource = compared(blue, green, agreed, merge=MergeOptions(granularity=granularity))
+    plans = {side.cluster: planned(resource, side) for side in (blue, green)}
     assert steps(plans["green"]) == [("set", "schema", "", VERSIONS[:2])]
     assert steps(plans["blue"]) == [
         ("grow", "topic", "partitions", 5),
@@ -111,15 +112,15 @@ def test_each_side_gets_what_the_other_added(granularity: Granularity) -> None:
         "PUT /persistent/acme/orders/new/properties",
     ]
     assert growths(plans["blue"]) == {plans["blue"].changes[0].id}
-    assert found.conflicts == ()
+    assert resource.conflicts == ()
 
 
 def test_of_two_counts_that_were_both_raised_the_larger_one_counts_without_a_conflict() -> None:
     blue, green = snapshot("blue", 5), snapshot("green", 3)
     for agreed in (base(partitions=2), {}):
-        found = compared(blue, green, agreed)
-        assert (found.merged.values["partitions"], found.conflicts) == (5, ())
-        assert (planned(found, blue).changes, steps(planned(found, green))) == (
+        resource = compared(blue, green, agreed)
+        assert (resource.merged.values["partitions"], resource.conflicts) == (5, ())
+        assert (planned(resource, blue).changes, steps(planned(resource, green))) == (
             (),
             [("grow", "topic", "partitions", 5)],
         )
@@ -127,12 +128,12 @@ def test_of_two_counts_that_were_both_raised_the_larger_one_counts_without_a_con
 
 def test_what_was_written_is_agreed_and_a_schema_that_could_not_be_registered_is_not() -> None:
     blue, green = snapshot("blue", 3, (0,)), snapshot("green")
-    found = compared(blue, green)
-    plan = planned(found, green)
+    resource = compared(blue, green)
+    plan = planned(resource, green)
     outcomes = (Outcome.APPLIED, Outcome.FAILED)
     results = tuple(map(ChangeResult, plan.changes, outcomes))
     done = {"green": written(PlanResult(plan.id, "green", results))}
-    agreed = conclude([found], done, all_reachable=True).merge_bases
+    agreed = conclude([resource], done, all_reachable=True).merge_bases
     assert agreed[TOPIC] == MergeBase(document={"partitions": 3}, clusters=FLEET)
     again = compared(blue, snapshot("green", 3), {TOPIC: agreed[TOPIC]})
     assert steps(planned(again, snapshot("green", 3))) == [("create", "schema", "", VERSIONS[:1])]
@@ -140,9 +141,9 @@ def test_what_was_written_is_agreed_and_a_schema_that_could_not_be_registered_is
 
 def test_histories_that_differ_are_a_conflict_and_neither_is_rewritten() -> None:
     blue, green = snapshot("blue", 2, (0, 1)), snapshot("green", 2, (0, 2))
-    found = compared(blue, green, base(partitions=2, schemas=VERSIONS[:1]))
-    assert (found.conflicts, found.merged.decisions["schemas"].rule) == (("schemas",), Rule.NAME)
-    (entry,) = planned(found, green).left_alone
+    resource = compared(blue, green, base(partitions=2, schemas=VERSIONS[:1]))
+    assert (resource.conflicts, resource.merged.decisions["schemas"].rule) == (("schemas",), Rule.NAME)
+    (entry,) = planned(resource, green).left_alone
     assert "another schema history" in entry.reason
 
 
@@ -165,12 +166,12 @@ def test_an_authority_removes_no_partition() -> None:
 def test_a_topic_without_partitions_is_a_conflict_with_one_sentence() -> None:
     blue, green = snapshot("blue", 3), snapshot("green")
     listed = {"green": {"topics": {"acme/orders": {NEW}}}}
-    found = compared(blue, green, listed=listed)
-    assert (found.unpartitioned, found.missing, found.gone, found.has_drift) == (("green",), (), (), True)
-    (conflict,) = conflicts_of([found])
+    resource = compared(blue, green, listed=listed)
+    assert (resource.unpartitioned, resource.missing, resource.gone, resource.has_drift) == (("green",), (), (), True)
+    (conflict,) = conflicts_of([resource])
     assert (conflict.field, conflict.winner) == ("partitions", "")
     assert {name: side["value"] for name, side in conflict.sides.items()} == {"blue": 3, "green": 0}
-    plan = planned(found, green)
+    plan = planned(resource, green)
     (entry,) = plan.left_alone
     assert (plan.changes, entry.reason.startswith(f"{NEW} is partitioned on blue and has no partitions on green")) == (
         (),
@@ -193,9 +194,9 @@ def test_a_batch_has_no_more_than_a_person_reads_and_begins_with_topics() -> Non
 
 def test_a_topic_that_is_gone_on_one_side_waits_for_the_approval_of_its_batch() -> None:
     blue, green = snapshot("blue", 3, owner="us"), snapshot("green")
-    found = compared(blue, green, base(**{"partitions": 3, "properties/owner": "us"}))
-    assert (found.gone, planned(found, blue).changes, planned(found, green).changes) == (("green",), (), ())
-    plan = plan_deletions([found], Target(snapshot=blue))
+    resource = compared(blue, green, base(**{"partitions": 3, "properties/owner": "us"}))
+    assert (resource.gone, planned(resource, blue).changes, planned(resource, green).changes) == (("green",), (), ())
+    plan = plan_deletions([resource], Target(snapshot=blue))
     (change,) = plan.changes
     assert (change.action, change.before) == (Action.DELETE, {"partitions": 3, "properties": {"owner": "us"}})
     assert [call.text() for call in change.calls] == ["DELETE /persistent/acme/orders/new/partitions"]

@@ -29,6 +29,6 @@ CONSUMER = {"consumerName": "mail", "address": "/10.0.0.2:5", "clientVersion": "
     ],
 )
 def test_what_somebody_uses_is_named(document: dict[str, Any], text: str) -> None:
-    found = use_text(TopicStats.of(PARTITION, document))
-    assert found.startswith(text)
-    assert bool(found) is bool(text)
+    use = use_text(TopicStats.of(PARTITION, document))
+    assert use.startswith(text)
+    assert bool(use) is bool(text)

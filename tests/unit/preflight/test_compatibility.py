@@ -52,7 +52,7 @@ def check(clusters: Clusters) -> tuple[Finding, ...]:
 
 
 def found(clusters: Clusters) -> set[str]:
-    return {f"{one.severity} {one.id}: {one.resource}" for one in check(clusters)}
+    return {f"{finding.severity} {finding.id}: {finding.resource}" for finding in check(clusters)}
 
 
 def source(change: Change) -> Spoil:
@@ -69,8 +69,8 @@ def both(change: Change) -> Spoil:
 
 def steps(*spoils: Spoil) -> Spoil:
     def spoil(clusters: Clusters) -> Clusters:
-        for one in spoils:
-            clusters = one(clusters)
+        for step in spoils:
+            clusters = step(clusters)
         return clusters
 
     return spoil
@@ -108,7 +108,7 @@ def probes(**values: Any) -> Spoil:
 
 def versions(*numbers: str) -> Change:
     def change(snapshot: Snapshot) -> Snapshot:
-        brokers = (replace(one, version=number) for one, number in zip(snapshot.brokers, numbers, strict=True))
+        brokers = (replace(broker, version=number) for broker, number in zip(snapshot.brokers, numbers, strict=True))
         return replace(snapshot, brokers=tuple(brokers))
 
     return change
@@ -119,9 +119,9 @@ def replicating(clusters: Clusters) -> Clusters:
     names, sides = ["blue", "green"], []
     for own, peer in ((clusters.source, "green"), (clusters.target, "blue")):
         data = {"serviceUrl": f"http://{peer}.example:8080", "brokerServiceUrl": f"pulsar://{peer}.example:6650"}
-        tenants = tuple(TenantState(one.name, one.admin_roles, tuple(names)) for one in own.tenants)
-        known = replace(own, known_clusters=tuple(names), clusters=(ClusterDataState(peer, data),), tenants=tenants)
-        sides.append(with_policies(known, replication_clusters=names))
+        tenants = tuple(TenantState(tenant.name, tenant.admin_roles, tuple(names)) for tenant in own.tenants)
+        side = replace(own, known_clusters=tuple(names), clusters=(ClusterDataState(peer, data),), tenants=tenants)
+        sides.append(with_policies(side, replication_clusters=names))
     return Clusters(sides[0], sides[1], clusters.probes)
 
 
@@ -134,8 +134,10 @@ def one_store(clusters: Clusters) -> Clusters:
     shared = steps(replicating, both(settings(configurationMetadataStoreUrl="zk:global-1:2181,global-2:2181")))(
         clusters
     )
-    held = {one.name: one.policies["topicDispatchRate"] for one in (*shared.source.namespaces,)}
-    rates = {**held[ORDERS], "green": held[ORDERS]["blue"]}
+    by_namespace = {
+        namespace.name: namespace.policies["topicDispatchRate"] for namespace in (*shared.source.namespaces,)
+    }
+    rates = {**by_namespace[ORDERS], "green": by_namespace[ORDERS]["blue"]}
     return both(policies(topicDispatchRate=rates))(shared)
 
 
@@ -148,7 +150,9 @@ def system_topic(partitions: int) -> Change:
 
 
 def subscriptions(count: int) -> Change:
-    return fields(subscriptions=tuple(SubscriptionState(PLAIN, PLAIN, f"s{one}", "1:1", False) for one in range(count)))
+    return fields(
+        subscriptions=tuple(SubscriptionState(PLAIN, PLAIN, f"s{number}", "1:1", False) for number in range(count))
+    )
 
 
 def hidden(area: Area) -> Change:
@@ -177,12 +181,12 @@ GREEN, NUMBER_ID = "cluster green", ("id", "long")
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_clean_estate_has_no_findings(seed: int) -> None:
-    assert [one.text() for one in check(clean_pair(seed))] == []
+    assert [finding.text() for finding in check(clean_pair(seed))] == []
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_clean_estate_is_clean_in_the_other_direction_too(seed: int) -> None:
-    assert [one.text() for one in check(clean_pair(seed).swapped())] == []
+    assert [finding.text() for finding in check(clean_pair(seed).swapped())] == []
 
 
 def test_two_equal_clusters_have_no_findings() -> None:
@@ -425,7 +429,11 @@ FAULTS: tuple[tuple[Spoil, str], ...] = (
     (target(settings(maxMessageSize="1000")), f"warning max-message-size-smaller: {GREEN}"),
     (both(fields(resource_groups=())), f"warning resource-group-missing: {ORDERS}"),
     (
-        target(lambda one: replace(one, resource_groups=(replace(one.resource_groups[0], limits={**LIMITS, "x": 1}),))),
+        target(
+            lambda snapshot: replace(
+                snapshot, resource_groups=(replace(snapshot.resource_groups[0], limits={**LIMITS, "x": 1}),)
+            )
+        ),
         "warning resource-group-differs: resource group gold",
     ),
     (
@@ -578,7 +586,7 @@ NEAREST: dict[str, Spoil] = {
     "remote-topic-creation-off": both(settings(createTopicToRemoteClusterForReplication="true")),
     "replicated-flag-differs": both(fields(subscriptions=(SubscriptionState(PLAIN, PLAIN, "tail", "1:1", True),))),
     "replicated-subscriptions-off": target(settings(enableReplicatedSubscriptions="false")),
-    "resource-group-differs": both(lambda one: replace(one, resource_groups=one.resource_groups[:1])),
+    "resource-group-differs": both(lambda snapshot: replace(snapshot, resource_groups=snapshot.resource_groups[:1])),
     "resource-group-missing": target(fields(resource_groups=())),
     "resource-not-readable": source(fields(notes=(Note(ORDERS, Problem.DELETED.value, "blue answered 404."),))),
     "retention-default-differs": both(settings(defaultRetentionTimeInMinutes="60")),
@@ -676,11 +684,17 @@ def test_a_type_that_differs_is_named_and_the_remedy_registers_nothing() -> None
 def test_a_cluster_that_the_plan_creates_is_not_reported_as_left_out() -> None:
     third = ClusterDataState("third", {"serviceUrl": "http://third:8080", "brokerServiceUrl": "pulsar://third:6650"})
     listed = source(policies(replication_clusters=["blue", "third"]))
-    known = source(lambda one: replace(one, clusters=(*one.clusters, third), known_clusters=("blue", "third")))
-    ids = {finding.id for finding in check(steps(listed, known)(full_pair()))}
+    registered = source(
+        lambda snapshot: replace(snapshot, clusters=(*snapshot.clusters, third), known_clusters=("blue", "third"))
+    )
+    ids = {finding.id for finding in check(steps(listed, registered)(full_pair()))}
     assert "cluster-unknown-to-target" not in ids
-    hush = source(lambda one: replace(one, clusters=(replace(third, data={"a": "redacted:12", **third.data}),)))
-    assert "cluster-unknown-to-target" in {one.id for one in check(steps(listed, known, hush)(full_pair()))}
+    hush = source(
+        lambda snapshot: replace(snapshot, clusters=(replace(third, data={"a": "redacted:12", **third.data}),))
+    )
+    assert "cluster-unknown-to-target" in {
+        finding.id for finding in check(steps(listed, registered, hush)(full_pair()))
+    }
 
 
 @pytest.mark.parametrize(
@@ -782,7 +796,7 @@ def test_the_call_is_shown_wherever_a_finding_is() -> None:
 
 def test_blockers_come_first() -> None:
     spoil = steps(target(settings(defaultNumPartitions="2")), target(topic(PLAIN, partitions=4)))
-    assert [one.severity for one in check(spoil(full_pair()))] == [Severity.BLOCKER, Severity.WARNING]
+    assert [finding.severity for finding in check(spoil(full_pair()))] == [Severity.BLOCKER, Severity.WARNING]
 
 
 def test_the_answer_of_the_broker_counts_more_than_our_rules() -> None:
@@ -793,7 +807,11 @@ def test_the_answer_of_the_broker_counts_more_than_our_rules() -> None:
 
 def test_brokers_that_do_not_tell_their_settings_are_told_and_not_compared() -> None:
     blind = steps(
-        target(lambda one: replace(one, brokers=tuple(replace(each, configuration={}) for each in one.brokers))),
+        target(
+            lambda snapshot: replace(
+                snapshot, brokers=tuple(replace(broker, configuration={}) for broker in snapshot.brokers)
+            )
+        ),
         target(hidden(Area.BROKERS)),
     )
     assert found(blind(full_pair())) == {f"warning not-visible: {Area.BROKERS} of green"}
