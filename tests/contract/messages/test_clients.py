@@ -83,14 +83,14 @@ async def test_a_hundred_consumers_need_no_more_threads_than_one(blue: ClusterCo
 
     async with shared_client(blue), open_stream(blue, subscription(topic)) as stream:
         await stream.next_batch(1, wait_seconds=0.1)
-        one = threads()
+        with_one = threads()
         running = [asyncio.create_task(_consume(blue, topic)) for _ in range(100)]
         await asyncio.sleep(5)
         hundred = threads()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    assert hundred <= one, threading.enumerate()
+    assert hundred <= with_one, threading.enumerate()
 
 
 async def _consume(cluster: ClusterConnection, topic: str) -> None:

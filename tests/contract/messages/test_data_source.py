@@ -116,8 +116,8 @@ def test_spark_reads_rows_and_digests_of_all_topics_that_match(
     assert by_topic == dict.fromkeys(topics, COUNT)
     assert messages == 3 * COUNT
     assert tasks == 15
-    known = {"topic": topics[0], "key": "k7", "producer": "checkout", "batch": "3", "value": "b'7'"}
-    assert {name: first[name] for name in known} == known
+    expected = {"topic": topics[0], "key": "k7", "producer": "checkout", "batch": "3", "value": "b'7'"}
+    assert {name: first[name] for name in expected} == expected
     assert (first["properties"], first["event_time"]) == ("{'trace': 't7'}", "None")
 
 
@@ -138,8 +138,8 @@ def test_times_bound_what_is_read_the_end_left_out(written: Written) -> None:
 def test_both_engines_count_the_same_messages(written: Written) -> None:
     topic = f"persistent://{written.namespace}/parted"
     for engine in ("message", "entry"):
-        found = read(written, topics=topic, out="digests", engine=engine, entries_per_task="7")
-        assert sum(int(str(row["messages"])) for row in found if row["bucket"] == ALL) == 2 * COUNT
+        rows = read(written, topics=topic, out="digests", engine=engine, entries_per_task="7")
+        assert sum(int(str(row["messages"])) for row in rows if row["bucket"] == ALL) == 2 * COUNT
 
 
 def test_a_topic_without_messages_has_no_rows(written: Written) -> None:
@@ -180,9 +180,9 @@ def test_a_topic_that_is_not_there_is_missing(written: Written) -> None:
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, str], message: str) -> None:
-    given = {"admin_url": "http://h:1", "service_url": "pulsar://h:1", **options}
+    all_options = {"admin_url": "http://h:1", "service_url": "pulsar://h:1", **options}
     with pytest.raises(InvalidRequest, match=message.replace("(", r"\(")) as refused:
-        TopicOptions.parse(given)
+        TopicOptions.parse(all_options)
     assert str(refused.value).count("\n") == 0
 
 

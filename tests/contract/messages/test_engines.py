@@ -70,8 +70,8 @@ async def ranges(admin: AdminClient, topic: TopicName, entries: int) -> list[Ran
     return list(cut(bounds, pair=0, publish_time=True, entries_per_range=entries))
 
 
-def numbers(engine: Engines, wanted: Range) -> list[int]:
-    return [int(message.payload) for batch in engine.read(wanted) for message in batch]
+def numbers(engine: Engines, part: Range) -> list[int]:
+    return [int(message.payload) for batch in engine.read(part) for message in batch]
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -79,8 +79,8 @@ async def test_ranges_give_every_message_once_and_in_order(
     on_blue: AdminClient, topic: TopicName, writer: pulsar.Client, engine: Engines, batch: int
 ) -> None:
     write(writer, topic, 700, batch)
-    found = [numbers(engine, wanted) for wanted in await ranges(on_blue, topic, 30)]
-    assert [number for each in found for number in each] == list(range(700))
+    batches = [numbers(engine, part) for part in await ranges(on_blue, topic, 30)]
+    assert [number for batch in batches for number in batch] == list(range(700))
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -128,31 +128,31 @@ async def test_digests_do_not_depend_on_batches_and_ranges(
     other = TopicName(topic.namespace, "other")
     write(writer, topic, 300, 9)
     write(writer, other, 300)
-    found = []
-    for each, entries in ((topic, 1000), (other, 17)):
-        bounds = TopicBounds.whole(str(each), await on_blue.internal_stats(each))
+    digests = []
+    for name, entries in ((topic, 1000), (other, 17)):
+        bounds = TopicBounds.whole(str(name), await on_blue.internal_stats(name))
         parts = cut(bounds, pair=0, publish_time=False, entries_per_range=entries)
-        found.append(TopicDigest.fold(row for part in parts for row in sum_up(engine, part, BUCKETS)))
-    assert found[0] == found[1]
+        digests.append(TopicDigest.fold(row for part in parts for row in sum_up(engine, part, BUCKETS)))
+    assert digests[0] == digests[1]
 
 
 def test_a_topic_of_an_unknown_namespace_is_missing(engine: Engines) -> None:
-    wanted = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
+    part = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
     with pytest.raises(NotFound, match=r"persistent://nobody/nothing/t does not exist on blue"):
-        numbers(engine, wanted)
+        numbers(engine, part)
 
 
 def test_an_unreadable_range_becomes_a_reason_and_not_an_exception(engine: Engines) -> None:
-    wanted = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
-    (row,) = sum_up(engine, wanted, BUCKETS)
+    part = Range(0, 0, "persistent://nobody/nothing/t", Position(0, 0), Position(0, 1), 2, True)
+    (row,) = sum_up(engine, part, BUCKETS)
     assert "does not exist on blue" in row.problem
 
 
 def test_a_broker_that_does_not_answer_is_transient() -> None:
     nowhere = ClusterConnection(name="nowhere", admin_url="http://localhost:1", service_url="pulsar://localhost:1")
-    wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True)
+    part = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True)
     with Engines(nowhere, retry_seconds=0.3) as engine, pytest.raises(Unavailable, match="nowhere"):
-        numbers(engine, wanted)
+        numbers(engine, part)
 
 
 async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
@@ -169,13 +169,13 @@ async def test_a_migrated_topic_is_read_to_its_end_where_it_was(
     write(writer, topic, 2500)
     write(writer, batched, 2500, 9)
     await redirect(topic.namespace)
-    for each in (topic, batched):
-        await terminated(on_blue, each)
-    found = [
-        [number for wanted in await ranges(on_blue, each, 1000) for number in numbers(engine, wanted)]
-        for each in (topic, batched, topic)
+    for name in (topic, batched):
+        await terminated(on_blue, name)
+    read_numbers = [
+        [number for part in await ranges(on_blue, name, 1000) for number in numbers(engine, part)]
+        for name in (topic, batched, topic)
     ]
-    assert found == [list(range(2500))] * 3
+    assert read_numbers == [list(range(2500))] * 3
 
 
 async def terminated(admin: AdminClient, topic: TopicName) -> None:

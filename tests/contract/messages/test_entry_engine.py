@@ -84,17 +84,17 @@ def digest(engine: EntryEngine, parts: Sequence[Range]) -> TopicDigest:
     return TopicDigest.fold(row for part in parts for row in sum_up(engine, part, BUCKETS))
 
 
-def places(engine: EntryEngine, wanted: Range) -> list[tuple[int, int]]:
-    return [entry[:2] for entries in engine.read(wanted) for entry in entries]
+def places(engine: EntryEngine, part: Range) -> list[tuple[int, int]]:
+    return [entry[:2] for entries in engine.read(part) for entry in entries]
 
 
 async def test_one_range_and_many_give_the_same_digest_of_all_messages(
     on_blue: AdminClient, topic: TopicName, engine: EntryEngine
 ) -> None:
     whole, parts = await ranges(on_blue, topic), await ranges(on_blue, topic, 71)
-    found = digest(engine, whole)
-    assert (found.all.count, found.problems, len(parts)) == (COUNT, (), 12)
-    assert digest(engine, parts) == found
+    of_whole = digest(engine, whole)
+    assert (of_whole.all.count, of_whole.problems, len(parts)) == (COUNT, (), 12)
+    assert digest(engine, parts) == of_whole
 
 
 async def test_every_entry_comes_once_and_in_order_and_nothing_behind_the_range(
@@ -102,9 +102,9 @@ async def test_every_entry_comes_once_and_in_order_and_nothing_behind_the_range(
 ) -> None:
     (whole,) = await ranges(on_blue, topic)
     write(blue, topic, range(30))
-    found = places(engine, whole)
-    assert (len(found), found) == (COUNT // BATCH, sorted(set(found)))
-    assert Position(*found[-1]) == whole.last
+    positions = places(engine, whole)
+    assert (len(positions), positions) == (COUNT // BATCH, sorted(set(positions)))
+    assert Position(*positions[-1]) == whole.last
 
 
 async def test_a_range_whose_last_entries_do_not_exist_ends_with_the_topic(
@@ -133,9 +133,9 @@ async def test_a_connection_that_is_cut_again_and_again_costs_no_entry(
     whole = await ranges(on_blue, topic)
     cuts = [100, 20_000, 50_001, 30_000]
     with CuttingProxy(blue.require_service_url(), cuts) as proxy, EntryEngine(through(blue, proxy)) as shaken:
-        found = digest(shaken, whole)
+        of_shaken = digest(shaken, whole)
         assert proxy.connections > len(cuts)
-    assert found == digest(engine, whole)
+    assert of_shaken == digest(engine, whole)
 
 
 def through(connection: ClusterConnection, proxy: CuttingProxy) -> ClusterConnection:
@@ -148,10 +148,10 @@ async def test_a_topic_that_is_unloaded_while_it_is_read_is_read_on(
 ) -> None:
     (whole,) = await ranges(on_blue, topic)
     reading = engine.read(whole)
-    found = len(next(reading))
+    count = len(next(reading))
     await on_blue.put(f"/{topic.path}/unload")
-    found += await asyncio.to_thread(lambda: sum(len(entries) for entries in reading))
-    assert found == COUNT // BATCH
+    count += await asyncio.to_thread(lambda: sum(len(entries) for entries in reading))
+    assert count == COUNT // BATCH
 
 
 async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> None:
@@ -185,9 +185,9 @@ async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_e
 
     def counts() -> list[int]:
         with Engines(blue, idle_seconds=1e-6) as engines:
-            found = [sum(entry.messages for one in engines.read(part) for entry in one) for part in parts]
+            counted = [sum(entry.messages for batch in engines.read(part) for entry in batch) for part in parts]
             by_message = [replace(part, engine=EngineName.MESSAGE) for part in parts]
-            return [*found, *(sum(len(one) for one in engines.read(part)) for part in by_message)]
+            return [*counted, *(sum(len(batch) for batch in engines.read(part)) for part in by_message)]
 
     assert await asyncio.to_thread(counts) == [300 * BATCH] * 4
 
@@ -202,12 +202,12 @@ async def test_a_topic_that_is_not_there_is_missing_and_not_created(
 
 
 def test_a_broker_that_does_not_answer_is_transient() -> None:
-    wanted = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True, engine=EngineName.ENTRY)
+    part = Range(0, 0, "persistent://a/b/t", Position(0, 0), Position(0, 1), 2, True, engine=EngineName.ENTRY)
     with (
         EntryEngine(NOWHERE, retry_seconds=0.3) as engine,
         pytest.raises(Unavailable, match="cannot be connected to"),
     ):
-        places(engine, wanted)
+        places(engine, part)
 
 
 async def test_a_spark_task_reads_with_the_engine_that_its_ranges_name(
@@ -216,9 +216,9 @@ async def test_a_spark_task_reads_with_the_engine_that_its_ranges_name(
     whole = await ranges(on_blue, topic)
     address = {"name": "blue", "admin_url": blue.admin_url, "service_url": blue.service_url}
     task = RangesReader({"clusters": json.dumps({"source": address}), "buckets": str(BUCKETS)})
-    group = RangeGroup("source", [wanted.to_json() for wanted in whole])
-    found = [digest_row(row) for batch in task.read(group) for row in batch.to_pylist()]
-    assert TopicDigest.fold(found) == digest(engine, whole)
+    group = RangeGroup("source", [part.to_json() for part in whole])
+    rows = [digest_row(row) for batch in task.read(group) for row in batch.to_pylist()]
+    assert TopicDigest.fold(rows) == digest(engine, whole)
 
 
 async def test_messages_per_entry_are_known_of_a_topic_that_was_just_loaded_too(

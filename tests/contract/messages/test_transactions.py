@@ -39,19 +39,23 @@ async def test_committed_messages_are_compared_and_an_open_transaction_is_inconc
     name = NamespaceName(f"test-{tmp_path.name[-12:]}", "ledgered")
     committed, opened = TopicName(name, "committed"), TopicName(name, "opened")
     async with AsyncExitStack() as stack:
-        here, there = [await stack.enter_async_context(AdminClient(each)) for each in (transactional, green)]
-        await know_each_other(here, there)
-        await replicate(here, there, name)
+        on_source, on_target = [
+            await stack.enter_async_context(AdminClient(connection)) for connection in (transactional, green)
+        ]
+        await know_each_other(on_source, on_target)
+        await replicate(on_source, on_target, name)
         for topic in (committed, opened):
-            for admin in (there, here):
+            for admin in (on_target, on_source):
                 await admin.create_topic(topic)
-        await wait_linked(here, (committed, opened), "green")
+        await wait_linked(on_source, (committed, opened), "green")
         await asyncio.to_thread(write, transactional, committed, opened, tmp_path)
         for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
-            request = await freeze_bounds(here, there, [name], engine=engine)
-            found = await verify_in_process(here, there, request)
+            request = await freeze_bounds(on_source, on_target, [name], engine=engine)
+            verification = await verify_in_process(on_source, on_target, request)
             topics: dict[str, TopicVerdict] = {
-                TopicName.parse(each.topic).local: each for one in found.namespaces for each in one.topics
+                TopicName.parse(topic.topic).local: topic
+                for namespace in verification.namespaces
+                for topic in namespace.topics
             }
             # 10 plain ones, 3 committed transactions of 4, 2 aborted ones of 4.
             assert (topics["committed"].verdict, topics["committed"].source_messages) == (Verdict.EQUAL, 10 + 3 * 4)

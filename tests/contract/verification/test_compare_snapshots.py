@@ -58,14 +58,15 @@ async def test_the_job_finds_equal_snapshots_equal_and_names_the_one_field_that_
     await on_green.post(f"/{topic.path}/maxConsumers", 99)
     different = await read(on_green, name)
     requests = [stored(records, f"case-{number}", source, target) for number, target in enumerate((equal, different))]
-    first, second = found = submit(records, requests)
+    first, second = comparisons = submit(records, requests)
     assert (first.equal, first.compared, first.first) == (True, source.counts(), ())
-    assert [(one.resource, one.name, one.field, one.source, one.target) for one in second.first] == [
-        ("topic policy", str(topic), "local/maxConsumerPerTopic", 10, 99)
-    ]
+    assert [
+        (difference.resource, difference.name, difference.field, difference.source, difference.target)
+        for difference in second.first
+    ] == [("topic policy", str(topic), "local/maxConsumerPerTopic", 10, 99)]
     assert dict(second.differing) == {"topic policy": 1}
-    assert [compare_snapshots(request, compare_in_process) for request in requests] == list(found)
-    assert [compare(source, target) for target in (equal, different)] == list(found)
+    assert [compare_snapshots(request, compare_in_process) for request in requests] == list(comparisons)
+    assert [compare(source, target) for target in (equal, different)] == list(comparisons)
 
 
 def stored(records: Path, run_id: str, source: Snapshot, target: Snapshot) -> CompareRequest:
@@ -111,9 +112,9 @@ def test_what_could_not_be_read_is_named_once_and_neither_equal_nor_different(re
     source = replace(source, topics=(TopicState(topic, 3, {}),), known_clusters=("blue",))
     notes = tuple(Note(name, Problem.UNREADABLE.value, "500.") for name in (topic, "acme/audit"))
     target = replace(source, cluster="blue", namespaces=namespaces[1:], topics=(), notes=notes)
-    found = compare_snapshots(stored(records, "unread", source, target), compare_in_process)
-    assert (found.equal, dict(found.differing), found.unread) == (True, {}, (topic, "acme/audit"))
-    assert [row.name for row in found.first_left_alone] == [topic, "acme/audit"]
+    comparison = compare_snapshots(stored(records, "unread", source, target), compare_in_process)
+    assert (comparison.equal, dict(comparison.differing), comparison.unread) == (True, {}, (topic, "acme/audit"))
+    assert [row.name for row in comparison.first_left_alone] == [topic, "acme/audit"]
 
 
 def test_a_job_that_left_no_result_is_not_taken_for_equal(records: Path) -> None:

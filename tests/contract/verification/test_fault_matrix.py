@@ -105,9 +105,11 @@ def write(client: pulsar.Client, topic: TopicName, messages: Sequence[Message], 
         batching_max_publish_delay_ms=60_000,
         block_if_queue_full=True,
     )
-    for each in messages:
-        named = {"trace": each.trace}
-        producer.send_async(each.payload, None, partition_key=each.key, properties=named, event_timestamp=each.event)
+    for message in messages:
+        named = {"trace": message.trace}
+        producer.send_async(
+            message.payload, None, partition_key=message.key, properties=named, event_timestamp=message.event
+        )
     producer.flush()
     producer.close()
 
@@ -124,7 +126,7 @@ class Found:
 
 
 @pytest.fixture(scope="module")
-def found(blue: ClusterConnection, green: ClusterConnection) -> Mapping[str, Found]:
+def verdicts(blue: ClusterConnection, green: ClusterConnection) -> Mapping[str, Found]:
     """A topic for each fault and rate, compared once."""
     return asyncio.run(_found(blue, green))
 
@@ -132,19 +134,19 @@ def found(blue: ClusterConnection, green: ClusterConnection) -> Mapping[str, Fou
 async def _found(blue: ClusterConnection, green: ClusterConnection) -> Mapping[str, Found]:
     namespace = NamespaceName(f"test-{os.urandom(5).hex()}", "damaged")
     async with AsyncExitStack() as stack:
-        admins = [await stack.enter_async_context(AdminClient(each)) for each in (blue, green)]
+        admins = [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green)]
         for admin in admins:
             await make_alone(admin, namespace)
         await asyncio.to_thread(_write_all, blue, green, namespace)
         request = await freeze_bounds(*admins, [namespace])
         ledgers = {TopicName.parse(pair.topic).local: pair.source.ledgers.runs[0][0] for pair in request.pairs}
         result = await verify_in_process(*admins, request)
-    topics = {TopicName.parse(topic.topic).local: topic for each in result.namespaces for topic in each.topics}
+    topics = {TopicName.parse(topic.topic).local: topic for verified in result.namespaces for topic in verified.topics}
     return {name: Found(verdict, ledgers[name]) for name, verdict in topics.items()}
 
 
 def _write_all(blue: ClusterConnection, green: ClusterConnection, namespace: NamespaceName) -> None:
-    clients = [open_client(each) for each in (blue, green)]
+    clients = [open_client(connection) for connection in (blue, green)]
     for rate in RATES:
         messages = original(size(rate))
         for fault, plant in PLANT.items():
@@ -160,22 +162,22 @@ def _write_all(blue: ClusterConnection, green: ClusterConnection, namespace: Nam
 @pytest.mark.full
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("fault", PLANT)
-def test_each_fault_is_found_counted_and_named(found: Mapping[str, Found], fault: str, rate: int) -> None:
-    topic = found[f"{fault}-{rate}"]
+def test_each_fault_is_found_counted_and_named(verdicts: Mapping[str, Found], fault: str, rate: int) -> None:
+    topic = verdicts[f"{fault}-{rate}"]
     verdict, planted = topic.verdict, places(rate)
     assert verdict.verdict is Verdict.DIFFERENT
     assert (verdict.differing, verdict.reordered) == ((0, True) if fault == "swap" else (len(planted), False))
     kind, field = NAMED_AS[fault]
-    assert [each.kind for each in verdict.differences] == [kind] * len(planted)
-    assert [[name for name, _, _ in each.fields] for each in verdict.differences] == [[field] if field else []] * len(
-        planted
-    )
-    assert [each.key for each in verdict.differences] == [f"k{at}" for at in planted]
+    assert [difference.kind for difference in verdict.differences] == [kind] * len(planted)
+    assert [[name for name, _, _ in difference.fields] for difference in verdict.differences] == [
+        [field] if field else []
+    ] * len(planted)
+    assert [difference.key for difference in verdict.differences] == [f"k{at}" for at in planted]
     if fault != "duplicate":
         expected = [f"{topic.ledger}:{at // SOURCE_BATCH}[{at % SOURCE_BATCH}]" for at in planted]
-        assert [each.source for each in verdict.differences] == expected
+        assert [difference.source for difference in verdict.differences] == expected
     else:
-        assert [each.copies for each in verdict.differences] == [(1, 2)] * len(planted)
+        assert [difference.copies for difference in verdict.differences] == [(1, 2)] * len(planted)
 
 
 # Copies that the replicator made.
@@ -202,8 +204,8 @@ async def _replicated(blue: ClusterConnection, green: ClusterConnection) -> Repl
     tenant = f"test-{os.urandom(5).hex()}"
     keys: dict[str, list[str]] = {}
     async with AsyncExitStack() as stack:
-        here, there = [await stack.enter_async_context(AdminClient(each)) for each in (blue, green)]
-        await know_each_other(here, there)
+        on_blue, on_green = [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green)]
+        await know_each_other(on_blue, on_green)
         client = open_client(blue)
         names = []
         for rate in GEO_RATES:
@@ -212,30 +214,32 @@ async def _replicated(blue: ClusterConnection, green: ClusterConnection) -> Repl
             namespace = NamespaceName(tenant, f"damaged-{rate}")
             names.append(namespace)
             topics = [TopicName(namespace, fault) for fault in ("dropped", "duplicated")]
-            await replicate(here, there, namespace)
+            await replicate(on_blue, on_green, namespace)
             for topic in topics:
-                for admin in (there, here):
+                for admin in (on_green, on_blue):
                     await admin.create_topic(topic)
-                keys[topic.local + f"-{rate}"] = [each.key for each in damaged]
-            await wait_linked(here, topics, "green")
+                keys[topic.local + f"-{rate}"] = [message.key for message in damaged]
+            await wait_linked(on_blue, topics, "green")
             for topic in topics:
                 await asyncio.to_thread(write, client, topic, messages[: rate // 2], BATCH)
-            await freeze_bounds(here, there, [namespace])  # waits for the replicators
+            await freeze_bounds(on_blue, on_green, [namespace])  # waits for the replicators
             await asyncio.to_thread(write, client, topics[1], damaged, BATCH)
-            await freeze_bounds(here, there, [namespace])
-            last = Position.parse((await there.internal_stats(topics[1]))["lastConfirmedEntry"])
+            await freeze_bounds(on_blue, on_green, [namespace])
+            last = Position.parse((await on_green.internal_stats(topics[1]))["lastConfirmedEntry"])
             await asyncio.to_thread(store_again, green, str(topics[1]), last, BATCH)
-            await without_replication(here, topics[0], partial(write, client, topics[0], damaged, BATCH))
-            await wait_linked(here, topics, "green")
+            await without_replication(on_blue, topics[0], partial(write, client, topics[0], damaged, BATCH))
+            await wait_linked(on_blue, topics, "green")
             for topic in topics:
                 await asyncio.to_thread(write, client, topic, messages[rate // 2 + BATCH :], BATCH)
         by_engine = {}
         for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
-            result = await verify_in_process(here, there, await freeze_bounds(here, there, names, engine=engine))
+            result = await verify_in_process(
+                on_blue, on_green, await freeze_bounds(on_blue, on_green, names, engine=engine)
+            )
             by_engine[engine] = {
-                f"{TopicName.parse(topic.topic).local}-{each.namespace.rpartition('-')[2]}": topic
-                for each in result.namespaces
-                for topic in each.topics
+                f"{TopicName.parse(topic.topic).local}-{verified.namespace.rpartition('-')[2]}": topic
+                for verified in result.namespaces
+                for topic in verified.topics
             }
         client.close()
     return Replicated(by_engine, keys)
@@ -260,6 +264,8 @@ def test_what_replication_lost_or_repeated_is_found(
     replicated: Replicated, fault: str, kind: Kind, rate: int, engine: EngineChoice
 ) -> None:
     topic = f"{fault}-{rate}"
-    found = replicated.by_engine[engine][topic]
-    assert (found.verdict, found.differing, found.reordered) == (Verdict.DIFFERENT, BATCH, False)
-    assert [(each.kind, each.key) for each in found.differences] == [(kind, key) for key in replicated.keys[topic]]
+    compared = replicated.by_engine[engine][topic]
+    assert (compared.verdict, compared.differing, compared.reordered) == (Verdict.DIFFERENT, BATCH, False)
+    assert [(difference.kind, difference.key) for difference in compared.differences] == [
+        (kind, key) for key in replicated.keys[topic]
+    ]

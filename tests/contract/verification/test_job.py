@@ -122,12 +122,14 @@ async def verify(on_blue: AdminClient, on_green: AdminClient, *namespaces: Names
     return await verify_in_process(on_blue, on_green, await freeze_bounds(on_blue, on_green, namespaces))
 
 
-def by_topic(found: Verification) -> dict[str, TopicVerdict]:
-    return {TopicName.parse(topic.topic).local: topic for each in found.namespaces for topic in each.topics}
+def by_topic(verification: Verification) -> dict[str, TopicVerdict]:
+    return {
+        TopicName.parse(topic.topic).local: topic for namespace in verification.namespaces for topic in namespace.topics
+    }
 
 
-def only_topic(found: Verification) -> TopicVerdict:
-    ((topic,),) = (each.topics for each in found.namespaces)
+def only_topic(verification: Verification) -> TopicVerdict:
+    ((topic,),) = (namespace.topics for namespace in verification.namespaces)
     return topic
 
 
@@ -145,10 +147,10 @@ class Damaged:
 
     namespace: NamespaceName
     request: VerifyRequest
-    found: Verification
+    verification: Verification
 
     def __getitem__(self, topic: str) -> TopicVerdict:
-        return by_topic(self.found)[topic]
+        return by_topic(self.verification)[topic]
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +162,7 @@ def damaged(blue: ClusterConnection, green: ClusterConnection) -> Damaged:
 async def _damaged(blue: ClusterConnection, green: ClusterConnection) -> Damaged:
     namespace = NamespaceName(f"test-{os.urandom(5).hex()}", "orders")
     async with AsyncExitStack() as stack:
-        admins = [await stack.enter_async_context(AdminClient(each)) for each in (blue, green)]
+        admins = [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green)]
         for admin in admins:
             own = await admin.cluster_name()
             await admin.put(f"/tenants/{namespace.tenant}", {"adminRoles": [], "allowedClusters": [own]})
@@ -196,16 +198,20 @@ def test_every_damage_makes_its_topic_different(damaged: Damaged, topic: str) ->
 
 
 def test_a_dropped_message_is_named_with_position_key_and_producer(damaged: Damaged) -> None:
-    found = the_difference(damaged["dropped"])
+    difference = the_difference(damaged["dropped"])
     where = damaged.request.pairs[[pair.topic.endswith("/dropped") for pair in damaged.request.pairs].index(True)]
-    assert (found.kind, found.source, found.target) == (Kind.MISSING, f"{where.source.ledgers.runs[0][0]}:5[5]", None)
-    assert (found.key, found.producer) == (TARGETED.key, "checkout-2")
+    assert (difference.kind, difference.source, difference.target) == (
+        Kind.MISSING,
+        f"{where.source.ledgers.runs[0][0]}:5[5]",
+        None,
+    )
+    assert (difference.key, difference.producer) == (TARGETED.key, "checkout-2")
 
 
 def test_a_duplicated_message_is_named_as_extra_with_its_copies(damaged: Damaged) -> None:
-    found = the_difference(damaged["duplicated"])
-    assert (found.kind, found.copies) == (Kind.EXTRA, (1, 2))
-    repeated = {name: topic.repeated for name, topic in by_topic(damaged.found).items() if topic.repeated}
+    difference = the_difference(damaged["duplicated"])
+    assert (difference.kind, difference.copies) == (Kind.EXTRA, (1, 2))
+    repeated = {name: topic.repeated for name, topic in by_topic(damaged.verification).items() if topic.repeated}
     assert repeated == {"duplicated": 1}
 
 
@@ -219,28 +225,29 @@ def test_a_duplicated_message_is_named_as_extra_with_its_copies(damaged: Damaged
     ],
 )
 def test_an_altered_message_is_named_on_both_sides_with_its_field(damaged: Damaged, topic: str, field: str) -> None:
-    found = the_difference(damaged[topic])
-    assert (found.kind, [name for name, _, _ in found.fields]) == (Kind.ALTERED, [field])
-    assert found.source
-    assert found.target
+    difference = the_difference(damaged[topic])
+    assert (difference.kind, [name for name, _, _ in difference.fields]) == (Kind.ALTERED, [field])
+    assert difference.source
+    assert difference.target
 
 
 def test_swapped_messages_are_reordered_and_nothing_else(damaged: Damaged) -> None:
-    found = damaged["swapped"]
-    moved = the_difference(found)
-    assert (found.reordered, found.differing, moved.kind, moved.key) == (True, 0, Kind.REORDERED, TARGETED.key)
-    assert found.reason.endswith("the order of producer 'checkout-2' is broken")
+    compared = damaged["swapped"]
+    moved = the_difference(compared)
+    assert (compared.reordered, compared.differing, moved.kind, moved.key) == (True, 0, Kind.REORDERED, TARGETED.key)
+    assert compared.reason.endswith("the order of producer 'checkout-2' is broken")
 
 
 def test_swapped_messages_are_named_beside_one_that_is_missing(damaged: Damaged) -> None:
-    found = damaged["swapped-and-dropped"]
-    assert [(each.kind, each.key) for each in found.differences] == [
+    compared = damaged["swapped-and-dropped"]
+    assert [(difference.kind, difference.key) for difference in compared.differences] == [
         (Kind.MISSING, MESSAGES[0].key),
         (Kind.REORDERED, TARGETED.key),
     ]
-    assert (found.reordered, found.differing) == (True, 1)
+    assert (compared.reordered, compared.differing) == (True, 1)
     assert (
-        found.reason == "of the messages that both hold, 1 changed places; the order of producer 'checkout-2' is broken"
+        compared.reason
+        == "of the messages that both hold, 1 changed places; the order of producer 'checkout-2' is broken"
     )
 
 
@@ -253,22 +260,22 @@ def by_entries(request: VerifyRequest) -> VerifyRequest:
     return replace(request, pairs=tuple(replace(pair, engine=ChosenEngine(EngineName.ENTRY)) for pair in request.pairs))
 
 
-def findings(found: Verification) -> dict[str, tuple[object, ...]]:
+def findings(verification: Verification) -> dict[str, tuple[object, ...]]:
     return {
         name: (topic.verdict, topic.differing, topic.differences, topic.reordered, topic.reason, topic.source_messages)
-        for name, topic in by_topic(found).items()
+        for name, topic in by_topic(verification).items()
     }
 
 
 async def test_where_entries_differ_the_messages_in_them_decide(
     damaged: Damaged, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
-    found = await verify_in_process(on_blue, on_green, by_entries(damaged.request))
-    assert findings(found) == findings(damaged.found)
-    equal = by_topic(found)["equal"]
+    verification = await verify_in_process(on_blue, on_green, by_entries(damaged.request))
+    assert findings(verification) == findings(damaged.verification)
+    equal = by_topic(verification)["equal"]
     assert equal.engine == "message, because whole entries were not equal"
     assert "they do not lie in equal entries" in equal.notes[0]
-    assert (by_topic(found)["empty"].engine, by_topic(found)["dropped"].notes) == ("entry", ())
+    assert (by_topic(verification)["empty"].engine, by_topic(verification)["dropped"].notes) == ("entry", ())
 
 
 async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
@@ -283,8 +290,8 @@ async def test_a_spark_job_comes_to_the_same_verdicts_and_names_the_message(
     request, result = store_request(Run.open("verify/1"), mixed)
     job = submit(JOB, ["--request", request, "--result", result], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
-    found = await recheck(on_blue, on_green, mixed, Verification.from_bytes(Path(result).read_bytes()))
-    assert findings(found) == findings(damaged.found)
+    verification = await recheck(on_blue, on_green, mixed, Verification.from_bytes(Path(result).read_bytes()))
+    assert findings(verification) == findings(damaged.verification)
     dropped = the_difference(damaged["dropped"])
     assert f"DIFFERENT  persistent://{damaged.namespace}/dropped: 1 of {COUNT} messages" in job.stdout
     assert f"missing on green  blue {dropped.source}  key {TARGETED.key!r}" in job.stdout
@@ -318,8 +325,12 @@ async def test_a_replicated_topic_is_equal_although_green_goes_on(
     write(writers[1], replicated, MESSAGES[:5])
     write(writers[1], replicated, MESSAGES[:5], batch=1)
     again = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=EngineChoice.ENTRY)
-    found = only_topic(await verify_in_process(on_blue, on_green, again))
-    assert (found.verdict, found.source_messages, found.target_messages) == (Verdict.EQUAL, 2 * COUNT, 2 * COUNT)
+    compared = only_topic(await verify_in_process(on_blue, on_green, again))
+    assert (compared.verdict, compared.source_messages, compared.target_messages) == (
+        Verdict.EQUAL,
+        2 * COUNT,
+        2 * COUNT,
+    )
     assert again.pairs[0].target.last == request.pairs[0].target.last
 
 
@@ -329,18 +340,18 @@ async def test_a_replicated_topic_with_large_batches_is_compared_by_whole_entrie
     write(writers[0], replicated, MESSAGES * 10)
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     assert request.pairs[0].engine.name is EngineName.ENTRY
-    found = only_topic(await verify_in_process(on_blue, on_green, VerifyRequest.from_bytes(request.to_bytes())))
-    assert (found.verdict, found.source_messages, found.notes) == (Verdict.EQUAL, 10 * COUNT, ())
-    assert found.engine == "entry, because an entry of the source holds 7.0 messages on average"
-    assert found.proof["source"] == found.proof["target"]
+    compared = only_topic(await verify_in_process(on_blue, on_green, VerifyRequest.from_bytes(request.to_bytes())))
+    assert (compared.verdict, compared.source_messages, compared.notes) == (Verdict.EQUAL, 10 * COUNT, ())
+    assert compared.engine == "entry, because an entry of the source holds 7.0 messages on average"
+    assert compared.proof["source"] == compared.proof["target"]
 
 
 async def test_an_empty_replicated_topic_is_equal_although_green_has_messages_of_its_own(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[1], replicated, MESSAGES)
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, found.source_messages, found.target_messages) == (Verdict.EQUAL, 0, 0)
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, compared.source_messages, compared.target_messages) == (Verdict.EQUAL, 0, 0)
 
 
 async def test_a_message_that_was_never_replicated_is_missing(
@@ -356,8 +367,8 @@ async def test_a_message_that_was_never_replicated_is_missing(
     write(writers[0], replicated, MESSAGES[:3], batch=1)
     for engine in (EngineChoice.MESSAGE, EngineChoice.ENTRY):
         request = await freeze_bounds(on_blue, on_green, [replicated.namespace], engine=engine)
-        found = only_topic(await verify_in_process(on_blue, on_green, request))
-        assert (found.verdict, the_difference(found).kind) == (Verdict.DIFFERENT, Kind.MISSING)
+        compared = only_topic(await verify_in_process(on_blue, on_green, request))
+        assert (compared.verdict, the_difference(compared).kind) == (Verdict.DIFFERENT, Kind.MISSING)
 
 
 async def _without_replicator(admin: AdminClient, topic: TopicName) -> None:
@@ -377,9 +388,9 @@ async def test_what_retention_removed_from_blue_is_left_out_and_said(
     none = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
     await on_blue.post(f"/namespaces/{replicated.namespace.path}/retention", none)
     await _trimmed(on_blue, replicated)
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, found.source_messages) == (Verdict.EQUAL, COUNT)
-    assert "the oldest that it still holds" in found.notes[0]
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, compared.source_messages) == (Verdict.EQUAL, COUNT)
+    assert "the oldest that it still holds" in compared.notes[0]
 
 
 async def _trimmed(admin: AdminClient, topic: TopicName) -> None:
@@ -396,9 +407,9 @@ async def test_messages_of_writers_on_both_sides_are_inconclusive_and_not_a_loss
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     write(writers[1], replicated, MESSAGES[20:25])
     write(writers[0], replicated, MESSAGES[10:20])
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "mapping 'whole'" in found.reason
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert compared.verdict is Verdict.INCONCLUSIVE
+    assert "mapping 'whole'" in compared.reason
 
 
 # Clusters in a blue-green migration.
@@ -411,8 +422,8 @@ async def test_a_migrated_namespace_is_compared_where_it_was(
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     await migrate(on_blue, redirect, replicated)
     write(writers[1], replicated, MESSAGES[:20])
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, found.source_messages) == (Verdict.EQUAL, COUNT)
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, compared.source_messages) == (Verdict.EQUAL, COUNT)
 
 
 async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
@@ -421,9 +432,9 @@ async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
     write(writers[0], replicated, MESSAGES)
     await migrate(on_blue, redirect, replicated)
     await on_blue.put(f"/{replicated.path}/unload")
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "already migrated" in found.reason
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert compared.verdict is Verdict.INCONCLUSIVE
+    assert "already migrated" in compared.reason
 
 
 async def test_a_migrated_topic_that_is_unloaded_before_it_is_read_is_inconclusive(
@@ -433,9 +444,9 @@ async def test_a_migrated_topic_that_is_unloaded_before_it_is_read_is_inconclusi
     await migrate(on_blue, redirect, replicated)
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     await on_blue.put(f"/{replicated.path}/unload")
-    found = only_topic(await verify_in_process(on_blue, on_green, request))
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "unloaded while it was read" in found.reason
+    compared = only_topic(await verify_in_process(on_blue, on_green, request))
+    assert compared.verdict is Verdict.INCONCLUSIVE
+    assert "unloaded while it was read" in compared.reason
 
 
 async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> None:
@@ -452,8 +463,11 @@ async def migrate(admin: AdminClient, redirect: Redirect, topic: TopicName) -> N
 async def test_an_unknown_namespace_is_inconclusive(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: Callable[[], NamespaceName]
 ) -> None:
-    found = await verify(on_blue, on_green, new_namespace())
-    assert (found.verdict, only_topic(found).reason) == (Verdict.INCONCLUSIVE, "there is no such namespace on blue")
+    verification = await verify(on_blue, on_green, new_namespace())
+    assert (verification.verdict, only_topic(verification).reason) == (
+        Verdict.INCONCLUSIVE,
+        "there is no such namespace on blue",
+    )
 
 
 async def test_a_namespace_that_the_target_lacks_is_different(
@@ -464,8 +478,11 @@ async def test_a_namespace_that_the_target_lacks_is_different(
 ) -> None:
     name = new_namespace()
     await make_namespace(on_blue, name)
-    found = await verify(on_blue, on_green, name)
-    assert (found.verdict, only_topic(found).reason) == (Verdict.DIFFERENT, "there is no such namespace on green")
+    verification = await verify(on_blue, on_green, name)
+    assert (verification.verdict, only_topic(verification).reason) == (
+        Verdict.DIFFERENT,
+        "there is no such namespace on green",
+    )
 
 
 async def test_a_namespace_without_topics_is_inconclusive(
@@ -486,8 +503,8 @@ async def test_the_mapping_whole_does_not_forgive_messages_of_the_targets_own(
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     write(writers[1], replicated, MESSAGES[10:12])
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace], mapping=EntryMapping.WHOLE)
-    found = only_topic(await verify_in_process(on_blue, on_green, request))
-    assert (found.verdict, found.differing) == (Verdict.DIFFERENT, 2)
+    compared = only_topic(await verify_in_process(on_blue, on_green, request))
+    assert (compared.verdict, compared.differing) == (Verdict.DIFFERENT, 2)
 
 
 # Records.
@@ -495,10 +512,14 @@ async def test_the_mapping_whole_does_not_forgive_messages_of_the_targets_own(
 
 def test_the_verdict_of_each_namespace_is_kept_in_the_ledger(damaged: Damaged, records: Path) -> None:
     run = Run.open("verify/2")
-    record(run, damaged.found)
-    record(run, damaged.found)
+    record(run, damaged.verification)
+    record(run, damaged.verification)
     (kept,) = run.ledger.verdicts("verify/2")
-    assert (kept.scope, kept.verdict, kept.messages) == (str(damaged.namespace), "different", damaged.found.messages)
+    assert (kept.scope, kept.verdict, kept.messages) == (
+        str(damaged.namespace),
+        "different",
+        damaged.verification.messages,
+    )
 
 
 async def test_a_job_that_left_no_result_is_not_taken_for_one(

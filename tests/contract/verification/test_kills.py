@@ -64,7 +64,7 @@ def ground(blue: ClusterConnection, green: ClusterConnection) -> Ground:
 @asynccontextmanager
 async def _admins(blue: ClusterConnection, green: ClusterConnection) -> AsyncIterator[list[AdminClient]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(AdminClient(each)) for each in (blue, green)]
+        yield [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green)]
 
 
 async def _ground(blue: ClusterConnection, green: ClusterConnection) -> Ground:
@@ -122,11 +122,11 @@ async def test_a_killed_comparison_goes_on_to_the_same_verdict(
             logs.append(job.log)
             assert await asyncio.to_thread(job.end) == 0, job.log.read_text()[-3000:]
         assert 0 < len(finished) < 2 * TOPICS
-        assert {each: await _delivered(admins, each) for each in finished} == before
-        found = await recheck(*admins, ground.request, Verification.from_bytes(Path(result).read_bytes()))
+        assert {part: await _delivered(admins, part) for part in finished} == before
+        verification = await recheck(*admins, ground.request, Verification.from_bytes(Path(result).read_bytes()))
     assert re.search(r"INFO .*: \d+ of \d+ Spark tasks have ended", "".join(log.read_text() for log in logs))
-    assert findings(found) == findings(ground.undisturbed)
-    assert found.verdict is Verdict.DIFFERENT
+    assert findings(verification) == findings(ground.undisturbed)
+    assert verification.verdict is Verdict.DIFFERENT
 
 
 Finished = tuple[Side, TopicName]
@@ -143,9 +143,9 @@ async def _finished(
         for pair, _ in kept.load(side)
         if pair != TOPICS - 1
     }
-    return finished, {each: await _delivered(admins, each) for each in finished}
+    return finished, {part: await _delivered(admins, part) for part in finished}
 
 
-async def _delivered(admins: Sequence[AdminClient], each: Finished) -> int:
-    side, topic = each
+async def _delivered(admins: Sequence[AdminClient], part: Finished) -> int:
+    side, topic = part
     return int((await admins[0 if side is Side.SOURCE else 1].stats(topic))["msgOutCounter"])

@@ -65,16 +65,16 @@ async def test_both_directions_are_equal_under_traffic_and_an_incremental_proof_
     for name, connection in connections.items():
         traffic.start(name, connection)
     await asyncio.sleep(3)
-    there = await verify(on_blue, on_green, namespace, "there")
+    forth = await verify(on_blue, on_green, namespace, "there")
     back = await verify(on_green, on_blue, namespace, "back", engine=EngineChoice.ENTRY)
-    assert (there.verdict, back.verdict) == (Verdict.EQUAL, Verdict.EQUAL), reasons(there, back)
-    assert min(read(there), read(back)) > 100
+    assert (forth.verdict, back.verdict) == (Verdict.EQUAL, Verdict.EQUAL), reasons(forth, back)
+    assert min(read(forth), read(back)) > 100
     await asyncio.sleep(1)
     await traffic.stop(*connections)
     tail = await verify(on_blue, on_green, namespace, "tail", Mode.INCREMENTAL)
     assert tail.verdict is Verdict.EQUAL
     both = sum(len(traffic.sent(topic, "blue")) for topic in topics)
-    assert read(there) + read(tail) == both
+    assert read(forth) + read(tail) == both
 
     # A copy that green lacks is named, with its cause: this one was never to be replicated.
     await asyncio.to_thread(publish, connections["blue"], topics[1], "stays", disable_replication=True)
@@ -92,4 +92,10 @@ def publish(connection: ClusterConnection, topic: TopicName, text: str, **option
 
 
 def reasons(*verifications: Verification) -> list[str]:
-    return [topic.reason for one in verifications for row in one.namespaces for topic in row.topics if topic.reason]
+    return [
+        topic.reason
+        for verification in verifications
+        for row in verification.namespaces
+        for topic in row.topics
+        if topic.reason
+    ]

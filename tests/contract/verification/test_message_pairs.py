@@ -149,5 +149,5 @@ async def _compare(
                 same[name] = at_blue.read(name, len(source)) == at_green.read(name, len(target))
         request = await freeze_bounds(on_blue, on_green, [namespace], mapping=EntryMapping.WHOLE)
         verification = await verify_in_process(on_blue, on_green, request)
-    (found,) = verification.namespaces
-    return {topic.topic: topic.verdict for topic in found.topics}, same
+    (compared,) = verification.namespaces
+    return {topic.topic: topic.verdict for topic in compared.topics}, same

@@ -90,12 +90,14 @@ def numbered(count: int, first: int = 0) -> list[bytes]:
     return [b"order-%d" % number for number in range(first, first + count)]
 
 
-def topics_of(found: Verification) -> dict[str, TopicVerdict]:
-    return {TopicName.parse(topic.topic).local: topic for each in found.namespaces for topic in each.topics}
+def topics_of(verification: Verification) -> dict[str, TopicVerdict]:
+    return {
+        TopicName.parse(topic.topic).local: topic for namespace in verification.namespaces for topic in namespace.topics
+    }
 
 
-def only_topic(found: Verification) -> TopicVerdict:
-    (topic,) = topics_of(found).values()
+def only_topic(verification: Verification) -> TopicVerdict:
+    (topic,) = topics_of(verification).values()
     return topic
 
 
@@ -118,9 +120,9 @@ async def test_messages_in_chunks_are_compared_wherever_ranges_are_cut(
     digests = []
     for entries in (100, 1, 2, 3):
         cut = replace(request, entries_per_range=entries)
-        found = only_topic(await verify_in_process(on_blue, on_green, cut))
-        assert (found.verdict, found.source_messages) == (Verdict.EQUAL, 3)
-        digests.append(found.proof["source"])
+        compared = only_topic(await verify_in_process(on_blue, on_green, cut))
+        assert (compared.verdict, compared.source_messages) == (Verdict.EQUAL, 3)
+        digests.append(compared.proof["source"])
     assert digests == digests[:1] * 4
 
 
@@ -129,8 +131,11 @@ async def test_a_chunk_that_replication_dropped_is_named(
 ) -> None:
     """Observed on 4.2.4: a replicator drops a chunk that its own properties make larger than the broker's limit."""
     send(writers[0], replicated, [b"small", os.urandom(CHUNKED), b"small"], chunking_enabled=True)
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, [each.cause for each in found.differences]) == (Verdict.DIFFERENT, [Cause.CHUNK_LOST])
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, [difference.cause for difference in compared.differences]) == (
+        Verdict.DIFFERENT,
+        [Cause.CHUNK_LOST],
+    )
 
 
 async def test_an_encrypted_copy_is_equal_and_an_encrypted_anew_one_is_inconclusive(
@@ -151,7 +156,7 @@ async def test_an_encrypted_copy_is_equal_and_an_encrypted_anew_one_is_inconclus
     send(writers[0], replicated, numbered(3), **secret)
     assert only_topic(await verify(on_blue, on_green, replicated.namespace)).verdict is Verdict.EQUAL
     encrypted_again = only_topic(await verify(on_blue, on_green, copied.namespace))
-    assert (encrypted_again.verdict, {each.cause for each in encrypted_again.differences}) == (
+    assert (encrypted_again.verdict, {difference.cause for difference in encrypted_again.differences}) == (
         Verdict.INCONCLUSIVE,
         {Cause.ENCRYPTED},
     )
@@ -165,8 +170,8 @@ async def test_a_topic_that_only_one_side_has_compacted_is_compared_by_its_lates
     await freeze_bounds(on_blue, on_green, [replicated.namespace])
     await compact_and_trim(on_blue, replicated)
     send(writers[0], replicated, numbered(3, 100))
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, found.source_messages, found.notes) == (
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, compared.source_messages, compared.notes) == (
         Verdict.EQUAL,
         5,
         ("compacted: the latest value of each key was compared",),
@@ -202,8 +207,8 @@ async def test_a_topic_that_is_trimmed_while_it_is_compared_is_inconclusive_and_
     send(writers[0], replicated, numbered(20))
     request = await freeze_bounds(on_blue, on_green, [replicated.namespace])
     await trim(on_blue, replicated)
-    found = only_topic(await verify_in_process(on_blue, on_green, request))
-    assert (found.verdict, found.reason) == (
+    compared = only_topic(await verify_in_process(on_blue, on_green, request))
+    assert (compared.verdict, compared.reason) == (
         Verdict.INCONCLUSIVE,
         "blue removed old messages while they were compared; verify again",
     )
@@ -222,9 +227,12 @@ async def test_a_message_that_was_not_meant_for_the_target_is_told_from_a_lost_o
     producer.send(b"for all")
     producer.send(b"for blue", disable_replication=True)
     producer.close()
-    found = only_topic(await verify(on_blue, on_green, replicated.namespace))
-    assert (found.verdict, [each.cause for each in found.differences]) == (Verdict.INCONCLUSIVE, [Cause.NOT_FOR_TARGET])
-    assert "1 × not for the target" in found.reason
+    compared = only_topic(await verify(on_blue, on_green, replicated.namespace))
+    assert (compared.verdict, [difference.cause for difference in compared.differences]) == (
+        Verdict.INCONCLUSIVE,
+        [Cause.NOT_FOR_TARGET],
+    )
+    assert "1 × not for the target" in compared.reason
 
 
 async def test_faults_of_a_copy_have_their_causes(
@@ -243,15 +251,20 @@ async def test_faults_of_a_copy_have_their_causes(
             for payload in payloads:
                 producer.send(payload, partition_key="k")
             producer.close()
-    found = topics_of(await verify(on_blue, on_green, namespace))
-    named = {name: [(each.kind, each.cause) for each in topic.differences] for name, topic in found.items()}
+    by_name = topics_of(await verify(on_blue, on_green, namespace))
+    named = {
+        name: [(difference.kind, difference.cause) for difference in topic.differences]
+        for name, topic in by_name.items()
+    }
     assert named == {
         "dropped": [(Kind.MISSING, Cause.LOST)],
         "doubled": [(Kind.EXTRA, Cause.DUPLICATED)],
         "altered": [(Kind.ALTERED, Cause.ALTERED)],
         "swapped": [(Kind.REORDERED, None)],
     }
-    assert found["swapped"].reason.endswith("changed places; the order of producer 'checkout' and of key 'k' is broken")
+    assert by_name["swapped"].reason.endswith(
+        "changed places; the order of producer 'checkout' and of key 'k' is broken"
+    )
 
 
 async def test_topics_whose_contents_were_exchanged_name_each_other(
@@ -261,10 +274,10 @@ async def test_topics_whose_contents_were_exchanged_name_each_other(
     for client, names in zip(writers, (("a", "b"), ("b", "a")), strict=True):
         for name, other in zip(("a", "b"), names, strict=True):
             send(client, TopicName(namespace, name), contents[other])
-    found = topics_of(await verify(on_blue, on_green, namespace))
+    by_name = topics_of(await verify(on_blue, on_green, namespace))
     for name, other in (("a", "b"), ("b", "a")):
-        assert found[name].verdict is Verdict.DIFFERENT
-        assert found[name].reason == (
+        assert by_name[name].verdict is Verdict.DIFFERENT
+        assert by_name[name].reason == (
             f"{TopicName(namespace, other)} on green holds what this topic holds on blue, and the other way round: the "
             "contents of the two topics were exchanged"
         )
@@ -281,13 +294,13 @@ async def test_only_the_order_that_is_asked_for_counts(
         ]
         for at, number in enumerate(order):
             producers[number].send(b"%d-%d" % (number, at // 2), partition_key=f"k{number}")
-    told = {order: only_topic(await verify(on_blue, on_green, namespace, order=order)) for order in Order}
-    assert {order: topic.verdict for order, topic in told.items()} == {
+    by_order = {order: only_topic(await verify(on_blue, on_green, namespace, order=order)) for order in Order}
+    assert {order: topic.verdict for order, topic in by_order.items()} == {
         Order.PRODUCER_AND_KEY: Verdict.EQUAL,
         Order.TOTAL: Verdict.DIFFERENT,
     }
-    assert "the order of each producer and of each key is kept" in told[Order.PRODUCER_AND_KEY].notes[0]
-    assert "the order of each producer and of each key is kept" in told[Order.TOTAL].reason
+    assert "the order of each producer and of each key is kept" in by_order[Order.PRODUCER_AND_KEY].notes[0]
+    assert "the order of each producer and of each key is kept" in by_order[Order.TOTAL].reason
 
 
 # Modes.
@@ -304,10 +317,10 @@ async def test_a_window_compares_what_was_published_in_it(
     end = datetime.now(UTC)
     send(writers[0], replicated, numbered(5))
     coverage = Coverage.between(begin.isoformat(), end.isoformat())
-    found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
-    assert (found.verdict, found.messages) == (Verdict.EQUAL, 7)
-    assert only_topic(found).engine == "message, because a window is cut by the publish times of messages"
-    assert found.restriction.startswith("for messages published from")
+    verification = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=EngineChoice.ENTRY)
+    assert (verification.verdict, verification.messages) == (Verdict.EQUAL, 7)
+    assert only_topic(verification).engine == "message, because a window is cut by the publish times of messages"
+    assert verification.restriction.startswith("for messages published from")
 
 
 async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can_find(
@@ -316,11 +329,11 @@ async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can
     send(writers[0], replicated, numbered(1500))
     coverage = Coverage(mode=Mode.SAMPLE, sample=Sample(one_in=20, probability=0.99))
     for engine in (EngineChoice.ENTRY, EngineChoice.AUTO):
-        found = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=engine)
-        topic = only_topic(found)
+        verification = await verify(on_blue, on_green, replicated.namespace, coverage=coverage, engine=engine)
+        topic = only_topic(verification)
         assert (topic.verdict, topic.source_messages, topic.target_messages) == (Verdict.EQUAL, 100, 100)
     assert topic.engine == "message, because an entry of the source holds 1.0 messages on average"
-    assert found.restriction.endswith("differences in 1 of 20 messages of a topic with probability 0.99")
+    assert verification.restriction.endswith("differences in 1 of 20 messages of a topic with probability 0.99")
 
 
 async def test_copies_that_no_replicator_made_have_no_windows_and_samples(
@@ -329,8 +342,11 @@ async def test_copies_that_no_replicator_made_have_no_windows_and_samples(
     for client in writers:
         send(client, TopicName(namespace, "events"), numbered(3))
     coverage = Coverage(mode=Mode.SAMPLE, sample=Sample())
-    found = only_topic(await verify(on_blue, on_green, namespace, coverage=coverage))
-    assert (found.verdict, "compares only what geo-replication copied" in found.reason) == (Verdict.INCONCLUSIVE, True)
+    compared = only_topic(await verify(on_blue, on_green, namespace, coverage=coverage))
+    assert (compared.verdict, "compares only what geo-replication copied" in compared.reason) == (
+        Verdict.INCONCLUSIVE,
+        True,
+    )
 
 
 async def prove(
@@ -343,9 +359,9 @@ async def prove(
 ) -> TopicVerdict:
     """Verify as the run of this number, and record it."""
     run = Run.open(f"verify/{number}")
-    found = await verify(on_blue, on_green, name, coverage=coverage, run=run, engine=engine)
-    record(run, found)
-    return only_topic(found)
+    verification = await verify(on_blue, on_green, name, coverage=coverage, run=run, engine=engine)
+    record(run, verification)
+    return only_topic(verification)
 
 
 async def test_a_proof_continues_the_last_one_and_is_that_of_both(
@@ -362,7 +378,7 @@ async def test_a_proof_continues_the_last_one_and_is_that_of_both(
     nothing_new = await run(4, since)
     send(writers[0], replicated, numbered(2))
     fifth, whole = await run(5, since), await run(6)
-    assert [each.source_messages for each in (third, nothing_new, fifth, whole)] == [7, 0, 2, 19]
+    assert [compared.source_messages for compared in (third, nothing_new, fifth, whole)] == [7, 0, 2, 19]
     assert third.notes[0].startswith("continues run verify/2, which proved 10 messages")
     assert (fifth.proof, fifth.bounds) == (whole.proof, whole.bounds)
     await trim(on_blue, replicated)
@@ -399,16 +415,16 @@ async def test_the_source_can_be_read_from_shadow_topics(
     await make_alone(on_blue, shadow.namespace)
     await on_blue.create_topic(shadow, {"PULSAR.SHADOW_SOURCE": str(replicated)})
     await on_blue.put(f"/{replicated.path}/shadowTopics", [str(shadow)])
-    before, found = await delivered(on_blue, replicated), without
+    before, verification = await delivered(on_blue, replicated), without
     async with asyncio.timeout(60):
-        while found.verdict is not Verdict.EQUAL:
+        while verification.verdict is not Verdict.EQUAL:
             # A shadow may learn of an open ledger's last entry only with the next one.
             send(writers[0], replicated, [b"next"])
-            found = await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
-            assert found.verdict is Verdict.EQUAL or "verify again" in only_topic(found).reason
-    assert f"read from its shadow topic {shadow}" in only_topic(found).notes
-    assert found.messages > 80
-    assert (await delivered(on_blue, replicated), await delivered(on_blue, shadow)) == (before, found.messages)
+            verification = await verify(on_blue, on_green, replicated.namespace, read_from=ReadFrom.SHADOW)
+            assert verification.verdict is Verdict.EQUAL or "verify again" in only_topic(verification).reason
+    assert f"read from its shadow topic {shadow}" in only_topic(verification).notes
+    assert verification.messages > 80
+    assert (await delivered(on_blue, replicated), await delivered(on_blue, shadow)) == (before, verification.messages)
 
 
 async def test_keyed_digests_depend_on_the_key_and_find_the_same(
@@ -426,15 +442,17 @@ async def test_keyed_digests_depend_on_the_key_and_find_the_same(
     proofs = []
     for secret in ("one", "two"):
         monkeypatch.setenv("PULSAR_FLEET_DIGEST_SECRET", secret)
-        found = topics_of(await verify(on_blue, on_green, namespace, keyed=True, engine=EngineChoice.ENTRY))
-        assert {name: topic.verdict for name, topic in found.items()} == {
+        by_name = topics_of(await verify(on_blue, on_green, namespace, keyed=True, engine=EngineChoice.ENTRY))
+        assert {name: topic.verdict for name, topic in by_name.items()} == {
             "equal": Verdict.EQUAL,
             "altered": Verdict.DIFFERENT,
         }
-        assert [(each.kind, each.key) for each in found["altered"].differences] == [(Kind.ALTERED, "k4")]
-        proofs.append(found["equal"].proof["source"])
+        assert [(difference.kind, difference.key) for difference in by_name["altered"].differences] == [
+            (Kind.ALTERED, "k4")
+        ]
+        proofs.append(by_name["equal"].proof["source"])
     assert proofs[0] != proofs[1]
-    assert {each["encoding"] for each in proofs} == {"keyed"}
+    assert {proof["encoding"] for proof in proofs} == {"keyed"}
 
 
 # A killed comparison goes on.
@@ -468,10 +486,10 @@ async def test_a_comparison_that_was_killed_does_not_read_finished_ranges_again(
     assert 0 < len(finished) < len(names)
     before = await settled(on_blue, names)
     unlimited = replace(request, max_bytes_per_second=None)
-    found = await verify_in_process(on_blue, on_green, unlimited, result_uri=result)
+    verification = await verify_in_process(on_blue, on_green, unlimited, result_uri=result)
     again = {name.local for name in names if await delivered(on_blue, name) > before[name.local]}
     assert again == {name.local for name in names} - finished
-    verdicts = {name: topic.verdict for name, topic in topics_of(found).items()}
+    verdicts = {name: topic.verdict for name, topic in topics_of(verification).items()}
     assert verdicts == {**dict.fromkeys(verdicts, Verdict.EQUAL), "t7": Verdict.DIFFERENT}
     assert list(tmp_path.glob("result-checkpoints/*")) == []
 
@@ -497,7 +515,7 @@ async def kill_while_reading(
     from pulsar_fleet.messages.credentials import Side
 
     kept = Checkpoints.next_to(result, request.identity())
-    groups = [[Side.SOURCE, [each.to_json() for each in group]] for group in request.groups(Side.SOURCE)]
+    groups = [[Side.SOURCE, [part.to_json() for part in group]] for group in request.groups(Side.SOURCE)]
     address = {"name": "blue", "admin_url": clusters[0].admin_url, "service_url": clusters[0].service_url}
     options = {
         "clusters": json.dumps({Side.SOURCE: address}),
@@ -514,8 +532,8 @@ async def kill_while_reading(
         env={**os.environ, **job_environment(*clusters)},
     )
     assert job.stdin
-    with job.stdin as given:
-        given.write(json.dumps(options))
+    with job.stdin as stdin:
+        stdin.write(json.dumps(options))
     ends = time.monotonic() + 60
     while not list(Path(kept.uri).glob("*.parquet")) and time.monotonic() < ends:
         await asyncio.sleep(0.05)

@@ -47,15 +47,18 @@ class Compared:
 
     copies: dict[str, Copy]
     request: VerifyRequest
-    found: SubscriptionVerification
+    verification: SubscriptionVerification
 
     def __getitem__(self, topic: str) -> dict[str, SubscriptionVerdict]:
-        return by_topic(self.found)[topic]
+        return by_topic(self.verification)[topic]
 
 
-def by_topic(found: SubscriptionVerification) -> dict[str, dict[str, SubscriptionVerdict]]:
-    topics = (topic for namespace in found.namespaces for topic in namespace.topics)
-    return {TopicName.parse(each.topic).local: {one.subscription: one for one in each.subscriptions} for each in topics}
+def by_topic(verification: SubscriptionVerification) -> dict[str, dict[str, SubscriptionVerdict]]:
+    topics = (topic for namespace in verification.namespaces for topic in namespace.topics)
+    return {
+        TopicName.parse(topic.topic).local: {verdict.subscription: verdict for verdict in topic.subscriptions}
+        for topic in topics
+    }
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,9 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
     tenant, chance = f"test-{os.urandom(5).hex()}", random.Random(SEED)
     replicated, written = NamespaceName(tenant, "replicated"), NamespaceName(tenant, "written")
     async with AsyncExitStack() as stack:
-        sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
+        sides = [
+            Side(connection, await stack.enter_async_context(AdminClient(connection))) for connection in (blue, green)
+        ]
         await register_cluster(sides)
         topics = {name: TopicName(replicated, name) for name in ("events", "partly")}
         topics["copied"] = TopicName(written, "copied")
@@ -85,8 +90,8 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
                     await asyncio.gather(*(side.admin.put(f"/{topic.path}/unload") for topic in topics.values()))
         copies = {}
         for name, topic in topics.items():
-            here, there = (side.read(topic, by_index=name == "copied") for side in sides)
-            copies[name] = Copy(topic, (here, there), same_entries=name == "events")
+            blue_entries, green_entries = (side.read(topic, by_index=name == "copied") for side in sides)
+            copies[name] = Copy(topic, (blue_entries, green_entries), same_entries=name == "events")
             random_cursors(chance, PER_TOPIC, copies[name])
             for number, side in enumerate(sides):  # side by side, a client of pulsar-client 3.13.0 aborted once
                 await side.set_cursors(chance, copies[name], number)
@@ -100,9 +105,9 @@ async def _compared(blue: ClusterConnection, green: ClusterConnection) -> Compar
 
 async def register_cluster(sides: list[Side]) -> None:
     for side, other in (sides, sides[::-1]):
-        name, there = other.connection.name, other.connection
+        name, peer = other.connection.name, other.connection
         if name not in await side.admin.clusters():
-            await side.admin.put_cluster(name, {"serviceUrl": there.admin_url, "brokerServiceUrl": there.service_url})
+            await side.admin.put_cluster(name, {"serviceUrl": peer.admin_url, "brokerServiceUrl": peer.service_url})
 
 
 def write(sides: list[Side], topics: dict[str, TopicName], part: str) -> None:
@@ -120,43 +125,43 @@ def write(sides: list[Side], topics: dict[str, TopicName], part: str) -> None:
 
 @pytest.mark.parametrize("topic", ["events", "partly", "copied"])
 def test_no_verdict_on_a_random_cursor_is_wrong(compared: Compared, topic: str) -> None:
-    copy, found = compared.copies[topic], compared[topic]
+    copy, verdicts = compared.copies[topic], compared[topic]
     wrong = []
     for name in copy.cursors:
         again, lost, *counts = copy.expected(name)
         verdict = Verdict.DIFFERENT if again or lost else Verdict.EQUAL
-        one = found[name]
-        named = {kind: {each for each in one.examples if each.kind is kind} for kind in Kind}
-        on_green = {Position.parse(each.target or "") for each in named[Kind.REDELIVERED]}
-        on_blue = {Position.parse(each.source or "") for each in named[Kind.SKIPPED]}
-        if (one.verdict, one.redelivered, one.skipped, on_green, on_blue) != (verdict, *counts, again, lost):
-            wrong.append((name, copy.cursors[name], one))
+        result = verdicts[name]
+        named = {kind: {example for example in result.examples if example.kind is kind} for kind in Kind}
+        on_green = {Position.parse(example.target or "") for example in named[Kind.REDELIVERED]}
+        on_blue = {Position.parse(example.source or "") for example in named[Kind.SKIPPED]}
+        if (result.verdict, result.redelivered, result.skipped, on_green, on_blue) != (verdict, *counts, again, lost):
+            wrong.append((name, copy.cursors[name], result))
     assert wrong == []
-    assert found.keys() == copy.cursors.keys()
+    assert verdicts.keys() == copy.cursors.keys()
 
 
 def test_the_random_cursors_are_of_both_verdicts_and_of_both_kinds(compared: Compared) -> None:
-    found = [one for topic in compared.copies for one in compared[topic].values()]
-    counts = Counter(one.verdict for one in found)
-    assert len(found) == 3 * PER_TOPIC
+    verdicts = [verdict for topic in compared.copies for verdict in compared[topic].values()]
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    assert len(verdicts) == 3 * PER_TOPIC
     assert min(counts[Verdict.EQUAL], counts[Verdict.DIFFERENT]) > 50
-    assert any(one.redelivered for one in found)
-    assert any(one.skipped for one in found)
+    assert any(verdict.redelivered for verdict in verdicts)
+    assert any(verdict.skipped for verdict in verdicts)
 
 
 def test_where_entries_are_not_one_to_one_messages_are_counted(compared: Compared) -> None:
-    units = {topic: {one.unit for one in compared[topic].values()} for topic in compared.copies}
+    units = {topic: {verdict.unit for verdict in compared[topic].values()} for topic in compared.copies}
     assert units == {"events": {Unit.ENTRIES}, "partly": {Unit.MESSAGES}, "copied": {Unit.MESSAGES}}
 
 
 def test_verdicts_are_kept_as_a_document_and_as_a_line_per_namespace(compared: Compared, records: Path) -> None:
     run = Run.open("verify/1")
-    record(run, compared.found)
-    reference = record(run, compared.found)
-    assert SubscriptionVerification.from_bytes(run.artefacts.read(reference)) == compared.found
+    record(run, compared.verification)
+    reference = record(run, compared.verification)
+    assert SubscriptionVerification.from_bytes(run.artefacts.read(reference)) == compared.verification
     kept = run.ledger.verdicts(run.id)
-    assert [(each.scope, each.verdict) for each in kept] == [
-        (f"subscriptions of {each.namespace}", "different") for each in compared.found.namespaces
+    assert [(row.scope, row.verdict) for row in kept] == [
+        (f"subscriptions of {namespace.namespace}", "different") for namespace in compared.verification.namespaces
     ]
 
 
@@ -168,7 +173,7 @@ def test_a_spark_job_comes_to_the_same_verdicts(
     request, _ = store_request(run, compared.request)
     job = submit(JOB, ["--request", request, "--result", result_uri(run)], blue, green, records)
     assert job.returncode == 0, job.stdout[-3000:]
-    assert conclude(run, result_uri(run)) == compared.found
+    assert conclude(run, result_uri(run)) == compared.verification
 
 
 # A replicated subscription makes both brokers store markers between the messages.
@@ -177,8 +182,10 @@ def test_a_spark_job_comes_to_the_same_verdicts(
 async def test_markers_are_neither_redelivered_nor_skipped(blue: ClusterConnection, green: ClusterConnection) -> None:
     topic = TopicName(NamespaceName(f"test-{os.urandom(5).hex()}", "orders"), "marked")
     async with AsyncExitStack() as stack:
-        sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
-        here, there = (side.admin for side in sides)
+        sides = [
+            Side(connection, await stack.enter_async_context(AdminClient(connection))) for connection in (blue, green)
+        ]
+        on_blue, on_green = (side.admin for side in sides)
         await register_cluster(sides)
         for side in reversed(sides):
             await side.make_namespace(topic.namespace, ["blue", "green"])
@@ -189,10 +196,10 @@ async def test_markers_are_neither_redelivered_nor_skipped(blue: ClusterConnecti
         written = await asyncio.to_thread(write_until_marked, sides[0].client, topic)
         for side in sides:
             side.client.close()
-        request = await freeze_bounds(here, there, [topic.namespace])
-        found = by_topic(await compare_subscriptions(here, there, request))["marked"]
+        request = await freeze_bounds(on_blue, on_green, [topic.namespace])
+        by_name = by_topic(await compare_subscriptions(on_blue, on_green, request))["marked"]
     assert len(request.pairs[0].source) > written
-    assert (found["idle"].verdict, found["idle"].source_unread) == (Verdict.EQUAL, written)
+    assert (by_name["idle"].verdict, by_name["idle"].source_unread) == (Verdict.EQUAL, written)
 
 
 def write_until_marked(client: pulsar.Client, topic: TopicName) -> int:
@@ -234,34 +241,36 @@ def small(blue: ClusterConnection, green: ClusterConnection) -> Small:
 
 async def _small(blue: ClusterConnection, green: ClusterConnection) -> Small:
     topic = TopicName(NamespaceName(f"test-{os.urandom(5).hex()}", "orders"), "placed")
-    held: list[list[Entry]] = []
+    entries: list[list[Entry]] = []
     async with AsyncExitStack() as stack:
-        sides = [Side(each, await stack.enter_async_context(AdminClient(each))) for each in (blue, green)]
+        sides = [
+            Side(connection, await stack.enter_async_context(AdminClient(connection))) for connection in (blue, green)
+        ]
         for number, side in enumerate(sides):
             await side.make_namespace(topic.namespace, [side.connection.name])
             await side.admin.create_topic(topic)
-            side.write(topic, [f"{each}" for each in range(HELD)], batch=1)
-            held.append(side.read(topic, by_index=False))
+            side.write(topic, [f"{number}" for number in range(HELD)], batch=1)
+            entries.append(side.read(topic, by_index=False))
             side.client.close()
             for name, places in PLACES.items():
                 if (place := places[number]) is not None:
-                    await side.admin.create_subscription(topic, name, held[-1][place].position)
+                    await side.admin.create_subscription(topic, name, entries[-1][place].position)
         await sides[0].admin.put(f"{topic.subscription_path('tagged')}/properties", {"team": "billing"})
         request = await freeze_bounds(sides[0].admin, sides[1].admin, [topic.namespace])
-        return Small(topic, (held[0], held[1]), request)
+        return Small(topic, (entries[0], entries[1]), request)
 
 
 async def test_each_finding_is_named_with_what_would_happen(
     small: Small, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
-    found = await compare_subscriptions(on_blue, on_green, small.request)
-    here, there = small.entries
-    text = subscription_text(found)
-    assert {name: one.verdict.value for name, one in by_topic(found)["placed"].items()} == {
+    verification = await compare_subscriptions(on_blue, on_green, small.request)
+    blue_entries, green_entries = small.entries
+    text = subscription_text(verification)
+    assert {name: verdict.verdict.value for name, verdict in by_topic(verification)["placed"].items()} == {
         "same": "equal",
         **dict.fromkeys(("behind", "ahead", "tagged", "lost"), "different"),
     }
-    first = f"blue {here[4].position} = green {there[4].position}  key 'key-1'"
+    first = f"blue {blue_entries[4].position} = green {green_entries[4].position}  key 'key-1'"
     assert f"subscription 'behind': 4 messages would be skipped\n  skipped  {first}" in text
     assert f"subscription 'ahead': 4 messages would be redelivered\n  redelivered  {first}" in text
     assert "subscription 'tagged': property 'team' 'billing' → None" in text
@@ -287,15 +296,15 @@ async def test_a_subscription_that_moves_meanwhile_is_inconclusive(
             return await super().internal_stats(topic)
 
     async with Consuming(blue) as on_blue:
-        for admin, held in zip((on_blue, on_green), small.entries, strict=True):
-            await admin.create_subscription(small.topic, subscription, held[4].position)
-        found = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
+        for admin, entries in zip((on_blue, on_green), small.entries, strict=True):
+            await admin.create_subscription(small.topic, subscription, entries[4].position)
+        by_name = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
         for admin in (on_blue, on_green):
             await admin.delete_subscription(small.topic, subscription)
-    assert found[subscription].verdict is Verdict.INCONCLUSIVE
+    assert by_name[subscription].verdict is Verdict.INCONCLUSIVE
     reason = "it moved while being compared: 1 entry was read on blue; stop its consumers or compare again"
-    assert found[subscription].reason == reason
-    assert found["same"].verdict is Verdict.EQUAL
+    assert by_name[subscription].reason == reason
+    assert by_name["same"].verdict is Verdict.EQUAL
 
 
 def acknowledge_one(connection: ClusterConnection, topic: TopicName, subscription: str) -> None:
@@ -311,20 +320,20 @@ async def test_a_reader_is_no_subscription(
     client = open_client(blue)
     reader = client.create_reader(str(small.topic), pulsar.MessageId.earliest)
     cursors = (await on_blue.internal_stats(small.topic))["cursors"]
-    found = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
+    by_name = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
     reader.close()
     client.close()
     assert any(name.startswith("reader-") for name in cursors)
-    assert found.keys() == PLACES.keys() - {"new"}
+    assert by_name.keys() == PLACES.keys() - {"new"}
 
 
 async def test_more_messages_than_may_be_read_are_inconclusive(
     small: Small, on_blue: AdminClient, on_green: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pulsar_fleet.verification.subscriptions.match.MOST_MESSAGES", HELD - 5)
-    found = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
-    assert found["same"].verdict is Verdict.INCONCLUSIVE
-    assert "on blue more than 7 messages would have to be read" in found["same"].reason
+    by_name = by_topic(await compare_subscriptions(on_blue, on_green, small.request))["placed"]
+    assert by_name["same"].verdict is Verdict.INCONCLUSIVE
+    assert "on blue more than 7 messages would have to be read" in by_name["same"].reason
 
 
 async def test_a_topic_that_the_target_lacks_is_different_and_one_that_is_gone_inconclusive(
@@ -333,8 +342,8 @@ async def test_a_topic_that_the_target_lacks_is_different_and_one_that_is_gone_i
     gone = TopicName(small.topic.namespace, "gone")
     lost = Problem(str(gone.namespace), str(gone.parent) + "-lost", True, "green has no such topic")
     pairs = tuple(replace(pair, topic=str(gone)) for pair in small.request.pairs)
-    found = await compare_subscriptions(on_blue, on_green, replace(small.request, pairs=pairs, problems=(lost,)))
-    ((first, second),) = (each.topics for each in found.namespaces)
+    verification = await compare_subscriptions(on_blue, on_green, replace(small.request, pairs=pairs, problems=(lost,)))
+    ((first, second),) = (namespace.topics for namespace in verification.namespaces)
     assert (first.verdict, second.verdict) == (Verdict.INCONCLUSIVE, Verdict.DIFFERENT)
 
 

@@ -143,7 +143,7 @@ ENGINES = (EngineChoice.MESSAGE, EngineChoice.ENTRY)
 class Copies:
     """What was found by each engine, by topic; topics that producers copied are under `copied/`."""
 
-    found: Mapping[EngineChoice, Mapping[str, TopicVerdict]]
+    verdicts: Mapping[EngineChoice, Mapping[str, TopicVerdict]]
 
 
 @pytest.fixture(scope="module")
@@ -156,26 +156,26 @@ async def _copies(blue: ClusterConnection, green: ClusterConnection) -> Copies:
     tenant = f"test-{os.urandom(5).hex()}"
     copied, moving = NamespaceName(tenant, "copied"), NamespaceName(tenant, "moving")
     async with AsyncExitStack() as stack:
-        here, there = [await stack.enter_async_context(AdminClient(each)) for each in (blue, green)]
-        await know_each_other(here, there)
-        await replicate(here, there, moving)
-        for admin in (here, there):
+        on_blue, on_green = [await stack.enter_async_context(AdminClient(connection)) for connection in (blue, green)]
+        await know_each_other(on_blue, on_green)
+        await replicate(on_blue, on_green, moving)
+        for admin in (on_blue, on_green):
             await make_alone(admin, copied)
         topics = [TopicName(moving, name) for name in [*REPLICATED, "live"]]
         for topic in topics:
-            await there.create_topic(topic)
-            await here.create_topic(topic)
+            await on_green.create_topic(topic)
+            await on_blue.create_topic(topic)
         # Markers are only made where the subscription's state can travel both ways.
-        await there.post(f"/namespaces/{moving.path}/replication", ["blue", "green"])
-        await wait_linked(here, topics, "green")
-        clients = [open_client(each) for each in (blue, green)]
+        await on_green.post(f"/namespaces/{moving.path}/replication", ["blue", "green"])
+        await wait_linked(on_blue, topics, "green")
+        clients = [open_client(connection) for connection in (blue, green)]
         await asyncio.to_thread(_write, clients, copied, moving)
-        await here.put(f"/{TopicName(moving, 'never-loaded').path}/unload")
+        await on_blue.put(f"/{TopicName(moving, 'never-loaded').path}/unload")
         with _writing(clients[0], str(TopicName(moving, "live"))):
-            found = {engine: await _compare(here, there, [moving, copied], engine) for engine in ENGINES}
+            verdicts = {engine: await _compare(on_blue, on_green, [moving, copied], engine) for engine in ENGINES}
         for client in clients:
             client.close()
-    return Copies(found)
+    return Copies(verdicts)
 
 
 def _write(clients: list[Client], copied: NamespaceName, moving: NamespaceName) -> None:
@@ -206,17 +206,19 @@ def _writing(client: Client, topic: str) -> Iterator[None]:
             yield
         finally:
             ended.set()
-            for each in running:
-                each.result()
+            for future in running:
+                future.result()
 
 
 async def _compare(
-    here: AdminClient, there: AdminClient, namespaces: list[NamespaceName], engine: EngineChoice
+    on_blue: AdminClient, on_green: AdminClient, namespaces: list[NamespaceName], engine: EngineChoice
 ) -> dict[str, TopicVerdict]:
-    request = await freeze_bounds(here, there, namespaces, engine=engine)
-    found: Verification = await verify_in_process(here, there, request)
-    names = {topic.topic: TopicName.parse(topic.topic) for each in found.namespaces for topic in each.topics}
-    verdicts = {topic.topic: topic for each in found.namespaces for topic in each.topics}
+    request = await freeze_bounds(on_blue, on_green, namespaces, engine=engine)
+    verification: Verification = await verify_in_process(on_blue, on_green, request)
+    names = {
+        topic.topic: TopicName.parse(topic.topic) for namespace in verification.namespaces for topic in namespace.topics
+    }
+    verdicts = {topic.topic: topic for namespace in verification.namespaces for topic in namespace.topics}
     return {f"{name.namespace.name}/{name.local}": verdicts[topic] for topic, name in names.items()}
 
 
@@ -226,14 +228,14 @@ KINDS = [*(f"moving/{name}" for name in [*REPLICATED, "live"]), *(f"copied/{name
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("topic", KINDS)
 def test_a_true_copy_is_equal(copies: Copies, topic: str, engine: EngineChoice) -> None:
-    found = copies.found[engine][topic]
-    assert (found.verdict, found.reason) == (Verdict.EQUAL, "")
-    assert found.source_messages == found.target_messages
-    assert bool(found.source_messages) is (topic != "moving/empty")
+    compared = copies.verdicts[engine][topic]
+    assert (compared.verdict, compared.reason) == (Verdict.EQUAL, "")
+    assert compared.source_messages == compared.target_messages
+    assert bool(compared.source_messages) is (topic != "moving/empty")
 
 
 def test_entries_were_read_as_entries(copies: Copies) -> None:
-    found = copies.found[EngineChoice.ENTRY]
-    assert {topic for topic in KINDS if found[topic].engine.startswith("entry")} == {
+    verdicts = copies.verdicts[EngineChoice.ENTRY]
+    assert {topic for topic in KINDS if verdicts[topic].engine.startswith("entry")} == {
         topic for topic in KINDS if topic.startswith("moving/")
     }

@@ -48,9 +48,9 @@ class Stored:
         return {"lastConfirmedEntry": f"1:{last}", "ledgers": [{"ledgerId": 1, "entries": 0}]}
 
 
-def copies(blue: list[Headers], green: list[Headers], known: int | None = None) -> Copies:
-    """`known`: how many of blue's entries were there when the bounds were frozen."""
-    ledgers = [Ledgers(((1, len(blue) if known is None else known),)), Ledgers(((1, len(green)),))]
+def copies(blue: list[Headers], green: list[Headers], frozen: int | None = None) -> Copies:
+    """`frozen`: how many of blue's entries were there when the bounds were frozen."""
+    ledgers = [Ledgers(((1, len(blue) if frozen is None else frozen),)), Ledgers(((1, len(green)),))]
     return Copies(Stored(blue), Stored(green), TOPIC, *ledgers)  # type: ignore[arg-type]
 
 
@@ -84,7 +84,7 @@ async def test_a_copy_from_a_third_cluster_has_no_origin() -> None:
 
 async def test_a_copy_of_an_entry_that_came_after_the_bounds_were_frozen_lies_after_them() -> None:
     blue = [entry("a", number, number) for number in range(20)]
-    both = copies(blue, [copy_of(headers) for headers in blue], known=10)
+    both = copies(blue, [copy_of(headers) for headers in blue], frozen=10)
     assert await both.origin(15) == Position(1, 15)
     assert await both.count_up_to(Position(1, 9)) == 10
 

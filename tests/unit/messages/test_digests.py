@@ -130,18 +130,18 @@ def test_a_topic_without_messages_is_equal_to_another_one_without() -> None:
 
 
 def test_messages_are_in_the_bucket_that_a_second_reading_asks_for() -> None:
-    found = summed(MESSAGES)
-    assert {number: sums.count for number, sums in found.buckets.items()} == {
-        number: sum(bucket_of(one, 16) == number for one in MESSAGES) for number in found.buckets
+    total = summed(MESSAGES)
+    assert {number: sums.count for number, sums in total.buckets.items()} == {
+        number: sum(bucket_of(message, 16) == number for message in MESSAGES) for number in total.buckets
     }
 
 
 DAMAGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
-    "dropped": lambda each: each[:40] + each[41:],
-    "duplicated": lambda each: [*each[:40], each[40], *each[40:]],
-    "dropped twice": lambda each: each[:40] + each[42:],
-    "altered": lambda each: [*each[:40], hashed(payload=b"other"), *each[41:]],
-    "one dropped and another duplicated": lambda each: [*each[:40], each[50], *each[41:]],
+    "dropped": lambda messages: messages[:40] + messages[41:],
+    "duplicated": lambda messages: [*messages[:40], messages[40], *messages[40:]],
+    "dropped twice": lambda messages: messages[:40] + messages[42:],
+    "altered": lambda messages: [*messages[:40], hashed(payload=b"other"), *messages[41:]],
+    "one dropped and another duplicated": lambda messages: [*messages[:40], messages[50], *messages[41:]],
 }
 
 

@@ -27,20 +27,20 @@ def intervals(numbers: frozenset[int]) -> Intervals:
 
 @given(RUNS)
 def test_runs_in_any_order_are_the_set_of_their_numbers_in_the_shortest_form(runs: list[tuple[int, int]]) -> None:
-    found = Intervals.of(runs)
-    wanted = sorted({number for begin, end in runs for number in range(begin, end)})
-    assert (list(found), len(found), list(found.head(3))) == (wanted, len(wanted), wanted[:3])
-    assert (found.first, found.last) == ((wanted[0], wanted[-1]) if wanted else (None, None))
-    assert all(this[1] < following[0] for this, following in zip(found.runs, found.runs[1:], strict=False))
+    merged = Intervals.of(runs)
+    expected = sorted({number for begin, end in runs for number in range(begin, end)})
+    assert (list(merged), len(merged), list(merged.head(3))) == (expected, len(expected), expected[:3])
+    assert (merged.first, merged.last) == ((expected[0], expected[-1]) if expected else (None, None))
+    assert all(run[1] < following[0] for run, following in zip(merged.runs, merged.runs[1:], strict=False))
 
 
 @given(NUMBERS, NUMBERS)
 def test_sets_of_intervals_behave_as_sets(some: frozenset[int], others: frozenset[int]) -> None:
-    left, right = intervals(some), intervals(others)
-    assert left.minus(right) == intervals(some - others)
-    assert left.union(right) == intervals(some | others)
-    assert {number for number in range(-1, 42) if number in left} == some
-    assert list(left.shifted(-7)) == sorted(number - 7 for number in some)
+    first, right = intervals(some), intervals(others)
+    assert first.minus(right) == intervals(some - others)
+    assert first.union(right) == intervals(some | others)
+    assert {number for number in range(-1, 42) if number in first} == some
+    assert list(first.shifted(-7)) == sorted(number - 7 for number in some)
 
 
 def test_a_million_unread_entries_are_one_interval() -> None:
@@ -52,10 +52,10 @@ def test_a_million_unread_entries_are_one_interval() -> None:
 def test_a_position_counts_the_entries_up_to_it_wherever_it_points(
     ledgers: list[tuple[int, int]], position: Position
 ) -> None:
-    held = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
+    positions = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
     numbers = Ledgers(tuple(run for run in ledgers if run[1]))
-    assert numbers.index_after(position) == sum(one <= position for one in held)
-    assert [numbers.at(number) for number in range(len(numbers))] == held
+    assert numbers.index_after(position) == sum(entry <= position for entry in positions)
+    assert [numbers.at(number) for number in range(len(numbers))] == positions
 
 
 @settings(max_examples=250)
@@ -63,16 +63,16 @@ def test_a_position_counts_the_entries_up_to_it_wherever_it_points(
 def test_unread_entries_are_those_behind_the_cursor_that_no_range_holds(
     ledgers: list[tuple[int, int]], mark_delete: Position, ranges: list[tuple[Position, Position]], newer: int
 ) -> None:
-    held = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
-    end = max(0, len(held) - newer)
-    wanted = [
+    positions = [Position(ledger, entry) for ledger, size in ledgers for entry in range(size)]
+    end = max(0, len(positions) - newer)
+    expected = [
         number
-        for number, one in enumerate(held[:end])
-        if one > mark_delete and not any(low < one <= high for low, high in ranges)
+        for number, entry in enumerate(positions[:end])
+        if entry > mark_delete and not any(low < entry <= high for low, high in ranges)
     ]
     text = "[" + ",".join(f"({low}..{high}]" for low, high in ranges) + "]"
     numbers = Ledgers(tuple(run for run in ledgers if run[1]))
-    assert list(unread_entries(Cursor(mark_delete=mark_delete, acknowledged=text), numbers, end)) == wanted
+    assert list(unread_entries(Cursor(mark_delete=mark_delete, acknowledged=text), numbers, end)) == expected
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ def stats(last: str, *ledgers: tuple[int, int]) -> dict[str, object]:
 
 
 def bounds(*ledgers: tuple[int, int]) -> TopicBounds:
-    found = Ledgers(ledgers)
-    return TopicBounds(TOPIC, found, 0, len(found))
+    all_ledgers = Ledgers(ledgers)
+    return TopicBounds(TOPIC, all_ledgers, 0, len(all_ledgers))
 
 
 def ranges(of: TopicBounds, entries: int) -> list[Range]:
@@ -32,8 +32,8 @@ def ranges(of: TopicBounds, entries: int) -> list[Range]:
 
 
 def test_the_open_ledger_ends_at_the_last_confirmed_entry() -> None:
-    found = TopicBounds.whole(TOPIC, stats("7:20", (5, 10), (7, 0)))
-    assert (found.first, found.last, len(found)) == (Position(5, 0), Position(7, 20), 31)
+    topic_bounds = TopicBounds.whole(TOPIC, stats("7:20", (5, 10), (7, 0)))
+    assert (topic_bounds.first, topic_bounds.last, len(topic_bounds)) == (Position(5, 0), Position(7, 20), 31)
 
 
 def test_a_topic_whose_open_ledger_is_empty_ends_in_the_one_before() -> None:
@@ -41,30 +41,30 @@ def test_a_topic_whose_open_ledger_is_empty_ends_in_the_one_before() -> None:
 
 
 def test_a_topic_without_entries_has_no_bounds_and_no_ranges() -> None:
-    found = TopicBounds.whole(TOPIC, stats("7:-1", (7, 0)))
-    assert (found.first, found.last, ranges(found, 10)) == (None, None, [])
+    topic_bounds = TopicBounds.whole(TOPIC, stats("7:-1", (7, 0)))
+    assert (topic_bounds.first, topic_bounds.last, ranges(topic_bounds, 10)) == (None, None, [])
 
 
 def test_a_range_may_cross_ledgers() -> None:
-    found = ranges(bounds((5, 3), (8, 4)), 5)
-    assert [(str(one.first), str(one.last), one.entries) for one in found] == [("5:0", "8:1", 5), ("8:2", "8:3", 2)]
+    parts = ranges(bounds((5, 3), (8, 4)), 5)
+    assert [(str(part.first), str(part.last), part.entries) for part in parts] == [("5:0", "8:1", 5), ("8:2", "8:3", 2)]
 
 
 def test_bounds_leave_out_what_lies_before_and_behind_them() -> None:
     inside = TopicBounds(TOPIC, Ledgers(((5, 3), (8, 4))), 2, 5)
-    assert [(str(one.first), str(one.last)) for one in ranges(inside, 10)] == [("5:2", "8:1")]
+    assert [(str(part.first), str(part.last)) for part in ranges(inside, 10)] == [("5:2", "8:1")]
 
 
 @given(st.lists(st.integers(1, 30), max_size=6), st.integers(1, 40))
 def test_ranges_cover_every_entry_once(sizes: list[int], entries: int) -> None:
     whole = bounds(*enumerate(sizes))
-    assert [one.index for one in ranges(whole, entries)] == list(range(-(-sum(sizes) // entries)))
-    assert sum(one.entries for one in ranges(whole, entries)) == sum(sizes)
+    assert [part.index for part in ranges(whole, entries)] == list(range(-(-sum(sizes) // entries)))
+    assert sum(part.entries for part in ranges(whole, entries)) == sum(sizes)
 
 
 def test_small_topics_share_a_task_and_large_ones_have_their_own() -> None:
     small, large = ranges(bounds((1, 3)), 10), ranges(bounds((1, 25)), 10)
-    assert [[one.entries for one in each] for each in group([*small, *small, *large], entries_per_task=10)] == [
+    assert [[part.entries for part in task] for task in group([*small, *small, *large], entries_per_task=10)] == [
         [3, 3],
         [10],
         [10],
@@ -73,8 +73,8 @@ def test_small_topics_share_a_task_and_large_ones_have_their_own() -> None:
 
 
 def test_unread_entries_is_never_more_than_what_is_left() -> None:
-    (wanted,) = ranges(bounds((5, 3), (8, 4)), 100)
-    assert [entries_after(wanted, Position(*at)) for at in ((5, 2), (8, 1), (8, 3), (9, 0))] == [4, 2, 0, 0]
+    (part,) = ranges(bounds((5, 3), (8, 4)), 100)
+    assert [entries_after(part, Position(*at)) for at in ((5, 2), (8, 1), (8, 3), (9, 0))] == [4, 2, 0, 0]
 
 
 def test_bounds_and_ranges_survive_json() -> None:
@@ -83,9 +83,9 @@ def test_bounds_and_ranges_survive_json() -> None:
     (compacted,) = compacted_range(whole, pair=3, publish_time=False)
     entries = cut(whole, pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
     every = [*ranges(whole, 2), compacted, *entries, replace(ranges(whole, 2)[1], limited=True)]
-    assert [Range.from_json(json.loads(json.dumps(one.to_json()))) for one in every] == every
+    assert [Range.from_json(json.loads(json.dumps(part.to_json()))) for part in every] == every
 
 
 def test_whole_entries_are_compared_as_they_lie_and_nothing_before_them_is_read() -> None:
-    found = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
-    assert {(one.lookback, one.limited) for one in found} == {(None, False)}
+    parts = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
+    assert {(part.lookback, part.limited) for part in parts} == {(None, False)}

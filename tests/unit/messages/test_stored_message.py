@@ -95,8 +95,8 @@ def test_an_encrypted_batch_is_one_message_and_its_keys_count() -> None:
 
 
 def test_a_message_that_a_compaction_took_out_of_a_batch_is_left_out() -> None:
-    gone, left = (number(3, 1) + extra for extra in (number(4, 1), b""))
-    payload = b"".join(len(fields).to_bytes(4, "big") + fields + b"x" for fields in (gone, left))
+    gone, kept = (number(3, 1) + extra for extra in (number(4, 1), b""))
+    payload = b"".join(len(fields).to_bytes(4, "big") + fields + b"x" for fields in (gone, kept))
     assert [message.batch for message in unpack(content(number(11, 2), payload, 2), payload)] == [1]
 
 

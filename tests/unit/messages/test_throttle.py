@@ -55,7 +55,7 @@ class Stored:
     def __init__(self, *lists: list[StoredEntry]) -> None:
         self._lists = lists
 
-    def read(self, wanted: Range) -> Iterator[list[StoredEntry]]:
+    def read(self, part: Range) -> Iterator[list[StoredEntry]]:
         yield from self._lists
 
 
@@ -63,8 +63,8 @@ def test_whole_entries_are_read_as_slowly_as_messages() -> None:
     time = Time()
     entries = [StoredEntry(5, number, 0, 7, 500, b"0" * 16) for number in range(4)]
     throttled = Throttled(Stored(entries[:2], entries[2:]), Throttle(1000, clock=lambda: time.now, sleep=time.sleep))
-    wanted = Range(0, 0, "t", Position(5, 0), Position(5, 3), 4, True, engine=EngineName.ENTRY)
-    assert list(throttled.read(wanted)) == [entries[:2], entries[2:]]
+    part = Range(0, 0, "t", Position(5, 0), Position(5, 3), 4, True, engine=EngineName.ENTRY)
+    assert list(throttled.read(part)) == [entries[:2], entries[2:]]
     assert time.now == pytest.approx(1.75)
 
 
@@ -125,14 +125,14 @@ def test_a_range_may_look_back_as_far_as_what_is_compared_reaches() -> None:
     ranges = list(
         cut(TopicBounds("t", Ledgers(((5, 9000),)), 100, 9000), pair=0, publish_time=True, entries_per_range=800)
     )
-    assert [each.lookback for each in ranges[:3]] == [None, Position(5, 100), Position(5, 1700 - LOOKBACK_ENTRIES)]
-    assert [each.from_lookback().tolerant for each in ranges[:3]] == [True, True, False]
+    assert [part.lookback for part in ranges[:3]] == [None, Position(5, 100), Position(5, 1700 - LOOKBACK_ENTRIES)]
+    assert [part.from_lookback().tolerant for part in ranges[:3]] == [True, True, False]
 
 
 def test_pieces_of_a_topic_are_cut_each_by_itself() -> None:
     pieces = TopicBounds("t", Ledgers(((5, 100),)), 0, 100, spans=((0, 10), (50, 65)))
     ranges = list(cut(pieces, pair=0, publish_time=True, entries_per_range=10))
-    assert [(each.index, str(each.first), str(each.last)) for each in ranges] == [
+    assert [(part.index, str(part.first), str(part.last)) for part in ranges] == [
         (0, "5:0", "5:9"),
         (1, "5:50", "5:59"),
         (2, "5:60", "5:64"),

@@ -120,7 +120,9 @@ def _rarely(draw: st.DrawFn) -> bool:
 def _copy(draw: st.DrawFn, topic: Topic) -> Topic:
     if _rarely(draw):
         renamed = {"s": "t", "t": "s"}
-        topic = replace(topic, subscriptions={renamed[name]: held for name, held in topic.subscriptions.items()})
+        topic = replace(
+            topic, subscriptions={renamed[name]: by_partition for name, by_partition in topic.subscriptions.items()}
+        )
     return replace(topic, **{part: draw(values) for part, values in PARTS.items() if _rarely(draw)})
 
 
@@ -142,7 +144,7 @@ def _snapshot(draw: st.DrawFn, cluster: str, estate: dict[str, Any]) -> Snapshot
         known_clusters=("blue", "green", "third"),
         brokers=(BrokerState("localhost:8080", draw(st.sampled_from(["4.0.7", "4.2.4"])), {}),),
         notes=(note,) if _rarely(draw) else (),
-        **{table: tuple(found) for table, found in tables.items()},  # type: ignore[arg-type]
+        **{table: tuple(rows) for table, rows in tables.items()},  # type: ignore[arg-type]
     )
 
 
@@ -158,19 +160,21 @@ def _topic_rows(draw: st.DrawFn, cluster: str, name: str, topic: Topic) -> Itera
     yield TopicState(name, topic.partitions, topic.properties, terminated=own == 7)
     for version, schema in enumerate(topic.schemas):
         yield SchemaState(name, own + step * version, *schema, own)
-    for subscription, held in topic.subscriptions.items():
-        for partition, replicated, found in held:
-            yield SubscriptionState(name, f"{name}-partition-{partition}", subscription, f"{own}:1", replicated, found)
+    for subscription, by_partition in topic.subscriptions.items():
+        for partition, replicated, attributes in by_partition:
+            yield SubscriptionState(
+                name, f"{name}-partition-{partition}", subscription, f"{own}:1", replicated, attributes
+            )
     for scope, policies in topic.policies.items():
         yield TopicPolicyState(name, scope, _of(cluster, policies), own)
 
 
-def _of(cluster: str, found: Any) -> Any:
-    if isinstance(found, dict):
-        return {_of(cluster, key): _of(cluster, value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_of(cluster, one) for one in found]
-    return cluster if found == OWN else found
+def _of(cluster: str, node: Any) -> Any:
+    if isinstance(node, dict):
+        return {_of(cluster, key): _of(cluster, value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_of(cluster, item) for item in node]
+    return cluster if node == OWN else node
 
 
 def stored(folder: str, source: Snapshot, target: Snapshot, *, subscriptions: bool = True) -> CompareRequest:
@@ -186,9 +190,9 @@ def row_by_row(request: CompareRequest) -> Comparison:
 
 @settings(max_examples=25)
 @given(pairs(), st.booleans())
-def test_columns_find_exactly_what_rows_find(pair: tuple[Snapshot, Snapshot], wanted: bool) -> None:
+def test_columns_find_exactly_what_rows_find(pair: tuple[Snapshot, Snapshot], with_subscriptions: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        request = stored(folder, *pair, subscriptions=wanted)
+        request = stored(folder, *pair, subscriptions=with_subscriptions)
         assert compare_namespaces(request, NAMES) == row_by_row(request)
 
 
@@ -214,8 +218,8 @@ def test_only_what_differs_is_looked_at_row_by_row_and_the_clusters_own_names_ar
 
     with tempfile.TemporaryDirectory() as folder:
         pair = open_pair(stored(folder, side("blue", 2, 5), side("green", 3, 6)))
-        found = find_candidates(*pair, NAMES, subscriptions=True)
-    assert (found.namespaces, found.topics) == (("acme/a", "acme/b"), {"persistent://acme/a/1"})
+        candidates = find_candidates(*pair, NAMES, subscriptions=True)
+    assert (candidates.namespaces, candidates.topics) == (("acme/a", "acme/b"), {"persistent://acme/a/1"})
 
 
 def test_the_columns_that_are_compared_are_those_of_a_subscription() -> None:

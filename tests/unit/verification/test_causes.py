@@ -74,6 +74,6 @@ def test_only_faults_are_no_excuse() -> None:
 
 
 def test_innocent_causes_are_counted_and_told_apart() -> None:
-    told = explanation([Cause.NOT_FOR_TARGET, Cause.EXPIRED, Cause.NOT_FOR_TARGET], REPLICATED)
-    assert "1 × expired" in told
-    assert "2 × not for the target" in told
+    text = explanation([Cause.NOT_FOR_TARGET, Cause.EXPIRED, Cause.NOT_FOR_TARGET], REPLICATED)
+    assert "1 × expired" in text
+    assert "2 × not for the target" in text

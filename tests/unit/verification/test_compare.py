@@ -74,52 +74,55 @@ def judged(comparer: Held, *pairs: Pair) -> Verification:
     return judge(VerifyRequest.from_bytes(request.to_bytes()), comparer)
 
 
-def of(found: Verification, name: str) -> TopicVerdict:
-    (topic,) = (topic for each in found.namespaces for topic in each.topics if topic.topic == name)
+def of(verification: Verification, name: str) -> TopicVerdict:
+    (topic,) = (topic for namespace in verification.namespaces for topic in namespace.topics if topic.topic == name)
     return topic
 
 
 def test_unequal_entries_with_equal_messages_are_equal_and_say_so() -> None:
-    found = of(judged(Held(B), *PAIRS), B)
-    assert (found.verdict, found.engine) == (Verdict.EQUAL, "message, because whole entries were not equal")
-    assert "do not lie in equal entries" in found.notes[0]
+    compared = of(judged(Held(B), *PAIRS), B)
+    assert (compared.verdict, compared.engine) == (Verdict.EQUAL, "message, because whole entries were not equal")
+    assert "do not lie in equal entries" in compared.notes[0]
 
 
 def test_a_topic_that_is_read_again_has_the_same_number_whichever_others_are() -> None:
     """Digests are kept by it: a job that was killed must not find those of another topic, or of the other engine."""
-    one, both = Held(B), Held(A, B)
-    judged(one, *PAIRS)
+    single, both = Held(B), Held(A, B)
+    judged(single, *PAIRS)
     judged(both, *PAIRS)
-    assert (one.asked, both.asked) == ([[0, 1, 2], [4]], [[0, 1, 2], [3, 4]])
+    assert (single.asked, both.asked) == ([[0, 1, 2], [4]], [[0, 1, 2], [3, 4]])
 
 
 def test_a_continued_proof_of_entries_is_of_both_parts_and_may_be_continued() -> None:
-    found = judged(Held(), pair(A, EngineName.ENTRY, EARLIER))
-    topic = of(found, A)
+    verification = judged(Held(), pair(A, EngineName.ENTRY, EARLIER))
+    topic = of(verification, A)
     assert (topic.proof["source"]["messages"], topic.bounds["source"]) == (3, "2:0–4:0")
-    assert list(continuable(found, "blue", "green")) == [A]
+    assert list(continuable(verification, "blue", "green")) == [A]
 
 
 def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued() -> None:
-    found = judged(Held(A), pair(A, EngineName.ENTRY, EARLIER))
-    topic = of(found, A)
+    verification = judged(Held(A), pair(A, EngineName.ENTRY, EARLIER))
+    topic = of(verification, A)
     assert (topic.verdict, topic.proof["source"]["messages"], topic.proof["after"]) == (Verdict.EQUAL, 1, "verify/1")
     assert "mode 'full' starts again" in topic.notes[-1]
-    assert continuable(found, "blue", "green") == {}
+    assert continuable(verification, "blue", "green") == {}
 
 
 @pytest.mark.parametrize("encoding", [0, "keyed"])
 def test_digests_of_another_encoding_are_not_continued(encoding: Json) -> None:
-    found = judged(Held(), *PAIRS)
-    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "encoding": encoding}}
-    older = found.revised({A: replace(of(found, A), proof=proof)})
+    verification = judged(Held(), *PAIRS)
+    proof = {**of(verification, A).proof, "source": {**of(verification, A).proof["source"], "encoding": encoding}}
+    older = verification.revised({A: replace(of(verification, A), proof=proof)})
     assert list(continuable(older, "blue", "green")) == [B, C]
 
 
 def test_proofs_of_another_release_alone_ask_for_a_full_run_and_say_why(records: Path) -> None:
-    found = judged(Held(), pair(A, EngineName.MESSAGE))
-    proof = {**of(found, A).proof, "source": {**of(found, A).proof["source"], "engine": "client", "encoding": 1}}
+    verification = judged(Held(), pair(A, EngineName.MESSAGE))
+    proof = {
+        **of(verification, A).proof,
+        "source": {**of(verification, A).proof["source"], "engine": "client", "encoding": 1},
+    }
     run = Run.open("verify/1")
-    record(run, found.revised({A: replace(of(found, A), proof=proof)}))
+    record(run, verification.revised({A: replace(of(verification, A), proof=proof)}))
     with pytest.raises(InvalidRequest, match=r"run mode 'full' first\. The digests of its proofs were made by another"):
         earlier_proofs(run.ledger, run.artefacts, NamespaceName("acme", "orders"), "blue", "green")

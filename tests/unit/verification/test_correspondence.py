@@ -44,48 +44,59 @@ def entries_of(batches: list[int], messages: int) -> list[int]:
 
 @given(st.integers(-5, 5), UNREAD, UNREAD)
 def test_entries_that_are_shifted_compare_as_sets(shift: int, source: frozenset[int], target: frozenset[int]) -> None:
-    found = OneToOne(shift).compare(intervals(source), intervals(target), examples=99)
+    discrepancy = OneToOne(shift).compare(intervals(source), intervals(target), examples=99)
     moved = {number - shift for number in source}
-    assert (found.unit, found.source_unread, found.target_unread) == (Unit.ENTRIES, len(source), len(target))
-    assert list(found.redelivered.first) == [(number + shift, number) for number in sorted(target - moved)]
-    assert list(found.skipped.first) == [(number + shift, number) for number in sorted(moved - target)]
+    assert (discrepancy.unit, discrepancy.source_unread, discrepancy.target_unread) == (
+        Unit.ENTRIES,
+        len(source),
+        len(target),
+    )
+    assert list(discrepancy.redelivered.first) == [(number + shift, number) for number in sorted(target - moved)]
+    assert list(discrepancy.skipped.first) == [(number + shift, number) for number in sorted(moved - target)]
 
 
 @given(BATCHES, BATCHES, st.lists(st.integers(0, 3), max_size=20), UNREAD, UNREAD)
 def test_messages_in_other_batches_and_with_equal_contents_compare_as_sets(
-    here: list[int], there: list[int], contents: list[int], source: frozenset[int], target: frozenset[int]
+    source_batches: list[int],
+    target_batches: list[int],
+    contents: list[int],
+    source: frozenset[int],
+    target: frozenset[int],
 ) -> None:
-    held = [bytes([content]) for content in contents]
-    sides = [entries_of(batches, len(held)) for batches in (here, there)]
-    listings = (Listing(held, np.array(entries, dtype=np.int64)) for entries in sides)
-    found = ByContent.of(*listings).compare(intervals(source), intervals(target), examples=99)
-    left = [
+    payloads = [bytes([content]) for content in contents]
+    sides = [entries_of(batches, len(payloads)) for batches in (source_batches, target_batches)]
+    listings = (Listing(payloads, np.array(entries, dtype=np.int64)) for entries in sides)
+    discrepancy = ByContent.of(*listings).compare(intervals(source), intervals(target), examples=99)
+    unread_at = [
         {at for at, entry in enumerate(entries) if entry in unread}
         for entries, unread in zip(sides, (source, target), strict=True)
     ]
-    assert (found.redelivered.count, found.skipped.count) == (len(left[1] - left[0]), len(left[0] - left[1]))
-    assert set(found.skipped.first) == {(sides[0][at], sides[1][at]) for at in left[0] - left[1]}
+    assert (discrepancy.redelivered.count, discrepancy.skipped.count) == (
+        len(unread_at[1] - unread_at[0]),
+        len(unread_at[0] - unread_at[1]),
+    )
+    assert set(discrepancy.skipped.first) == {(sides[0][at], sides[1][at]) for at in unread_at[0] - unread_at[1]}
 
 
 def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_out() -> None:
     source = Listing([b"lost", b"x"], np.array([7, 8]))
     target = Listing([b"own", b"x"], np.array([3, 4]))
     unread = Intervals(((0, 9),))
-    found = ByContent.of(source, target)
-    assert found.only_in_target(unread) == (3,)
-    assert found.compare(unread, unread, examples=9).redelivered == Portion(1, ((None, 3),))
-    left = found.without([3]).compare(unread, unread, examples=9)
-    assert (left.redelivered, left.skipped) == (Portion(0), Portion(1, ((7, None),)))
+    correspondence = ByContent.of(source, target)
+    assert correspondence.only_in_target(unread) == (3,)
+    assert correspondence.compare(unread, unread, examples=9).redelivered == Portion(1, ((None, 3),))
+    discrepancy = correspondence.without([3]).compare(unread, unread, examples=9)
+    assert (discrepancy.redelivered, discrepancy.skipped) == (Portion(0), Portion(1, ((7, None),)))
 
 
 def test_what_the_target_stores_twice_is_redelivered_and_counted_as_repeated() -> None:
     source = Listing([b"a", b"b", b"c"], np.array([0, 1, 2]))
     target = Listing([b"a", b"b", b"a", b"b", b"c", b"own"], np.arange(6))
-    found = ByContent.of(source, target)
-    everything = found.compare(Intervals(((0, 3),)), Intervals(((0, 6),)), examples=9)
+    correspondence = ByContent.of(source, target)
+    everything = correspondence.compare(Intervals(((0, 3),)), Intervals(((0, 6),)), examples=9)
     assert (everything.redelivered.count, everything.repeated, everything.skipped.count) == (3, 2, 0)
     # What the subscription read on the source is delivered again by its only copy: that copy is not repeated.
-    read = found.compare(Intervals(((2, 3),)), Intervals(((0, 6),)), examples=9)
+    read = correspondence.compare(Intervals(((2, 3),)), Intervals(((0, 6),)), examples=9)
     assert (read.redelivered.count, read.repeated) == (5, 2)
 
 
@@ -102,7 +113,7 @@ def state(type_: str = "Shared", replicated: bool = False, **properties: str) ->
 
 
 @pytest.mark.parametrize(
-    ("found", "here", "there", "verdict"),
+    ("discrepancy", "source", "target", "verdict"),
     [
         (Discrepancy(unit=Unit.ENTRIES), state(), state(), Verdict.EQUAL),
         (Discrepancy(unit=Unit.ENTRIES), state(), state("Failover"), Verdict.EQUAL),
@@ -113,18 +124,20 @@ def state(type_: str = "Shared", replicated: bool = False, **properties: str) ->
     ],
 )
 def test_one_difference_decides(
-    found: Discrepancy, here: SubscriptionCursor, there: SubscriptionCursor, verdict: Verdict
+    discrepancy: Discrepancy, source: SubscriptionCursor, target: SubscriptionCursor, verdict: Verdict
 ) -> None:
-    assert evaluate_subscription("s", here, there, found).verdict is verdict
-
-
-@pytest.mark.parametrize(("here", "there", "noted"), [("Shared", "Failover", True), ("None", "Shared", False)])
-def test_a_type_is_noted_only_where_both_are_known(here: str, there: str, noted: bool) -> None:
-    assert (type_note("s", state(here), state(there)) is not None) is noted
+    assert evaluate_subscription("s", source, target, discrepancy).verdict is verdict
 
 
 @pytest.mark.parametrize(
-    ("now", "said"),
+    ("source_type", "target_type", "noted"), [("Shared", "Failover", True), ("None", "Shared", False)]
+)
+def test_a_type_is_noted_only_where_both_are_known(source_type: str, target_type: str, noted: bool) -> None:
+    assert (type_note("s", state(source_type), state(target_type)) is not None) is noted
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
     [
         (Intervals(((2, 9),)), ""),
         (Intervals(((3, 9),)), "1 entry was read"),
@@ -132,12 +145,14 @@ def test_a_type_is_noted_only_where_both_are_known(here: str, there: str, noted:
         (None, "it was deleted"),
     ],
 )
-def test_a_movement_says_what_happened(now: Intervals | None, said: str) -> None:
-    assert movement(Intervals(((2, 9),)), now) == said
+def test_a_movement_says_what_happened(now: Intervals | None, words: str) -> None:
+    assert movement(Intervals(((2, 9),)), now) == words
 
 
 def topic(*verdicts: Verdict, topic_verdict: Verdict = Verdict.EQUAL) -> TopicSubscriptions:
-    subscriptions = tuple(SubscriptionVerdict(subscription=f"s{at}", verdict=one) for at, one in enumerate(verdicts))
+    subscriptions = tuple(
+        SubscriptionVerdict(subscription=f"s{at}", verdict=verdict) for at, verdict in enumerate(verdicts)
+    )
     return TopicSubscriptions(
         topic=TOPIC,
         topic_verdict=topic_verdict,
@@ -161,8 +176,8 @@ def topic(*verdicts: Verdict, topic_verdict: Verdict = Verdict.EQUAL) -> TopicSu
     ],
 )
 def test_nothing_is_equal_by_default(topics: list[TopicSubscriptions], verdict: Verdict, summary: str) -> None:
-    found = assemble(REQUEST, topics)
-    assert (found.verdict, subscription_summary(found.namespaces[0])) == (verdict, summary)
+    verification = assemble(REQUEST, topics)
+    assert (verification.verdict, subscription_summary(verification.namespaces[0])) == (verdict, summary)
 
 
 def test_what_was_decided_before_reading_decides_here_too() -> None:

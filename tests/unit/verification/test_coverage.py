@@ -28,12 +28,12 @@ def read(spans: tuple[tuple[int, int], ...]) -> set[int]:
 
 def test_a_sample_finds_scattered_differences_as_often_as_it_says() -> None:
     chance = random.Random(5)
-    found = 0
+    hits = 0
     for seed in range(400):
         sample = Sample(one_in=1000, probability=0.9, seed=seed)
         chosen = read(sample.choose("t", 0, 50_000))
-        found += any(chance.randrange(50_000) in chosen for _ in range(50))
-    assert 0.85 <= found / 400 <= 0.97
+        hits += any(chance.randrange(50_000) in chosen for _ in range(50))
+    assert 0.85 <= hits / 400 <= 0.97
 
 
 def test_a_sample_reads_a_small_part_of_a_large_topic() -> None:
@@ -45,12 +45,12 @@ def test_a_small_topic_is_read_whole() -> None:
 
 
 @given(st.integers(0, 50), st.integers(1000, 30_000), st.integers(0, 5))
-def test_pieces_ascend_within_the_bounds_and_no_entry_is_read_twice(begin: int, held: int, seed: int) -> None:
+def test_pieces_ascend_within_the_bounds_and_no_entry_is_read_twice(begin: int, size: int, seed: int) -> None:
     sample = Sample(one_in=100, probability=0.9, seed=seed)
-    spans = sample.choose("t", begin, begin + held)
+    spans = sample.choose("t", begin, begin + size)
     assert list(spans) == sorted(spans)
-    assert sum(end - first for first, end in spans) == len(read(spans)) >= (sample.entries(held) if spans else 0)
-    assert all(begin <= first < end <= begin + held for first, end in spans)
+    assert sum(end - first for first, end in spans) == len(read(spans)) >= (sample.entries(size) if spans else 0)
+    assert all(begin <= first < end <= begin + size for first, end in spans)
 
 
 def test_every_entry_is_as_likely_to_be_read_as_any_other() -> None:
@@ -88,19 +88,19 @@ def test_a_window_is_given_by_two_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "words"),
     [
         ({"mode": "window"}, "is not a valid time"),
         ({"mode": "window", "window_from": "yesterday", "window_to": "2026-11-21"}, "'yesterday'"),
         ({"window_from": "2026-11-21"}, "use mode 'window'"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(changed: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_what_cannot_be_meant_is_refused(changed: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
         coverage_of({**PARAMS, **changed})
 
 
 @pytest.mark.parametrize("mode", [mode.value for mode in Mode if mode is not Mode.WINDOW])
 def test_coverages_survive_json(mode: str) -> None:
-    found = coverage_of({**PARAMS, "mode": mode})
-    assert Coverage.from_json(found.to_json()) == found
+    coverage = coverage_of({**PARAMS, "mode": mode})
+    assert Coverage.from_json(coverage.to_json()) == coverage

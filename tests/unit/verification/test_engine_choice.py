@@ -43,12 +43,12 @@ NOBODY = AdminClient(ClusterConnection(name="nobody", admin_url="http://localhos
 def test_entries_are_read_where_they_show_what_is_asked(
     changed: dict[str, Any], mode: Mode, engine: str, reason: str
 ) -> None:
-    found = asyncio.run(choose_engine(NOBODY, replace(COPIED, **changed), EngineChoice.ENTRY, mode))
-    assert (found.engine.name, found.engine.reason) == (engine, reason)
+    choice = asyncio.run(choose_engine(NOBODY, replace(COPIED, **changed), EngineChoice.ENTRY, mode))
+    assert (choice.engine.name, choice.engine.reason) == (engine, reason)
 
 
 @pytest.mark.parametrize(
-    ("asked", "engine", "publish_time", "continued"),
+    ("choice", "engine", "publish_time", "continued"),
     [
         (EngineChoice.AUTO, "entry", True, True),
         (EngineChoice.MESSAGE, "entry", True, False),
@@ -57,6 +57,6 @@ def test_entries_are_read_where_they_show_what_is_asked(
     ],
 )
 def test_a_proof_is_only_continued_by_the_engine_that_made_it(
-    asked: EngineChoice, engine: str, publish_time: bool, continued: bool
+    choice: EngineChoice, engine: str, publish_time: bool, continued: bool
 ) -> None:
-    assert may_continue({**EARLIER, "engine": engine, "publish_time": publish_time}, asked) is continued
+    assert may_continue({**EARLIER, "engine": engine, "publish_time": publish_time}, choice) is continued

@@ -56,7 +56,10 @@ def message(text: str, entry: int) -> StoredMessage:
 def judged(blue: Contents, green: Contents, order: Order = Order.PRODUCER_AND_KEY) -> Verification:
     def pair(name: str) -> Pair:
         topic = f"persistent://acme/orders/{name}"
-        sides = (TopicBounds(topic, Ledgers(((5, len(held[name])),)), 0, len(held[name])) for held in (blue, green))
+        sides = (
+            TopicBounds(topic, Ledgers(((5, len(contents[name])),)), 0, len(contents[name]))
+            for contents in (blue, green)
+        )
         return Pair(topic, *sides)
 
     source, target = (Address(name, f"http://{name}:8080", f"pulsar://{name}:6650") for name in ("blue", "green"))
@@ -65,8 +68,8 @@ def judged(blue: Contents, green: Contents, order: Order = Order.PRODUCER_AND_KE
     return judge(request, LocalBackend({Side.SOURCE: Given(blue), Side.TARGET: Given(green)}))
 
 
-def only(found: Verification) -> TopicVerdict:
-    ((topic,),) = (namespace.topics for namespace in found.namespaces)
+def only(verification: Verification) -> TopicVerdict:
+    ((topic,),) = (namespace.topics for namespace in verification.namespaces)
     return topic
 
 
@@ -74,15 +77,15 @@ IN_ORDER, OTHERWISE = ["pa1", "qb2", "pa3", "qb4"], ["qb2", "pa1", "qb4", "pa3"]
 
 
 def test_another_order_of_different_producers_is_equal_and_named_as_harmless() -> None:
-    found = judged({"t": IN_ORDER}, {"t": OTHERWISE})
-    topic = only(found)
+    verification = judged({"t": IN_ORDER}, {"t": OTHERWISE})
+    topic = only(verification)
     assert (topic.verdict, topic.reason, topic.reordered) == (Verdict.EQUAL, "", True)
     assert topic.notes == (
         "2 changed places; the order of each producer and of each key is kept: only messages of different producers "
         "and keys lie differently between each other, which Pulsar does not promise to keep; order 'total' counts it "
         "as a difference",
     )
-    assert topic.notes[0] in verification_text(found)
+    assert topic.notes[0] in verification_text(verification)
 
 
 def test_the_order_of_all_messages_counts_if_it_is_asked_for() -> None:
@@ -121,14 +124,14 @@ def test_messages_without_a_key_are_no_key_of_their_own() -> None:
 A, B, C = ["pa1", "pa2"], ["qb1"], ["rc1"]
 
 
-def reasons(found: Verification) -> dict[str, str]:
-    ((*topics,),) = (namespace.topics for namespace in found.namespaces)
+def reasons(verification: Verification) -> dict[str, str]:
+    ((*topics,),) = (namespace.topics for namespace in verification.namespaces)
     return {topic.topic.rpartition("/")[2]: topic.reason for topic in topics}
 
 
 def test_two_topics_whose_contents_were_exchanged_say_so() -> None:
-    found = reasons(judged({"a": A, "b": B, "c": C}, {"a": B, "b": A, "c": C}))
-    assert found == {
+    by_topic = reasons(judged({"a": A, "b": B, "c": C}, {"a": B, "b": A, "c": C}))
+    assert by_topic == {
         "a": "persistent://acme/orders/b on green holds what this topic holds on blue, and the other way round: the "
         "contents of the two topics were exchanged",
         "b": "persistent://acme/orders/a on green holds what this topic holds on blue, and the other way round: the "
@@ -143,9 +146,9 @@ def test_messages_of_exchanged_topics_are_counted_and_not_called_lost() -> None:
 
 
 def test_contents_that_moved_in_a_circle_name_where_they_are() -> None:
-    found = reasons(judged({"a": A, "b": B, "c": C}, {"a": C, "b": A, "c": B}))
-    assert found["a"] == "persistent://acme/orders/b on green holds what this topic holds on blue"
-    assert found["b"] == "persistent://acme/orders/c on green holds what this topic holds on blue"
+    by_topic = reasons(judged({"a": A, "b": B, "c": C}, {"a": C, "b": A, "c": B}))
+    assert by_topic["a"] == "persistent://acme/orders/b on green holds what this topic holds on blue"
+    assert by_topic["b"] == "persistent://acme/orders/c on green holds what this topic holds on blue"
 
 
 def test_empty_topics_are_not_called_exchanged() -> None:
@@ -157,6 +160,6 @@ def test_an_equal_topic_with_the_same_content_is_not_called_exchanged() -> None:
 
 
 def test_the_text_begins_with_how_many_topics_are_what() -> None:
-    found = judged({"a": A, "b": B, "c": C}, {"a": B, "b": A, "c": C})
-    assert verification_text(found).splitlines()[0] == "Topics: 1 equal, 2 different, 0 inconclusive"
-    assert found.to_json()["topics"] == {"equal": 1, "different": 2, "inconclusive": 0}
+    verification = judged({"a": A, "b": B, "c": C}, {"a": B, "b": A, "c": C})
+    assert verification_text(verification).splitlines()[0] == "Topics: 1 equal, 2 different, 0 inconclusive"
+    assert verification.to_json()["topics"] == {"equal": 1, "different": 2, "inconclusive": 0}

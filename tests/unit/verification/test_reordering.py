@@ -21,34 +21,34 @@ def disorder(source: Sequence[str], target: Sequence[str]) -> Disorder:
     return find_disorder(match_messages(*sides))
 
 
-def moved(found: Disorder) -> list[tuple[str | None, str | None]]:
-    return [(each.source, each.target) for each in found.moves]
+def moved(disordered: Disorder) -> list[tuple[str | None, str | None]]:
+    return [(move.source, move.target) for move in disordered.moves]
 
 
 def test_neighbours_of_one_producer_that_changed_places_are_one_move() -> None:
-    found = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak1", "ak3", "ak2", "ak4"])
-    assert (moved(found), found.producers, found.keys) == ([("5:1", "5:2")], ("a",), ("k",))
+    disordered = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak1", "ak3", "ak2", "ak4"])
+    assert (moved(disordered), disordered.producers, disordered.keys) == ([("5:1", "5:2")], ("a",), ("k",))
 
 
 def test_a_message_that_moved_far_is_named_alone_although_it_displaced_the_others() -> None:
-    found = disorder(["ak1", "ak2", "ak3", "ak4", "ak5"], ["ak2", "ak3", "ak4", "ak5", "ak1"])
-    assert moved(found) == [("5:0", "5:4")]
+    disordered = disorder(["ak1", "ak2", "ak3", "ak4", "ak5"], ["ak2", "ak3", "ak4", "ak5", "ak1"])
+    assert moved(disordered) == [("5:0", "5:4")]
 
 
 def test_two_producers_that_interleave_in_another_way_keep_their_own_orders() -> None:
-    found = disorder(["ak1", "bm2", "ak3", "bm4"], ["bm2", "ak1", "bm4", "ak3"])
-    assert (found.producers, found.keys) == ((), ())
-    assert found.reason.endswith("the order of each producer and of each key is kept")
+    disordered = disorder(["ak1", "bm2", "ak3", "bm4"], ["bm2", "ak1", "bm4", "ak3"])
+    assert (disordered.producers, disordered.keys) == ((), ())
+    assert disordered.reason.endswith("the order of each producer and of each key is kept")
 
 
 def test_the_order_of_a_key_is_looked_at_across_producers() -> None:
-    found = disorder(["ak1", "bk2", "am3"], ["bk2", "ak1", "am3"])
-    assert (found.producers, found.keys) == ((), ("k",))
+    disordered = disorder(["ak1", "bk2", "am3"], ["bk2", "ak1", "am3"])
+    assert (disordered.producers, disordered.keys) == ((), ("k",))
 
 
 def test_an_order_that_breaks_around_a_message_that_stayed_is_seen() -> None:
-    found = disorder(["ax1", "bm2", "ay3", "bn4", "cx5"], ["cx5", "bm2", "ay3", "bn4", "ax1"])
-    assert found.producers == ("a",)
+    disordered = disorder(["ax1", "bm2", "ay3", "bn4", "cx5"], ["cx5", "bm2", "ay3", "bn4", "ax1"])
+    assert disordered.producers == ("a",)
 
 
 @pytest.mark.parametrize("copies", [1, 3])
@@ -62,10 +62,10 @@ def test_what_one_side_alone_holds_displaces_nothing() -> None:
 
 
 def test_messages_that_changed_places_are_named_beside_one_that_is_missing() -> None:
-    found = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak3", "ak2", "ak4"])
-    assert (moved(found), found.keys) == ([("5:1", "5:1")], ("k",))
+    disordered = disorder(["ak1", "ak2", "ak3", "ak4"], ["ak3", "ak2", "ak4"])
+    assert (moved(disordered), disordered.keys) == ([("5:1", "5:1")], ("k",))
     beginning = "of the messages that both hold, 1 changed places; the order of producer 'a'"
-    assert found.partial_reason.startswith(beginning)
+    assert disordered.partial_reason.startswith(beginning)
 
 
 def test_the_fewest_moves_restore_any_shuffled_order() -> None:
@@ -74,6 +74,6 @@ def test_the_fewest_moves_restore_any_shuffled_order() -> None:
     for _ in range(20):
         shuffled = [*names]
         taken = [shuffled.pop(chance.randrange(len(shuffled))) for _ in range(2)]
-        for each in taken:
-            shuffled.insert(chance.randrange(len(shuffled)), each)
+        for label in taken:
+            shuffled.insert(chance.randrange(len(shuffled)), label)
         assert len(disorder(names, shuffled).moves) <= 2

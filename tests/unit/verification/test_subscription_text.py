@@ -24,8 +24,8 @@ UNREAD = TopicSubscriptions(topic="t3", topic_verdict=Verdict.INCONCLUSIVE, reas
 
 
 def told(*topics: TopicSubscriptions) -> list[str]:
-    found = SubscriptionVerification("blue", "green", (NamespaceSubscriptions("acme/orders", topics),))
-    return subscription_text(found).splitlines()
+    verification = SubscriptionVerification("blue", "green", (NamespaceSubscriptions("acme/orders", topics),))
+    return subscription_text(verification).splitlines()
 
 
 def test_subscriptions_are_counted_by_verdict() -> None:

@@ -83,14 +83,14 @@ def test_unequal_buckets_are_a_difference() -> None:
 
 
 def test_another_order_alone_is_called_reordered() -> None:
-    found = evaluate_topic(PAIR, topic_digest(), topic_digest(order=8))
-    assert (found.verdict, found.reordered) == (Verdict.DIFFERENT, True)
+    compared = evaluate_topic(PAIR, topic_digest(), topic_digest(order=8))
+    assert (compared.verdict, compared.reordered) == (Verdict.DIFFERENT, True)
 
 
 @pytest.mark.parametrize("lane", [5, 6])
 def test_a_side_that_could_not_be_read_leaves_it_inconclusive(lane: int) -> None:
-    found = evaluate_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
-    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "not authorized")
+    compared = evaluate_topic(PAIR, topic_digest(), topic_digest(lane, problem="not authorized"))
+    assert (compared.verdict, compared.reason) == (Verdict.INCONCLUSIVE, "not authorized")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ class Silent:
 
 
 def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None:
-    ((topic,),) = (each.topics for each in judge(REQUEST, Silent()).namespaces)
+    ((topic,),) = (namespace.topics for namespace in judge(REQUEST, Silent()).namespaces)
     assert (topic.verdict, topic.reason) == (
         Verdict.INCONCLUSIVE,
         "its entries from 4:0 to 4:2 were not read; verify again",
@@ -138,9 +138,9 @@ def test_ranges_of_which_nothing_is_heard_are_not_taken_for_empty_ones() -> None
 
 
 def test_what_came_up_after_reading_takes_equality_away() -> None:
-    found = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
+    verification = assemble(REQUEST, [TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL)])
     unloaded = TopicVerdict(topic=TOPIC, verdict=Verdict.INCONCLUSIVE, reason="unloaded")
-    assert found.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
+    assert verification.revised({TOPIC: unloaded}).verdict is Verdict.INCONCLUSIVE
 
 
 def test_copies_that_cancel_out_are_not_a_difference() -> None:
@@ -148,13 +148,18 @@ def test_copies_that_cancel_out_are_not_a_difference() -> None:
 
 
 def test_a_message_that_green_lacks_is_named_with_its_position_on_blue() -> None:
-    (found,) = name_differences([only_in_source(sighting(2))])
-    assert (found.kind, found.source, found.target) == (Kind.MISSING, "4:2", None)
+    (difference,) = name_differences([only_in_source(sighting(2))])
+    assert (difference.kind, difference.source, difference.target) == (Kind.MISSING, "4:2", None)
 
 
 def test_a_repeated_message_is_named_with_its_counts() -> None:
-    (found,) = name_differences([Mismatch(0, 1, 2, sighting(2), sighting(3, digest="same"))])
-    assert (found.kind, found.source, found.target, found.copies) == (Kind.EXTRA, "4:2", "4:3", (1, 2))
+    (difference,) = name_differences([Mismatch(0, 1, 2, sighting(2), sighting(3, digest="same"))])
+    assert (difference.kind, difference.source, difference.target, difference.copies) == (
+        Kind.EXTRA,
+        "4:2",
+        "4:3",
+        (1, 2),
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,13 +182,13 @@ def test_a_repeated_message_is_named_with_its_counts() -> None:
 def test_an_altered_message_is_one_difference_that_names_the_field(
     changed: dict[str, object], field: tuple[str, str, str]
 ) -> None:
-    (found,) = name_differences([only_in_source(sighting(2)), only_in_target(sighting(2, **changed))])
-    assert (found.kind, found.fields) == (Kind.ALTERED, (field,))
+    (difference,) = name_differences([only_in_source(sighting(2)), only_in_target(sighting(2, **changed))])
+    assert (difference.kind, difference.fields) == (Kind.ALTERED, (field,))
 
 
 def test_messages_that_share_little_are_one_missing_and_one_extra() -> None:
     other = sighting(7, key="x", payload="1" * 32, event_time=4, producer="else", properties="[]")
-    kinds = [each.kind for each in name_differences([only_in_source(sighting(2)), only_in_target(other)])]
+    kinds = [difference.kind for difference in name_differences([only_in_source(sighting(2)), only_in_target(other)])]
     assert kinds == [Kind.MISSING, Kind.EXTRA]
 
 
@@ -215,8 +220,8 @@ def test_a_difference_says_why_where_the_brokers_told() -> None:
     (namespace,) = different().namespaces
     (topic,) = namespace.topics
     lost = replace(topic, differences=(replace(topic.differences[0], cause=Cause.LOST),))
-    told = verification_text(different().revised({TOPIC: lost}))
-    assert "why: the source still holds it, and nothing explains why the target does not" in told
+    text = verification_text(different().revised({TOPIC: lost}))
+    assert "why: the source still holds it, and nothing explains why the target does not" in text
 
 
 @pytest.mark.parametrize(("key", "words"), [(None, "no key"), ("", "key ''"), ("k", "key 'k'")])
@@ -224,15 +229,15 @@ def test_a_message_without_a_key_is_not_one_with_an_empty_key(key: str | None, w
     (named,) = name_differences([only_in_source(sighting(2, key=key))])
     (namespace,) = different().namespaces
     topic = replace(namespace.topics[0], differences=(named,))
-    told = verification_text(different().revised({TOPIC: topic})).splitlines()[2]
-    assert told.startswith(f"  missing on green  blue 4:2  {words}  2026")
+    text = verification_text(different().revised({TOPIC: topic})).splitlines()[2]
+    assert text.startswith(f"  missing on green  blue 4:2  {words}  2026")
 
 
 def test_an_equality_of_a_part_says_of_which() -> None:
     equal = NamespaceVerdict("acme/orders", (TopicVerdict(topic=TOPIC, verdict=Verdict.EQUAL, source_messages=3),))
     assert namespace_summary(equal, "in the sample: …") == "equal in the sample: …: 3 messages in 1 topic"
-    told = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
-    assert told.endswith("3 messages in 1 topic on both sides; in the sample: …")
+    text = verification_text(Verification("blue", "green", (equal,), "in the sample: …"))
+    assert text.endswith("3 messages in 1 topic on both sides; in the sample: …")
 
 
 def test_the_summary_of_a_namespace_names_its_first_different_topic() -> None:
@@ -252,8 +257,8 @@ def test_a_request_of_another_release_is_refused() -> None:
 
 
 def test_verdicts_are_tables_too() -> None:
-    found = name_differences([only_in_source(sighting(2))])
-    topic = replace(evaluate_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(found))
+    named = name_differences([only_in_source(sighting(2))])
+    topic = replace(evaluate_topic(PAIR, topic_digest(), topic_digest(lane=6)), differing=1, differences=tuple(named))
     tables = verdict_tables(Verification("blue", "green", (NamespaceVerdict("acme/orders", (topic,)),)))
     topics, differences = (
         pq.read_table(BytesIO(tables[f"{name}.parquet"])).to_pylist() for name in ("topics", "differences")
