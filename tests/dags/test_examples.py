@@ -176,11 +176,11 @@ def test_an_unclear_condition_is_refused(condition: type[Any], settings: dict[st
 
 
 def test_a_batch_whose_callable_failed_is_delivered_again(cluster: ClusterConnection, topic: TopicName) -> None:
-    hook, seen = PulsarHook("pulsar_default"), list[list[bytes]]()
+    hook, batches = PulsarHook("pulsar_default"), list[list[bytes]]()
 
     def fail_at_three(messages: Any) -> None:
-        seen.append([message.content for message in messages])
-        if b"3" in seen[-1]:
+        batches.append([message.content for message in messages])
+        if b"3" in batches[-1]:
             raise ValueError("the warehouse does not answer")
 
     hook.publish(str(topic), [str(number) for number in range(6)])
@@ -188,7 +188,7 @@ def test_a_batch_whose_callable_failed_is_delivered_again(cluster: ClusterConnec
     limits = {"most_messages": 100, "batch_size": 2, "wait_seconds": 2}
     with pytest.raises(ValueError, match="the warehouse does not answer"):
         hook.consume(subscription, fail_at_three, **limits)
-    assert seen == [[b"0", b"1"], [b"2", b"3"]]
+    assert batches == [[b"0", b"1"], [b"2", b"3"]]
     again: list[Any] = []
     assert hook.consume(subscription, again.extend, **limits)["messages"] == 4
     assert sorted(message.content for message in again) == [b"2", b"3", b"4", b"5"]

@@ -35,16 +35,16 @@ def served(alone: Sandbox, monkeypatch: pytest.MonkeyPatch) -> ClusterConnection
 @pytest.fixture
 def with_readers(served: ClusterConnection, new_namespace: Callable[[], NamespaceName]) -> Callable[[Work], Any]:
     """Calls a coroutine function with the readers of one tenant, in a loop of its own."""
-    tenant, made = new_namespace().tenant, []
+    tenant, created = new_namespace().tenant, []
 
     async def call(work: Work) -> Any:
         client = open_client(served)
         try:
             async with AdminClient(served) as admin:
-                if not made:
+                if not created:
                     readers = await make_readers(admin, tenant, client)
-                    made.append(readers)
-                readers = Readers(admin, client, made[0].source, made[0].shadow, ids=made[0].ids)
+                    created.append(readers)
+                readers = Readers(admin, client, created[0].source, created[0].shadow, ids=created[0].ids)
                 return await work(readers)
         finally:
             client.close()

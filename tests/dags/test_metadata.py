@@ -90,12 +90,12 @@ def test_a_deletion_is_listed_and_carried_out_by_a_run_that_names_its_batch(
 
 @pytest.mark.parametrize("conf", [{"snapshots": True}, {"clusters": ["pulsar_gren"]}], ids=lambda conf: ",".join(conf))
 def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
-    found = states(play("sync_metadata", **conf))
-    assert (found["read_request"], found["sync_changes"]) == ("failed", "upstream_failed")
+    task_states = states(play("sync_metadata", **conf))
+    assert (task_states["read_request"], task_states["sync_changes"]) == ("failed", "upstream_failed")
 
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
-    given = {SYNC_METADATA.variable: '{"schedule": null, "topics": false}'}
-    assert (SYNC_METADATA.schedule(given), SYNC_METADATA.params(given)["topics"].resolve()) == (None, False)
+    environment = {SYNC_METADATA.variable: '{"schedule": null, "topics": false}'}
+    assert (SYNC_METADATA.schedule(environment), SYNC_METADATA.params(environment)["topics"].resolve()) == (None, False)
     with pytest.raises(InvalidRequest, match="did you mean 'topics'"):
         SYNC_METADATA.params({SYNC_METADATA.variable: '{"topic": false}'})

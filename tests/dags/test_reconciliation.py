@@ -74,8 +74,8 @@ def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
     assert set(states(repaired).values()) == {"success"}
     assert report(repaired).startswith("# Repaired: 2 changes on blue, green")
     assert announced(repaired) == ["pulsar-policies/blue", "pulsar-policies/green"]
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
-    assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
+    expected = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
 def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repaired(
@@ -92,8 +92,8 @@ def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repa
     assert set(states(repaired).values()) == {"success"}
     assert report(repaired).startswith("# Repaired: 2 changes on blue, green")
     assert "Compared in Spark: 1 resource divergent between clusters." in report(repaired)
-    wanted = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
-    assert (values(blue, shared), values(green, shared)) == (wanted, wanted)
+    expected = {MAX_PRODUCERS[1]: 5, MAX_CONSUMERS[1]: 7}
+    assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
 def test_above_the_threshold_a_missing_spark_connection_is_refused_and_nothing_is_written(
@@ -122,8 +122,8 @@ def test_above_the_threshold_a_missing_spark_connection_is_refused_and_nothing_i
     ids=lambda conf: ",".join(conf),
 )
 def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play, conf: dict[str, Any]) -> None:
-    found = states(play("reconcile_policies", **conf))
-    assert (found["read_request"], found["find_drift"], found["repair"]) == (
+    task_states = states(play("reconcile_policies", **conf))
+    assert (task_states["read_request"], task_states["find_drift"], task_states["repair"]) == (
         "failed",
         "upstream_failed",
         "upstream_failed",
@@ -131,9 +131,9 @@ def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(play: Play
 
 
 def test_the_environment_says_what_scheduled_runs_do() -> None:
-    given = {RECONCILE.variable: '{"schedule": "0 * * * *", "mode": "repair"}'}
-    params = RECONCILE.params(given)
-    assert (RECONCILE.schedule(given), params["mode"].resolve()) == ("0 * * * *", "repair")
+    environment = {RECONCILE.variable: '{"schedule": "0 * * * *", "mode": "repair"}'}
+    params = RECONCILE.params(environment)
+    assert (RECONCILE.schedule(environment), params["mode"].resolve()) == ("0 * * * *", "repair")
     assert (RECONCILE.schedule({}), RECONCILE.params({})["mode"].resolve()) == ("*/5 * * * *", "report")
     with pytest.raises(InvalidRequest, match="did you mean 'mode'"):
         RECONCILE.params({RECONCILE.variable: '{"mod": "repair"}'})

@@ -39,9 +39,9 @@ def test_a_namespace_is_replicated_and_a_cluster_leaves(
     assert f"pulsar-fleet undo replicate_namespaces/{done.run_id}/starts/green" in text
 
     leaving = {"clusters": ["pulsar_blue"], "leaving": ["pulsar_green"], "namespaces": [str(namespace)]}
-    left = play("replicate_namespaces", **leaving, auto_approve=True)
-    assert set(states(left).values()) == {"success"}
-    assert "The links of clusters that left have ended." in report(left)
+    departure = play("replicate_namespaces", **leaving, auto_approve=True)
+    assert set(states(departure).values()) == {"success"}
+    assert "The links of clusters that left have ended." in report(departure)
     for connection in (blue, green):
         assert asyncio.run(lists(connection, namespace)) == [connection.name]
 

@@ -54,9 +54,9 @@ def test_a_namespace_is_onboarded_moved_and_proven_and_blue_is_restored(
     assert {state for task, state in states(moved).items() if task not in last} == {"success"}
     assert [states(moved)[task] for task in last] == ["skipped", "skipped"]
     assert report(moved).startswith("## Migrated 1 namespace, 2 topics, from blue to green")
-    verdicts = {one.scope: one for one in Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")}
+    verdicts = {record.scope: record for record in Ledger.open().verdicts(f"{moved.dag_id}/{moved.run_id}")}
     assert verdicts.keys() == {str(moving), f"copy of {moving}", f"subscriptions of {moving}"}
-    assert {one.verdict for one in verdicts.values()} == {"equal"}
+    assert {record.verdict for record in verdicts.values()} == {"equal"}
     assert verdicts[str(moving)].messages == 120
 
     verified = play("verify_clusters", **SIDES, namespaces=[str(moving)])
@@ -118,18 +118,18 @@ def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other
     make_pair(whole, blue, green)
     names = [str(topic.namespace) for topic in (lacking, whole)]
     run = play("verify_clusters", **SIDES, namespaces=names, namespaces_per_job=1)
-    found = states_by_batch(run)
-    assert (found["compare_messages"], found["compare_subscriptions"]) == (["success"] * 2, ["success"] * 2)
-    assert (found["read_verdict"], str(run.state)) == (["failed", "success"], "failed")
+    task_states = states_by_batch(run)
+    assert (task_states["compare_messages"], task_states["compare_subscriptions"]) == (["success"] * 2, ["success"] * 2)
+    assert (task_states["read_verdict"], str(run.state)) == (["failed", "success"], "failed")
     documents = [json.loads(_verdict(run, f"verification/{batch}").read_text()) for batch in (1, 2)]
-    ((compared,),) = ([one for one in each["topics"]] for each in documents[0]["namespaces"])
+    ((compared,),) = ([topic for topic in namespace["topics"]] for namespace in documents[0]["namespaces"])
     (difference,) = compared["differences"]
     assert (compared["topic"], difference["key"], difference["kind"]) == (str(lacking), f"key-{FORGOTTEN}", "missing")
     assert f"key 'key-{FORGOTTEN}'" in report(run)
     assert "subscription 'billing': 1 message would be skipped" in report(run)
     assert f"EQUAL      {names[1]}: {PUBLISHED} messages in 1 topic on both sides" in report(run)
     assert announced(run) == [f"pulsar-verified/blue/green/{names[1]}"]
-    verdicts = {each.scope: each.verdict for each in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")}
+    verdicts = {record.scope: record.verdict for record in Ledger.open().verdicts(f"{run.dag_id}/{run.run_id}")}
     assert verdicts == {
         names[0]: "different",
         names[1]: "equal",
@@ -152,18 +152,18 @@ def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other
 def test_a_configuration_that_cannot_be_meant_fails_in_the_first_task(
     play: Play, dag_id: str, conf: dict[str, Any]
 ) -> None:
-    found = states(play(dag_id, **conf))
+    task_states = states(play(dag_id, **conf))
     ending = ("read_request", "write_report", "restore_blue", "restore_green")
-    others = {state for task, state in found.items() if task not in ending}
-    assert (found["read_request"], others) == ("failed", {"upstream_failed"})
+    others = {state for task, state in task_states.items() if task not in ending}
+    assert (task_states["read_request"], others) == ("failed", {"upstream_failed"})
 
 
 def states_by_batch(run: Any) -> dict[str, list[str]]:
     """Task id → states of its batches in their order."""
-    found: dict[str, list[str]] = {}
-    for instance in sorted(run.get_task_instances(), key=lambda one: one.map_index):
-        found.setdefault(instance.task_id, []).append(str(instance.state))
-    return found
+    by_task: dict[str, list[str]] = {}
+    for instance in sorted(run.get_task_instances(), key=lambda instance: instance.map_index):
+        by_task.setdefault(instance.task_id, []).append(str(instance.state))
+    return by_task
 
 
 def make_pair(

@@ -120,7 +120,7 @@ def test_a_namespace_that_is_created_on_a_retired_cluster_fails_the_run(
 
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:
-    given = {WATCH.variable: json.dumps({"schedule": None, "clusters": ["pulsar_blue"]})}
-    assert (WATCH.schedule(given), WATCH.params(given)["clusters"].resolve()) == (None, ["pulsar_blue"])
+    environment = {WATCH.variable: json.dumps({"schedule": None, "clusters": ["pulsar_blue"]})}
+    assert (WATCH.schedule(environment), WATCH.params(environment)["clusters"].resolve()) == (None, ["pulsar_blue"])
     with pytest.raises(InvalidRequest, match="did you mean 'clusters'"):
         WATCH.params({WATCH.variable: '{"cluster": []}'})

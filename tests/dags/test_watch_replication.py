@@ -72,6 +72,6 @@ def test_a_remedy_for_a_person_is_refused_before_anything_is_read(play: Play) ->
 
 
 def test_the_environment_says_which_clusters_are_watched_and_when() -> None:
-    given = {WATCH_REPLICATION.variable: json.dumps({"schedule": None, "clusters": CLUSTERS})}
-    assert WATCH_REPLICATION.schedule(given) is None
-    assert WATCH_REPLICATION.params(given)["clusters"].resolve() == CLUSTERS
+    environment = {WATCH_REPLICATION.variable: json.dumps({"schedule": None, "clusters": CLUSTERS})}
+    assert WATCH_REPLICATION.schedule(environment) is None
+    assert WATCH_REPLICATION.params(environment)["clusters"].resolve() == CLUSTERS

@@ -84,7 +84,7 @@ def test_every_setting_comes_back(
 ) -> None:
     dice = random.Random(SEED)
     rounds = deal(shuffled_cards(POINTS, dice), dice)
-    wanted, most = sum(map(len, rounds[FIRST:])), 2 * len(rounds) + 2
+    needed, most = sum(map(len, rounds[FIRST:])), 2 * len(rounds) + 2
     hits, number = Hits(), FIRST
     try:
         while number < len(rounds):
@@ -99,7 +99,7 @@ def test_every_setting_comes_back(
     finally:
         with capsys.disabled():
             sys.stdout.write(f"\n{hits.table()}\nrounds: {number - FIRST}\n")
-    assert len(hits.hits) >= wanted, f"{wanted - len(hits.hits)} disturbances hit no run in {most} rounds"
+    assert len(hits.hits) >= needed, f"{needed - len(hits.hits)} disturbances hit no run in {most} rounds"
 
 
 def play_round(run: DisturbedRun, points: list[Point], hits: Hits) -> None:

@@ -121,9 +121,9 @@ def blockers(refusal: str) -> dict[str, set[str]]:
 
 async def ensure_on(opened: ClusterConnection, closed: ClusterConnection) -> Estate:
     """Clients of every namespace are redirected from `closed` to `opened`; creates what `opened` lacks of the demo."""
-    async with AdminClient(opened) as here, AdminClient(closed) as there:
+    async with AdminClient(opened) as on_opened, AdminClient(closed) as on_closed:
         for name, namespace in NAMESPACES.items():
-            flags = [(await admin.namespace(namespace.name) or {}).get("migrated") for admin in (there, here)]
+            flags = [(await admin.namespace(namespace.name) or {}).get("migrated") for admin in (on_closed, on_opened)]
             assert flags == [True, False], name
     return await build_estate(opened, SPEC)
 

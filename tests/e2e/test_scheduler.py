@@ -32,10 +32,10 @@ def ended(airflow: AirflowStack, dag_id: str, run_id: str) -> str | None:
     return state if state in FINISHED else None
 
 
-def wait_for(found: Callable[[], Any]) -> Any:
+def wait_for(find: Callable[[], Any]) -> Any:
     """What is there at last."""
     deadline = time.monotonic() + RUN_SECONDS
-    while (value := found()) is None and time.monotonic() < deadline:
+    while (value := find()) is None and time.monotonic() < deadline:
         time.sleep(1)
     assert value is not None
     return value
@@ -54,7 +54,7 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     with Traffic.start(blue, namespace=live, folder=tmp_path / "traffic") as traffic:
         time.sleep(2)
         run_id = airflow.trigger("migrate_namespaces", {"namespaces": [str(live), str(quiet)], "wave_namespaces": 1})
-        asked = answer_wave(airflow, run_id, "Approve")
+        question = answer_wave(airflow, run_id, "Approve")
         state = wait_for(lambda: ended(airflow, "migrate_namespaces", run_id))
         time.sleep(2)
         tally = traffic.stop()
@@ -63,10 +63,13 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
     assert (tally.finished, tally.lost, tally.order_breaks) == (True, 0, 0)
     report = airflow.result("migrate_namespaces", run_id, "write_report")
     assert ("arrived" in report, "Wave 1: Approve by " in report) == (True, True)
-    assert f"`{live}`" in asked["body"].partition("##")[0]
+    assert f"`{live}`" in question["body"].partition("##")[0]
     # The next wave is a run of its own, with an approval of its own.
-    asked = answer_wave(airflow, f"{run_id}__wave-2", "Reject")
-    assert (asked["subject"], f"`{quiet}`" in asked["body"]) == ("Wave 2 of 2: 1 namespace from blue to green", True)
+    question = answer_wave(airflow, f"{run_id}__wave-2", "Reject")
+    assert (question["subject"], f"`{quiet}`" in question["body"]) == (
+        "Wave 2 of 2: 1 namespace from blue to green",
+        True,
+    )
     assert wait_for(lambda: ended(airflow, "migrate_namespaces", f"{run_id}__wave-2")) == "success"
     tasks = {task["task_id"]: task["state"] for task in airflow.tasks("migrate_namespaces", f"{run_id}__wave-2")}
     assert (tasks["prepare_green"], tasks["cut_over"]) == ("skipped", "skipped")
@@ -75,9 +78,9 @@ def test_a_namespace_with_live_clients_moves_and_nothing_is_lost(
 def answer_wave(airflow: AirflowStack, run_id: str, answer: str) -> dict[str, Any]:
     """Wait until a person is asked, and answer; returns what was asked."""
     wait_for(lambda: airflow.last_run("migrate_namespaces") == run_id or None)
-    asked = wait_for(lambda: airflow.question("migrate_namespaces", run_id, "approve_wave"))
+    question = wait_for(lambda: airflow.question("migrate_namespaces", run_id, "approve_wave"))
     airflow.answer("migrate_namespaces", run_id, "approve_wave", answer)
-    return dict(asked)
+    return dict(question)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +97,9 @@ def test_a_plan_waits_for_a_person_and_a_no_changes_nothing(
     asyncio.run(build_estate(blue, EstateSpec(live=str(name), tenants=1, namespaces_per_tenant=1, history=1)))
     conf = {"source": "pulsar_blue", "target": "pulsar_green", "selection": [str(name)]}
     run_id = airflow.trigger("onboard_cluster", conf)
-    asked = wait_for(lambda: airflow.question("onboard_cluster", run_id, "approve_plan"))
-    assert "for green" in asked["subject"]
-    assert str(name) in asked["body"]
+    question = wait_for(lambda: airflow.question("onboard_cluster", run_id, "approve_plan"))
+    assert "for green" in question["subject"]
+    assert str(name) in question["body"]
     airflow.answer("onboard_cluster", run_id, "approve_plan", answer)
     assert wait_for(lambda: ended(airflow, "onboard_cluster", run_id)) == "success"
     tasks = {task["task_id"]: task["state"] for task in airflow.tasks("onboard_cluster", run_id)}

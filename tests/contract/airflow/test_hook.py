@@ -107,7 +107,7 @@ def test_every_way_to_authenticate_publishes_and_consumes(
     subscription = Subscription(topic=topic, name="test", initial_position="earliest")
     limits = {"most_messages": 2, "batch_size": 10, "wait_seconds": 20}
     assert hook.consume(subscription, received.extend, **limits)["messages"] == 2
-    by_content = {one.content: (one.key, dict(one.properties)) for one in received}
+    by_content = {message.content: (message.key, dict(message.properties)) for message in received}
     assert by_content == {b"text": (None, {}), b"42": ("acme", {"unit": "EUR"})}
     with hook.message_client() as client:
         assert client.get_topic_partitions(topic) == [topic]

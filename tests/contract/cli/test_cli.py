@@ -48,7 +48,7 @@ async def test_a_tenant_is_carried_over_and_taken_back(
     assert (compared.state, compared.document["equal"]) == (DONE, True)
 
     run = applied.document["run"]
-    allowed = [word for one in plan_undo(Ledger.open(), run).needing_permission() for word in ("--allow", one.id)]
+    allowed = [word for change in plan_undo(Ledger.open(), run).needing_permission() for word in ("--allow", change.id)]
     undone = shell.run("undo", run, "--yes", *allowed)
     assert undone.state == DONE, undone.err
     assert await on_green.tenant(name.tenant) is None
@@ -111,7 +111,7 @@ def test_a_mistake_gets_one_sentence(shell: Shell) -> None:
         (["snapshot", "http://localhost:1"], ERROR, "localhost:1: GET /admin/v2/brokers/configuration/runtime at"),
         (["apply", "plan.json"], REFUSED, "This changes a cluster, and there is no terminal to ask on"),
     ]
-    said = shell.at_once(*(tuple(words) for words, _, _ in mistakes))
-    assert [(one.state, one.out, one.err.splitlines()[-1][:40]) for one in said] == [
+    answers = shell.at_once(*(tuple(words) for words, _, _ in mistakes))
+    assert [(answer.state, answer.out, answer.err.splitlines()[-1][:40]) for answer in answers] == [
         (state, "", sentence[:40]) for _, state, sentence in mistakes
     ]

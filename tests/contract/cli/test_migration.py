@@ -43,8 +43,8 @@ async def settings(admin: AdminClient, name: NamespaceName) -> tuple[Any, ...]:
     return await admin.dynamic_overrides(), policies, await admin.get(f"/namespaces/{name.path}/inactiveTopicPolicies")
 
 
-def result(said: Said) -> Any:
-    (run,) = said.document["runs"]
+def result(completed: Said) -> Any:
+    (run,) = completed.document["runs"]
     return run
 
 

@@ -110,7 +110,7 @@ def written(client: pulsar.Client, topic: TopicName) -> list[Position]:
     producer = client.create_producer(str(topic), batching_enabled=False)
     sent = [producer.send(b"%d" % number, properties={"team": "billing"}) for number in range(MESSAGES)]
     producer.close()
-    return [Position(each.ledger_id(), each.entry_id()) for each in sent]
+    return [Position(message_id.ledger_id(), message_id.entry_id()) for message_id in sent]
 
 
 # The cluster and its brokers.
@@ -342,7 +342,7 @@ async def test_topics_of_an_absent_namespace_are_missing(on_blue: AdminClient, n
 
 
 async def has_system_topic(admin: AdminClient, namespace: NamespaceName, *, system: bool) -> bool:
-    return any(each.is_system for each in await admin.topics(namespace, system=system))
+    return any(name.is_system for name in await admin.topics(namespace, system=system))
 
 
 async def test_system_topics_are_listed_only_on_request(on_blue: AdminClient, topic: TopicName) -> None:
@@ -458,8 +458,8 @@ async def test_statistics_count_the_backlog_to_the_entry_or_quickly(
     on_blue: AdminClient, topic: TopicName, written: list[Position]
 ) -> None:
     await on_blue.create_subscription(topic, "billing")
-    found = [await on_blue.stats(topic, precise=precise) for precise in (True, False)]
-    assert [each["subscriptions"]["billing"]["msgBacklog"] for each in found] == [MESSAGES, MESSAGES]
+    statistics = [await on_blue.stats(topic, precise=precise) for precise in (True, False)]
+    assert [stats["subscriptions"]["billing"]["msgBacklog"] for stats in statistics] == [MESSAGES, MESSAGES]
 
 
 async def test_internal_statistics_name_the_last_entry(
@@ -567,8 +567,8 @@ def avro(fields: int) -> JsonObject:
 async def test_schemas_are_read_in_the_order_of_their_versions(on_blue: AdminClient, topic: TopicName) -> None:
     for fields in range(1, 12):
         await on_blue.post_schema(topic, avro(fields))
-    found = await on_blue.schemas(topic)
-    assert [each["properties"]["fields"] for each in found] == [str(fields) for fields in range(1, 12)]
+    schemas = await on_blue.schemas(topic)
+    assert [schema["properties"]["fields"] for schema in schemas] == [str(fields) for fields in range(1, 12)]
 
 
 async def test_a_topic_without_schema_has_none(on_blue: AdminClient, topic: TopicName) -> None:
@@ -578,7 +578,7 @@ async def test_a_topic_without_schema_has_none(on_blue: AdminClient, topic: Topi
 async def test_the_same_schema_again_adds_no_version(on_blue: AdminClient, topic: TopicName) -> None:
     await on_blue.post_schema(topic, avro(1))
     await on_blue.post_schema(topic, avro(1))
-    assert [each["version"] for each in await on_blue.schemas(topic)] == [0]
+    assert [schema["version"] for schema in await on_blue.schemas(topic)] == [0]
 
 
 async def test_an_incompatible_schema_is_a_conflict(on_blue: AdminClient, topic: TopicName) -> None:
@@ -795,8 +795,8 @@ async def test_a_host_in_a_redirect_is_learnt_from_the_list_of_brokers(as_admin:
 
 async def test_every_broker_is_asked_at_its_own_address(as_admin: ClusterConnection) -> None:
     async with AdminClient(as_admin, retry_seconds=0) as admin:
-        found = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
-    assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+        configurations = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
+    assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
 
 
 async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Cluster) -> None:
@@ -805,8 +805,11 @@ async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Clu
             async with AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin:
                 # At once, so that the calls are on several connections.
                 brokers = await admin.brokers() * 3
-                found = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
-            assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"] * 3
+                configurations = await asyncio.gather(*(admin.runtime_configuration(broker) for broker in brokers))
+            assert [configuration["advertisedAddress"] for configuration in configurations] == [
+                "127.0.0.1",
+                "127.0.0.2",
+            ] * 3
 
 
 async def test_behind_a_balancer_that_leads_to_one_broker_the_other_is_asked_for_its_address(safe: Cluster) -> None:
@@ -814,8 +817,8 @@ async def test_behind_a_balancer_that_leads_to_one_broker_the_other_is_asked_for
         Balancer(safe.admin_urls_tls[1:]) as balancer,
         AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin,
     ):
-        found = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
-    assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+        configurations = [await admin.runtime_configuration(broker) for broker in await admin.brokers()]
+    assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
 
 
 async def test_behind_a_proxy_that_follows_redirects_a_broker_is_unknown_and_not_taken_for_another(
@@ -843,11 +846,11 @@ async def test_brokers_and_redirects_to_them_are_reached_at_the_urls_of_the_conn
         urls = tuple(zip(brokers, (proxy.url for proxy in proxies), strict=True))
         behind = replace(reach(safe, proxies[0].url), broker_urls=urls)
         async with AdminClient(behind) as admin:
-            found = [await admin.runtime_configuration(broker) for broker in brokers]
+            configurations = [await admin.runtime_configuration(broker) for broker in brokers]
             topic = await topic_of_broker(admin, 1)
             before = len(proxies[1].seen)
             await admin.stats(topic)
-        assert [each["advertisedAddress"] for each in found] == ["127.0.0.1", "127.0.0.2"]
+        assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
         assert len(proxies[1].seen) > before
 
 
@@ -1029,9 +1032,9 @@ def on_wire(safe: Cluster, **changed: str | None) -> ClusterConnection:
     return replace(reach(safe, safe.admin_url), service_url=first, **changed)  # type: ignore[arg-type]
 
 
-def count(connection: ClusterConnection, wanted: Range) -> int:
+def count(connection: ClusterConnection, part: Range) -> int:
     with EntryEngine(connection, retry_seconds=5) as engine:
-        return sum(len(entries) for entries in engine.read(wanted))
+        return sum(len(entries) for entries in engine.read(part))
 
 
 async def test_entries_are_read_over_tls_from_the_broker_that_has_them(safe: Cluster, filled: Range) -> None:

@@ -100,12 +100,12 @@ def fields(shown: str) -> set[str]:
 
 def setters(shown: str) -> set[str]:
     blocks = (block.partition("RuntimeVisibleParameterAnnotations")[0] for block in shown.split(ANNOTATED)[1:])
-    found = (ROUTE.search(block) for block in blocks if WRITES.search(block))
-    return {route[1] for route in found if route}
+    matches = (ROUTE.search(block) for block in blocks if WRITES.search(block))
+    return {route[1] for route in matches if route}
 
 
 def at(version: str, rows: Iterable[Row]) -> list[Row]:
-    return [one for one in rows if is_supported(one.since, version)]
+    return [policy for policy in rows if is_supported(policy.since, version)]
 
 
 def named_at(version: str, names: Iterable[str]) -> set[str]:
@@ -113,19 +113,19 @@ def named_at(version: str, names: Iterable[str]) -> set[str]:
 
 
 def test_every_field_of_a_namespaces_document_is_in_the_catalogue(shapes: dict[str, str], version: str) -> None:
-    known = {one.field for one in at(version, CATALOGUE) if one.kind is not Kind.LOCAL}
-    assert fields(shapes["Policies"]) == known
+    catalogued = {policy.field for policy in at(version, CATALOGUE) if policy.kind is not Kind.LOCAL}
+    assert fields(shapes["Policies"]) == catalogued
 
 
 def test_every_setting_that_a_cluster_keeps_for_itself_is_in_it(shapes: dict[str, str], version: str) -> None:
     ours = {"bookieAffinityGroup": "bookie_affinity", "namespaceAntiAffinityGroup": "anti_affinity"}
     kept = {ours.get(field, field) for field in fields(shapes["LocalPolicies"])}
-    assert kept == {one.field for one in at(version, CATALOGUE) if one.own}
+    assert kept == {policy.field for policy in at(version, CATALOGUE) if policy.own}
 
 
 def test_every_field_of_a_topics_document_is_in_the_catalogue(shapes: dict[str, str], version: str) -> None:
-    known = {field for one in at(version, TOPIC_CATALOGUE) for field in one.fields or (one.field,)}
-    assert fields(shapes["TopicPolicies"]) == named_at(version, known)
+    catalogued = {field for policy in at(version, TOPIC_CATALOGUE) for field in policy.fields or (policy.field,)}
+    assert fields(shapes["TopicPolicies"]) == named_at(version, catalogued)
     assert fields(shapes["SubscriptionPolicies"]) == {"dispatchRate"}
 
 
@@ -140,21 +140,23 @@ def test_every_secret_of_a_document_is_in_the_catalogues(shapes: dict[str, str])
 
 
 def test_every_setter_of_a_namespace_is_in_the_catalogue(routes: dict[str, set[str]], version: str) -> None:
-    known = {one.path for one in at(version, CATALOGUE)} - {"", "permissions", "resourcegroup"}
-    assert routes["Namespaces"] == known | named_at(version, NAMESPACE_ACTIONS) | set(NAMESPACE_PARTS)
+    catalogued = {policy.path for policy in at(version, CATALOGUE)} - {"", "permissions", "resourcegroup"}
+    assert routes["Namespaces"] == catalogued | named_at(version, NAMESPACE_ACTIONS) | set(NAMESPACE_PARTS)
     assert set(NAMESPACE_PARTS.values()) <= set(BY_FIELD)
 
 
 def test_every_setter_of_a_topic_is_in_the_catalogue(routes: dict[str, set[str]], version: str) -> None:
     offered = {route for route in routes["PersistentTopics"] if not route.startswith("subscription/")}
-    known = {one.path.replace("{subscription}", "{subName}") for one in at(version, TOPIC_CATALOGUE)} - {""}
-    assert offered == known | TOPIC_ACTIONS
+    catalogued = {policy.path.replace("{subscription}", "{subName}") for policy in at(version, TOPIC_CATALOGUE)} - {""}
+    assert offered == catalogued | TOPIC_ACTIONS
 
 
 async def test_every_broker_default_is_a_setting_of_the_broker(on_blue: AdminClient) -> None:
     configuration, version = await on_blue.runtime_configuration(), await on_blue.version()
-    named = {one.broker_default for one in (*at(version, CATALOGUE), *at(version, TOPIC_CATALOGUE))}
-    keys = {key for one in named for key in ([one] if isinstance(one, str) else [key for _, key in one])} - {""}
-    switches = {key for one in CATALOGUE for key in one.needs}
+    named = {policy.broker_default for policy in (*at(version, CATALOGUE), *at(version, TOPIC_CATALOGUE))}
+    keys = {
+        key for setting in named for key in ([setting] if isinstance(setting, str) else [key for _, key in setting])
+    } - {""}
+    switches = {key for policy in CATALOGUE for key in policy.needs}
     keys = named_at(version, keys)
     assert sorted((keys | switches | set(TOPIC_POLICY_SWITCHES)) - set(configuration)) == []

@@ -51,9 +51,9 @@ async def admin(offering: Cluster) -> AsyncIterator[AdminClient]:
 
 
 async def inventory(admin: AdminClient, kind: str) -> list[InventoryState]:
-    found = await collect(admin, Selection(namespaces=frozenset({NAME})), redactor=REDACTOR)
-    assert found.complete
-    return [one for one in found.inventory if one.kind == kind]
+    snapshot = await collect(admin, Selection(namespaces=frozenset({NAME})), redactor=REDACTOR)
+    assert snapshot.complete
+    return [item for item in snapshot.inventory if item.kind == kind]
 
 
 async def test_connected_clients_are_counted_by_version(offering: Cluster, admin: AdminClient) -> None:
@@ -62,13 +62,13 @@ async def test_connected_clients_are_counted_by_version(offering: Cluster, admin
     client = pulsar.Client(offering.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     consumer, producer = client.subscribe(str(topic), "billing"), client.create_producer(str(topic))
     for _ in range(40):
-        if found := await inventory(admin, "client"):
+        if clients := await inventory(admin, "client"):
             break
         await asyncio.sleep(0.5)
     producer.close()
     consumer.close()
     client.close()
-    assert [(one.namespace, one.name.partition("-v")[0], one.detail) for one in found] == [
+    assert [(client.namespace, client.name.partition("-v")[0], client.detail) for client in clients] == [
         (str(NAME), "Pulsar-CPP", {"producers": 1, "consumers": 1})
     ]
 
@@ -80,4 +80,6 @@ async def test_packages_are_listed(offering: Cluster, admin: AdminClient) -> Non
             files={"file": ("enrich.jar", b"content"), "metadata": (None, '{"description":"d"}', "application/json")},
         )
     assert answer.status_code < 300, answer.text
-    assert [(one.namespace, one.name) for one in await inventory(admin, "package")] == [(str(NAME), "enrich")]
+    assert [(package.namespace, package.name) for package in await inventory(admin, "package")] == [
+        (str(NAME), "enrich")
+    ]

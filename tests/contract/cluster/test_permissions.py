@@ -124,10 +124,10 @@ async def rights(cluster: Cluster, role: str) -> tuple[Right, ...]:
 
 
 async def test_a_superuser_may_see_and_set_everything(estate: Sandbox) -> None:
-    found = await rights(estate["east"], "admin")
-    assert {one.may_read for one in found} == {True}
-    assert {one.may_write for one in found if one.resource != Area.CLIENTS} == {True}
-    assert rights_markdown("east", found) == ""
+    permissions = await rights(estate["east"], "admin")
+    assert {right.may_read for right in permissions} == {True}
+    assert {right.may_write for right in permissions if right.resource != Area.CLIENTS} == {True}
+    assert rights_markdown("east", permissions) == ""
 
 
 async def test_a_tenant_administrator_may_see_and_set_its_tenant_alone(estate: Sandbox) -> None:
@@ -157,8 +157,10 @@ async def test_a_tenant_administrator_sees_all_of_its_tenant(estate: Sandbox) ->
     ours = await snapshot(estate["east"], "tenant-admin")
     full = await snapshot(estate["east"], "admin")
     visible = tuple(
-        NamespaceState(one.name, {key: value for key, value in one.policies.items() if key != "bookie_affinity"})
-        for one in full.namespaces
+        NamespaceState(
+            namespace.name, {key: value for key, value in namespace.policies.items() if key != "bookie_affinity"}
+        )
+        for namespace in full.namespaces
     )
     for table in ("tenants", "topics", "schemas", "subscriptions", "topic_policies"):
         assert getattr(ours, table) == getattr(full, table), table
@@ -166,15 +168,15 @@ async def test_a_tenant_administrator_sees_all_of_its_tenant(estate: Sandbox) ->
 
 
 async def test_what_a_tenant_administrator_may_not_see_is_noted_as_hidden(estate: Sandbox) -> None:
-    found = await snapshot(estate["east"], "tenant-admin")
-    assert {Area(note.resource) for note in found.hidden} == {*Area} - {Area.ISOLATION}
-    assert (found.cluster, found.oldest_version()) == ("east", estate["east"].version)
+    taken = await snapshot(estate["east"], "tenant-admin")
+    assert {Area(note.resource) for note in taken.hidden} == {*Area} - {Area.ISOLATION}
+    assert (taken.cluster, taken.oldest_version()) == ("east", estate["east"].version)
 
 
 async def test_a_tenant_that_is_not_ours_is_unreadable_and_never_absent(estate: Sandbox) -> None:
-    found = await snapshot(estate["east"], "tenant-admin", Selection(tenants=frozenset({"strangers", "nowhere"})))
-    assert [note.resource for note in found.unreadable] == ["nowhere", "strangers"]
-    assert not found.complete
+    taken = await snapshot(estate["east"], "tenant-admin", Selection(tenants=frozenset({"strangers", "nowhere"})))
+    assert [note.resource for note in taken.unreadable] == ["nowhere", "strangers"]
+    assert not taken.complete
 
 
 async def test_a_role_that_may_not_list_tenants_is_told_to_name_them(estate: Sandbox) -> None:
@@ -192,8 +194,8 @@ async def test_a_tenant_administrator_onboards_its_tenant(estate: Sandbox, recor
     verified = await verify_equal(source, west, SELECTED, artefacts, "r")
     plan, findings = read_plan(artefacts, planned), read_findings(artefacts, planned)
     assert (verified.equal, applied.problems) == (True, ()), verified.text
-    told = {one.resource for one in findings if one.id in ("not-visible", "not-settable")}
-    assert {f"{Area.BROKERS} of east", f"{Area.BROKERS} of west", f"{Area.RESOURCE_GROUPS} of west"} <= told
+    named = {finding.resource for finding in findings if finding.id in ("not-visible", "not-settable")}
+    assert {f"{Area.BROKERS} of east", f"{Area.BROKERS} of west", f"{Area.RESOURCE_GROUPS} of west"} <= named
     report = onboarding_report(source, target, plan, findings, applied, verified)
     assert f"| {Area.BOOKIE_AFFINITY} | **no** | **no** |" in report
 
@@ -208,7 +210,7 @@ async def test_what_one_side_hides_is_neither_set_nor_unset(estate: Sandbox, rec
         calls = [call.path for change in plan.changes for call in change.calls]
         assert [path for path in calls if "bookieAffinity" in path] == []
     plan = read_plan(artefacts, plan_onboarding(source, target, artefacts, "r"))
-    assert "bookie_affinity" in {one.field for one in plan.left_alone}
+    assert "bookie_affinity" in {entry.field for entry in plan.left_alone}
 
 
 async def test_the_three_refusals_are_three_sentences(estate: Sandbox) -> None:
@@ -228,18 +230,18 @@ async def test_the_three_refusals_are_three_sentences(estate: Sandbox) -> None:
         try:
             with pytest.raises(BrokerCredentials) as broken:
                 await admin.create_subscription(events, "billing")
-            found = await collect(admin, Selection(namespaces=frozenset({FOREIGN})), redactor=REDACTOR)
+            taken = await collect(admin, Selection(namespaces=frozenset({FOREIGN})), redactor=REDACTOR)
         finally:
             keys.write_text(good)
-    sentences = [str(one.value) for one in (unknown, forbidden, broken)]
+    sentences = [str(raised.value) for raised in (unknown, forbidden, broken)]
     assert [sentence.partition(":")[0] for sentence in sentences] == [
         "east_as_admin does not accept our credentials (401)",
         "east_as_tenant-admin answered 401 to GET /admin/v2/tenants",
         "east_as_admin accepts our credentials, but its brokers cannot log in to each other (401)",
     ]
     assert "its role may not do this" in sentences[1]
-    assert [note.detail for note in found.unreadable if "cannot log in to each other" not in note.detail] == []
-    assert found.unreadable != ()
+    assert [note.detail for note in taken.unreadable if "cannot log in to each other" not in note.detail] == []
+    assert taken.unreadable != ()
 
 
 async def test_a_bad_token_ends_a_run_before_anything_is_read(estate: Sandbox, records: Path) -> None:
@@ -305,9 +307,9 @@ def judged(
 ) -> TopicVerdict:
     request = replace(request, pairs=tuple(replace(pair, engine=ChosenEngine(engine)) for pair in request.pairs))
     impatient = {"retry_seconds": 2.0, "timeout_seconds": 3.0}
-    with Engines(source, **impatient) as here, Engines(target, **impatient) as there:
-        found = judge(request, LocalBackend({Side.SOURCE: here, Side.TARGET: there}))
-    ((topic,),) = (each.topics for each in found.namespaces)
+    with Engines(source, **impatient) as source_engines, Engines(target, **impatient) as target_engines:
+        verification = judge(request, LocalBackend({Side.SOURCE: source_engines, Side.TARGET: target_engines}))
+    ((topic,),) = (namespace.topics for namespace in verification.namespaces)
     return topic
 
 
@@ -316,20 +318,22 @@ def judged(
 async def test_what_cannot_be_read_is_inconclusive_for_one_clear_reason(
     secure: Sandbox, orders: VerifyRequest, problem: str, engine: EngineName
 ) -> None:
-    break_, said = UNREADABLE[problem]
+    break_, words = UNREADABLE[problem]
     east, west = reach(secure["east"], "admin"), reach(secure["west"], "admin")
-    found = await asyncio.to_thread(judged, orders, engine, east, break_(west, secure["west"]))
-    assert (found.verdict, said in found.reason, "\n" in found.reason) == (Verdict.INCONCLUSIVE, True, False), (
-        found.reason
-    )
-    assert found.target_messages == 0
+    verification = await asyncio.to_thread(judged, orders, engine, east, break_(west, secure["west"]))
+    assert (verification.verdict, words in verification.reason, "\n" in verification.reason) == (
+        Verdict.INCONCLUSIVE,
+        True,
+        False,
+    ), verification.reason
+    assert verification.target_messages == 0
     await nothing_is_left(secure)
 
 
 async def test_what_can_be_read_by_both_engines_is_compared(secure: Sandbox, orders: VerifyRequest) -> None:
     east, west = reach(secure["east"], "admin"), reach(secure["west"], "admin")
-    found = await asyncio.to_thread(judged, orders, EngineName.MESSAGE, east, west)
-    assert (found.verdict, found.source_messages) == (Verdict.EQUAL, 10)
+    verification = await asyncio.to_thread(judged, orders, EngineName.MESSAGE, east, west)
+    assert (verification.verdict, verification.source_messages) == (Verdict.EQUAL, 10)
     await nothing_is_left(secure)
 
 
@@ -342,8 +346,10 @@ async def test_tokens_of_an_issuer_open_what_a_token_opens(
         here = replace(reach(east, "admin"), token=None, oauth2=OAuth2(key_file=issuer.key_file(tmp_path)))
         async with AdminClient(here) as admin:
             assert await admin.cluster_name() == "east"
-        found = await asyncio.to_thread(judged, orders, engine, here, west)
-        assert (found.verdict, found.source_messages, len(issuer.asked)) == (Verdict.EQUAL, 10, 1), found.reason
+        verification = await asyncio.to_thread(judged, orders, engine, here, west)
+        assert (verification.verdict, verification.source_messages, len(issuer.asked)) == (Verdict.EQUAL, 10, 1), (
+            verification.reason
+        )
         environment = {**os.environ, **credentials_environment(Side.SOURCE, here)}
         words = ["snapshot", east.admin_url, "--select", "verified", "--out", str(tmp_path / "east")]
         command = [sys.executable, "-m", "pulsar_fleet.cli", *words]
@@ -374,8 +380,10 @@ def test_the_command_line_ends_with_a_status_that_is_not_0(
     ]
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(lambda case: verify_command(case[0]), cases))
-    for (_, status, said), found in zip(cases, done, strict=True):
-        assert (found.returncode, said in found.stdout + found.stderr) == (status, True), found.stdout + found.stderr
+    for (_, status, words), completed in zip(cases, done, strict=True):
+        assert (completed.returncode, words in completed.stdout + completed.stderr) == (status, True), (
+            completed.stdout + completed.stderr
+        )
 
 
 def verify_command(words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -173,8 +173,8 @@ async def test_a_reconciliation_that_lowers_the_retention_is_refused(
     reconciler = Reconciler.of(namespace.tenant, blue, green, authority=Authority.parse("cluster:green"))
     await reconciler.cycle()
     await on_green.post(f"/namespaces/{namespace.path}/retention", {**FOREVER, "retentionTimeInMinutes": 5})
-    found, _ = await reconciler.cycle()
-    planned = reconciler.run.artefacts.read_json(found.plans["blue"].plan)["changes"]
+    drift, _ = await reconciler.cycle()
+    planned = reconciler.run.artefacts.read_json(drift.plans["blue"].plan)["changes"]
     _, repaired = await reconciler.cycle(allow=frozenset(change["id"] for change in planned))
     assert repaired is not None
     assert any(f"data of {shadowed.source} would be deleted" in problem for problem in repaired.problems)

@@ -90,12 +90,19 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     carried = Carried(Sides(blue, green, 5.0), run, Moves("blue", "green", (move,)), {})
     await carried.replicate()
     placed = await carried.switch(IndividuallyAcknowledged.CARRY)
-    assert [(one["subscription"], one["unread"]) for one in placed] == [(APPLICATION, len(reader.unread(entries)))]
+    assert [(cursor["subscription"], cursor["unread"]) for cursor in placed] == [
+        (APPLICATION, len(reader.unread(entries)))
+    ]
 
     request = await freeze_bounds(on_blue, on_green, [name], mapping=EntryMapping.REPLICATED)
-    found = await compare_subscriptions(on_blue, on_green, request)
-    verdicts = [one for each in found.namespaces for compared in each.topics for one in compared.subscriptions]
-    assert [(one.subscription, one.verdict) for one in verdicts] == [(APPLICATION, Verdict.EQUAL)]
+    verification = await compare_subscriptions(on_blue, on_green, request)
+    verdicts = [
+        verdict
+        for namespace in verification.namespaces
+        for compared in namespace.topics
+        for verdict in compared.subscriptions
+    ]
+    assert [(verdict.subscription, verdict.verdict) for verdict in verdicts] == [(APPLICATION, Verdict.EQUAL)]
     await restore_blue(carried.sides, carried.run, carried.before, delete_topics=True)
     got = Counter(await asyncio.to_thread(deliveries, green, topic, APPLICATION))
     assert got == messages_in(reader.unread(entries))
@@ -125,5 +132,5 @@ async def test_a_producer_that_is_called_almost_like_a_replicator_is_a_client(
     client = open_client(blue)
     await asyncio.to_thread(client.create_producer, str(topic), producer_name=REPLICATOR)
     move = Move(name, Strategy.REDIRECT, "", {topic: 0}, {topic: PartitionClients(1, {}, {})})
-    assert [one.name for one in (await read_clients(on_blue, move))[topic]] == [REPLICATOR]
+    assert [client.name for client in (await read_clients(on_blue, move))[topic]] == [REPLICATOR]
     client.close()

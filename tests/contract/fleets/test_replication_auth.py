@@ -52,13 +52,13 @@ async def test_a_role_without_rights_replicates_nothing_though_the_broker_itself
         await steps.start_replication(sides, run, moves)
         data = await on_blue.cluster_data("green") or {}
         assert data["authenticationParameters"] == f"token:{stranger}"
-        seen, end = [], time.monotonic() + 8
+        states, end = [], time.monotonic() + 8
         while time.monotonic() < end:
             if replicator := (await on_blue.stats(topic))["replication"].get("green"):
-                seen.append((replicator["connected"], replicator["replicationBacklog"]))
+                states.append((replicator["connected"], replicator["replicationBacklog"]))
             await asyncio.sleep(0.2)
-    assert not any(connected for connected, _ in seen)
-    assert seen[-1] == (False, 1)
+    assert not any(connected for connected, _ in states)
+    assert states[-1] == (False, 1)
     assert leaking(texts_below(records), (stranger,)) == []
 
 

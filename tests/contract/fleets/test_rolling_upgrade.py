@@ -94,17 +94,17 @@ async def test_a_migration_survives_a_rolling_upgrade_of_green(
     await build_estate(blue, EstateSpec(live=str(live), tenants=1, namespaces_per_tenant=1, history=60))
     with Traffic.start(blue, namespace=live, folder=records / "traffic", rate=RATE) as traffic:
         words = ("migrate", *shell.sides, "--namespaces", live, "--yes", "--json")
-        said = await asyncio.to_thread(watched, shell, upgrade, *words)
+        completed = await asyncio.to_thread(watched, shell, upgrade, *words)
         await asyncio.to_thread(upgrade.finish)
-        if said.state != DONE:
-            assert not await is_flagged(blue, live), said.err
-            said = await asyncio.to_thread(resumed, shell, said, words)
-        if said.state != DONE:
+        if completed.state != DONE:
+            assert not await is_flagged(blue, live), completed.err
+            completed = await asyncio.to_thread(resumed, shell, completed, words)
+        if completed.state != DONE:
             # Blue sends a message again that a broker stored and did not confirm before it was stopped.
-            assert "the target has more copies than the source" in said.err, said.err
-            assert not await is_flagged(blue, live), said.err
-            said = await asyncio.to_thread(begun_again, shell, said, words)
-        run = ended(said)
+            assert "the target has more copies than the source" in completed.err, completed.err
+            assert not await is_flagged(blue, live), completed.err
+            completed = await asyncio.to_thread(begun_again, shell, completed, words)
+        run = ended(completed)
         tally = await asyncio.to_thread(traffic.stop)
     check(tally, windows(run, live))
     # A broker of the older version does not end a producer's wait when the throttle is lifted.
@@ -126,12 +126,12 @@ async def test_a_failback_survives_a_rolling_upgrade_of_green(
     ended(await asyncio.to_thread(shell.run, "migrate", *by_redirect))
     words = ("fail-back", *by_redirect, "--allow-removal")
     with Traffic.start(green, namespace=live, folder=records / "traffic", rate=RATE, restart_seconds=8) as traffic:
-        said = await asyncio.to_thread(watched, shell, upgrade, *words)
+        completed = await asyncio.to_thread(watched, shell, upgrade, *words)
         await asyncio.to_thread(upgrade.finish)
-        if said.state != DONE:
-            assert not await is_flagged(green, live), said.err
-            said = await asyncio.to_thread(resumed, shell, said, words)
-        run = ended(said)
+        if completed.state != DONE:
+            assert not await is_flagged(green, live), completed.err
+            completed = await asyncio.to_thread(resumed, shell, completed, words)
+        run = ended(completed)
         tally = await asyncio.to_thread(traffic.stop)
     check(tally, windows(run, live))
     assert [await is_flagged(cluster, live) for cluster in (blue, green)] == [False, True]
@@ -184,10 +184,10 @@ def both_upgraded(fleet: Sandbox) -> None:
 async def repeated(shell: Shell, *words: object) -> Any:
     """What a command says in the end: where a broker that restarts ends it with a sentence, it is given again."""
     async with asyncio.timeout(180):
-        while (said := await asyncio.to_thread(shell.run, *words)).state != DONE:
-            assert said.state in TRY_AGAIN, f"{said.out}\n{said.err}"
+        while (completed := await asyncio.to_thread(shell.run, *words)).state != DONE:
+            assert completed.state in TRY_AGAIN, f"{completed.out}\n{completed.err}"
             await asyncio.sleep(1)
-    return said.document
+    return completed.document
 
 
 async def limit(admin: AdminClient, name: NamespaceName, field: str) -> int | None:
@@ -213,6 +213,6 @@ def begun_again(shell: Shell, stopped: Said, words: Sequence[object]) -> Said:
     return shell.run(*words)
 
 
-def run_of(said: Said) -> str:
-    (run,) = said.document["runs"]
+def run_of(completed: Said) -> str:
+    (run,) = completed.document["runs"]
     return str(run["run"])

@@ -68,7 +68,7 @@ async def test_clients_follow_to_the_address_that_is_theirs(
         await steps.prepare_green(sides, run, moves)
         await steps.freeze_blue(sides, run, moves)
         await steps.verify_copy(sides, run, moves)
-        before, asked = find_original_settings(run), proxy.connections
+        before, connections_before = find_original_settings(run), proxy.connections
         assert before is not None
         await steps.cut_over(sides, run, moves, before)
         stored = await stored_redirect(on_blue, await on_blue.cluster_name())
@@ -78,7 +78,7 @@ async def test_clients_follow_to_the_address_that_is_theirs(
         while len(publisher.sent) < sent + 20 and time.monotonic() < end:
             time.sleep(0.1)
         assert len(publisher.sent) >= sent + 20
-        assert proxy.connections > asked
+        assert proxy.connections > connections_before
         for application in (publisher, subscriber):
             application.stop()
         await steps.restore_blue(sides, run, before, delete_topics=False)

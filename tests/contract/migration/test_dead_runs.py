@@ -155,9 +155,9 @@ async def test_what_a_dead_run_overrides_is_not_copied_and_is_not_the_original_o
     await expire_leases(on_green, moving.namespace)
     other = another_run(moving, tmp_path)
     await other.freeze_blue()
-    found = other.before()
-    assert found.publish_rates == {str(moving.namespace): RATE}
-    assert found.topic_rates == {str(moving.topic(EVENTS)): TOPIC_RATE}
+    stored = other.before()
+    assert stored.publish_rates == {str(moving.namespace): RATE}
+    assert stored.topic_rates == {str(moving.topic(EVENTS)): TOPIC_RATE}
     await other.restore_blue()
     await release(other.sides, other.run)
     assert await overridden(on_blue, moving.namespace) == before
@@ -241,8 +241,8 @@ async def test_of_two_runs_in_a_tenant_the_last_takes_back_what_the_first_allowe
     await end_replication(on_blue, "blue", second, "green", ["blue"])
     await other.restore_blue()
     assert await on_blue.tenant(second.tenant) == before
-    for each in (moving, other):
-        await release(each.sides, each.run)
+    for move in (moving, other):
+        await release(move.sides, move.run)
 
 
 async def test_what_somebody_set_since_stays(moving: Migration, on_blue: AdminClient, on_green: AdminClient) -> None:

@@ -53,9 +53,9 @@ async def consume(namespaces: Iterable[NamespacePlan], admin: AdminClient) -> No
             await admin.post(f"{topic.name.subscription_path(subscription.name)}/skip_all")
 
 
-def runs(said: Said) -> Any:
-    assert said.state == 0, said.err[-6000:]
-    return said.document["runs"]
+def runs(completed: Said) -> Any:
+    assert completed.state == 0, completed.err[-6000:]
+    return completed.document["runs"]
 
 
 @pytest.mark.long

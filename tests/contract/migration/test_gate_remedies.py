@@ -103,8 +103,8 @@ async def test_a_cluster_that_needs_nothing_is_taken_out_and_no_topic_is_lost(fl
     finding = (await fleet.findings())["replicator-disconnected"]
     assert "leave all other clusters in it" in finding.remedy
     topics = await fleet.blue.topics(fleet.next)
-    for left in (["blue", west[1]], ["blue"]):
-        await fleet.blue.post(f"/namespaces/{fleet.next.path}/replication", left)
+    for remaining in (["blue", west[1]], ["blue"]):
+        await fleet.blue.post(f"/namespaces/{fleet.next.path}/replication", remaining)
     async with asyncio.timeout(60):
         while finding := (await fleet.findings()).get("replicator-disconnected"):
             # A broker can keep a replicator that it was starting when the list changed.

@@ -152,14 +152,16 @@ class World:
         for publisher in (*self.of_far, *self.of_blue):
             await asyncio.to_thread(publisher.stop)
         for subscriber in self.subscribers:
-            publishers = [one for one in (*self.of_far, *self.of_blue) if one.topic == subscriber.topic]
+            publishers = [
+                publisher for publisher in (*self.of_far, *self.of_blue) if publisher.topic == subscriber.topic
+            ]
             sent = [message for publisher in publishers for message in publisher.sent]
             async with asyncio.timeout(30):
                 while subscriber.received.lost(sent):
                     await asyncio.sleep(0.2)
             assert subscriber.received.out_of_order() == []
             assert subscriber.received.twice() <= twice
-        assert [error for one in self.applications for error in one.errors] == []
+        assert [error for application in self.applications for error in application.errors] == []
 
     @property
     def applications(self) -> list[Publisher | Subscriber]:

@@ -134,18 +134,18 @@ def publish(connection: ClusterConnection, topics: list[TopicName], count: int) 
 async def test_a_proof_whose_job_was_killed_goes_on_to_the_same_verdict(
     point: int, copied: list[Copied], spark: SparkCluster, records: Path, ended: ExitStack
 ) -> None:
-    chance, victim, one = random.Random(f"{SEED}-{point}"), VICTIMS[point % 2], copied[point // 2 % 2]
-    undisturbed = await one.prove(ProofReader())
+    chance, victim, copy = random.Random(f"{SEED}-{point}"), VICTIMS[point % 2], copied[point // 2 % 2]
+    undisturbed = await copy.prove(ProofReader())
     submitted: list[RunningJob] = []
 
     def submit(request: str, result: str) -> RunningJob:
-        job = RunningJob(JOB, request, result, one.sides.blue, one.sides.green, records, ended, master=spark.master)
+        job = RunningJob(JOB, request, result, copy.sides.blue, copy.sides.green, records, ended, master=spark.master)
         submitted.append(job)
         return job
 
     async def killed(request: str, result: str) -> None:
         job = submit(request, result)
-        read = VerifyRequest.from_bytes(one.request)
+        read = VerifyRequest.from_bytes(copy.request)
         await asyncio.to_thread(job.until_reading, Path(Checkpoints.next_to(result, read.identity()).uri))
         await asyncio.sleep(chance.uniform(0, 4))
         if victim == "executor":
@@ -161,13 +161,13 @@ async def test_a_proof_whose_job_was_killed_goes_on_to_the_same_verdict(
 
     slowly = {"job_above": 0, "max_bytes_per_second": SLOWLY}
     try:
-        verdict = await one.prove(ProofReader(job=killed, **slowly))
+        verdict = await copy.prove(ProofReader(job=killed, **slowly))
     except Unavailable:
-        compared = one.request
-        verdict = await one.prove(ProofReader(job=goes_on, **slowly))
-        assert one.request == compared
+        compared = copy.request
+        verdict = await copy.prove(ProofReader(job=goes_on, **slowly))
+        assert copy.request == compared
         assert "were read by an earlier attempt" in submitted[-1].log.read_text()
     if victim == "driver":
         assert len(submitted) == 2
     assert verdict == undisturbed
-    assert ("not verified as equal" in verdict) is (one is copied[1])
+    assert ("not verified as equal" in verdict) is (copy is copied[1])

@@ -133,17 +133,17 @@ class Fleet:
 def _publish_and_receive(blue: ClusterConnection, green: ClusterConnection, topic: TopicName) -> bool:
     """A partition of its own: a client through blue is redirected, a consumer on green gets the message."""
     part, logger = str(topic.partitions(2)[0]), pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    there = pulsar.Client(green.require_service_url(), logger=logger)
-    here = pulsar.Client(blue.require_service_url(), operation_timeout_seconds=5, logger=logger)
+    on_green = pulsar.Client(green.require_service_url(), logger=logger)
+    on_blue = pulsar.Client(blue.require_service_url(), operation_timeout_seconds=5, logger=logger)
     try:
-        consumer = there.subscribe(part, "arrivals")
-        here.create_producer(part, send_timeout_millis=5000).send(b"through blue")
+        consumer = on_green.subscribe(part, "arrivals")
+        on_blue.create_producer(part, send_timeout_millis=5000).send(b"through blue")
         return bool(consumer.receive(5000).data() == b"through blue")
     except (pulsar.Timeout, pulsar.ConnectError, pulsar.TopicNotFound):
         return False
     finally:
-        here.close()
-        there.close()
+        on_blue.close()
+        on_green.close()
 
 
 @pytest.fixture
@@ -300,8 +300,8 @@ async def test_before_a_failback_the_flag_on_green_is_cleared_only_while_its_top
     assert (await fleet.blue.namespace(moved) or {})["migrated"]
     await fleet.green.post(f"/{topic.path}/terminate/partitions")
     await fleet.green.post(f"/namespaces/{moved.path}/migration", True)
-    left = (await failback_findings(fleet, moved))["both-flagged"]
-    assert (left.call, "leave the flag" in left.remedy) == ("", True)
+    remaining = (await failback_findings(fleet, moved))["both-flagged"]
+    assert (remaining.call, "leave the flag" in remaining.remedy) == ("", True)
 
 
 async def test_a_users_property_is_removed_and_the_brokers_mark_is_not_mentioned(fleet: Fleet) -> None:

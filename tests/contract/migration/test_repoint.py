@@ -130,7 +130,7 @@ class Estate:
                 while subscriber.received.lost(sent):
                     await asyncio.sleep(0.2)
             assert subscriber.received.out_of_order() == []
-        assert [error for one in (*self.publishers, *subscribers) for error in one.errors] == []
+        assert [error for application in (*self.publishers, *subscribers) for error in application.errors] == []
 
     async def terminate(self) -> CutOverResult:
         reference = await steps.cut_over(self.sides, self.run, self.moves, self.original, proof_max_age_minutes=60)
@@ -218,8 +218,8 @@ async def test_applications_are_connected_to_green_one_after_the_other_and_blue_
     await estate.settle()
     stated = estate.twice(result)
     assert stated["billing"] > 0
-    assert {one.subscription: one.received.twice() for one in estate.subscribers} == {
-        one.subscription: stated[one.subscription] for one in estate.subscribers
+    assert {subscriber.subscription: subscriber.received.twice() for subscriber in estate.subscribers} == {
+        subscriber.subscription: stated[subscriber.subscription] for subscriber in estate.subscribers
     }
     # Nobody read it: it continues on green with everything.
     archive = (await on_green.stats(estate.topic("audit"), precise=True))["subscriptions"][ARCHIVE]
@@ -258,8 +258,8 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
     await estate.finish()
     await estate.settle()
     stated = estate.twice(result)
-    assert {one.subscription: one.received.twice() for one in estate.subscribers} == {
-        one.subscription: stated[one.subscription] for one in estate.subscribers
+    assert {subscriber.subscription: subscriber.received.twice() for subscriber in estate.subscribers} == {
+        subscriber.subscription: stated[subscriber.subscription] for subscriber in estate.subscribers
     }
     # It stopped before the copy, and its application starts again on green.
     reading.start(green)
@@ -320,7 +320,7 @@ async def surplus(blue: AdminClient, green: AdminClient, partitions: Sequence[To
     await asyncio.sleep(0.5)
     on_green = [len(Ledgers.of(await green.internal_stats(partition))) for partition in partitions]
     on_blue = [len(Ledgers.of(await blue.internal_stats(partition))) for partition in partitions]
-    return sum(max(0, there - here) for there, here in zip(on_green, on_blue, strict=True))
+    return sum(max(0, green_count - blue_count) for green_count, blue_count in zip(on_green, on_blue, strict=True))
 
 
 @pytest.mark.long
@@ -351,7 +351,7 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
             await estate.finish()
             await estate.settle()
             stated = estate.twice(result)
-            received = {one.subscription: one.received.twice() for one in estate.subscribers}
+            received = {subscriber.subscription: subscriber.received.twice() for subscriber in estate.subscribers}
             assert received == {name: stated[name] for name in received}
         assert await stored_redirect(on_blue, "blue") == before
         for estate in estates:

@@ -72,9 +72,9 @@ async def moving(
     topic = TopicName(name, "events")
     await on_blue.create_topic(topic)
     run = Run("moved", Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}"), Artefacts.open(str(tmp_path / "files")))
-    made = Moving(Sides(blue, green, 5.0), run, topic)
-    made.publish(0, STORED)
-    yield made
+    prepared = Moving(Sides(blue, green, 5.0), run, topic)
+    prepared.publish(0, STORED)
+    yield prepared
     await forget_migrations(on_blue, on_green)
 
 

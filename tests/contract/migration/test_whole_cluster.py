@@ -124,12 +124,17 @@ class Estate:
         for publisher in self.publishers:
             await asyncio.to_thread(publisher.stop)
         for subscriber in self.subscribers:
-            sent = [message for one in self.publishers if one.topic == subscriber.topic for message in one.sent]
+            sent = [
+                message
+                for publisher in self.publishers
+                if publisher.topic == subscriber.topic
+                for message in publisher.sent
+            ]
             async with asyncio.timeout(15):
                 while subscriber.received.lost(sent):
                     await asyncio.sleep(0.2)
             assert subscriber.received.out_of_order() == []
-        assert [error for one in (*self.publishers, *self.subscribers) for error in one.errors] == []
+        assert [error for application in (*self.publishers, *self.subscribers) for error in application.errors] == []
 
     def require_stated_duplicates(self, results: Mapping[str, CutOverResult]) -> None:
         stated = {topic: count for result in results.values() for topic, count in result.duplicates.items()}
@@ -289,8 +294,8 @@ async def test_a_namespace_that_is_left_out_is_a_blocker_and_one_that_is_created
         rates: Any = await blue.get(f"/namespaces/{SALES.path}/publishRate")
         assert not rates
     await estate.settle()
-    assert {one.subscription: one.received.twice() for one in estate.subscribers} == {
-        one.subscription: 0 for one in estate.subscribers
+    assert {subscriber.subscription: subscriber.received.twice() for subscriber in estate.subscribers} == {
+        subscriber.subscription: 0 for subscriber in estate.subscribers
     }
 
 

@@ -75,7 +75,7 @@ async def tenant(
 async def test_no_secret_is_left_behind_by_an_onboarding(
     tenant: str, blue: ClusterConnection, green: ClusterConnection, on_green: AdminClient, records: Path, log: list[str]
 ) -> None:
-    source, target = (replace(one, token=TOKEN) for one in (blue, green))
+    source, target = (replace(connection, token=TOKEN) for connection in (blue, green))
     selection, artefacts, ledger = Selection(tenants=frozenset({tenant})), Artefacts.open(), Ledger.open()
     ours = await take_snapshot(source, selection, artefacts, "r", name="source")
     theirs = await take_snapshot(target, selection, artefacts, "r", name="target")
@@ -92,7 +92,7 @@ async def test_no_secret_is_left_behind_by_an_onboarding(
         "report": report,
         "plan": plan_markdown(plan),
         "handed over": repr((ours, theirs, planned, applied, verified)),
-        "findings": "\n".join(one.text() for one in findings),
+        "findings": "\n".join(finding.text() for finding in findings),
         "connection": f"{source!r} {target!r}",
         "log": "\n".join(log),
     }
@@ -116,5 +116,5 @@ def test_a_secret_would_be_found(tmp_path: Path) -> None:
         database.execute("create table t (x text)")
         database.execute("insert into t values (?)", (PEER,))
     database.close()
-    found = {Path(place.partition(" ")[0]).name for place in leaking(texts_below(tmp_path), SECRETS)}
-    assert found == {"a.json", "b.log", "c.parquet", "d.db"}
+    files = {Path(place.partition(" ")[0]).name for place in leaking(texts_below(tmp_path), SECRETS)}
+    assert files == {"a.json", "b.log", "c.parquet", "d.db"}

@@ -126,7 +126,7 @@ async def test_the_report_of_a_plan_says_that_nothing_was_changed(onboarding: On
 async def test_what_a_step_hands_over_is_small(onboarding: Onboarding) -> None:
     await onboarding.run()
     handed = (onboarding.source, onboarding.target, onboarding.planned, onboarding.applied, onboarding.verified)
-    assert max(len(one.to_bytes()) for one in handed) < 4000
+    assert max(len(result.to_bytes()) for result in handed) < 4000
 
 
 async def test_subscriptions_of_every_type_are_there_at_the_first_message(
@@ -146,7 +146,7 @@ async def test_subscriptions_of_every_type_are_there_at_the_first_message(
     assert (await onboarding.run()).equal
     cursors = (await on_green.internal_info(plain))["cursors"]
     assert set(TYPES) | {"tail"} <= set(cursors)
-    assert {cursors[one]["markDelete"]["entryId"] for one in TYPES} == {-1}
+    assert {cursors[name]["markDelete"]["entryId"] for name in TYPES} == {-1}
 
 
 async def test_another_type_of_schema_on_the_target_is_a_blocker_with_a_remedy(
@@ -177,6 +177,6 @@ async def test_dynamic_settings_of_the_source_are_named_with_their_values(
         planned = await onboarding.plan()
     finally:
         await on_blue.unset_dynamic("dispatchThrottlingRatePerTopicInMsg")
-    (found,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "dynamic-settings-differ"]
-    assert "dispatchThrottlingRatePerTopicInMsg = 12345" in found.evidence
-    assert found.call == "blue: GET /admin/v2/brokers/configuration/values"
+    (finding,) = [row for row in read_findings(onboarding.artefacts, planned) if row.id == "dynamic-settings-differ"]
+    assert "dispatchThrottlingRatePerTopicInMsg = 12345" in finding.evidence
+    assert finding.call == "blue: GET /admin/v2/brokers/configuration/values"

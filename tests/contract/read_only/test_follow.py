@@ -111,8 +111,8 @@ async def test_a_schema_that_is_on_the_shadow_topic_alone_is_reported(serving: S
     await serve(serving)
     schema = {"type": "STRING", "schema": "", "properties": {}}
     await serving.admin.post_schema(serving.shadow("events"), schema)
-    found = (await serving.findings("events"))["schemas-differ"]
-    assert "1 schema version, which is not the first of the 0 of the source" in found.evidence
+    finding = (await serving.findings("events"))["schemas-differ"]
+    assert "1 schema version, which is not the first of the 0 of the source" in finding.evidence
     assert (await follow(serving))[0].changes == 0
     assert await problems(serving) == {"schemas-differ"}
 

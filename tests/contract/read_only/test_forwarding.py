@@ -254,8 +254,8 @@ async def test_a_single_pass_exits_with_5_if_a_position_is_not_confirmed(readers
     words = ("forward-acknowledgments", shell.sides[0], "--namespace", readers.shadow.namespace, "--once", "--json")
     refused = await asyncio.to_thread(shell.run, *words)
     assert refused.state == 4
-    said = await asyncio.to_thread(shell.run, *words, "--yes")
-    assert (said.state, said.document["subscriptions"][0]["state"]) == (5, "position-not-confirmed")
+    completed = await asyncio.to_thread(shell.run, *words, "--yes")
+    assert (completed.state, completed.document["subscriptions"][0]["state"]) == (5, "position-not-confirmed")
     done = await asyncio.to_thread(shell.run, *words, "--yes", "--accept-positions", "s")
     assert (done.state, done.document["subscriptions"][0]["waiting"]) == (0, 0)
     assert await readers.equal("s")

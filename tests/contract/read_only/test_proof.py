@@ -62,9 +62,9 @@ async def test_partitions_that_are_not_served_and_links_that_ended_are_differenc
     await asyncio.to_thread(publish, serving.cluster.service_url, source, 40)
     verification = await verify(serving)
     assert verification.verdict is Verdict.DIFFERENT
-    found = " ".join(reasons(verification))
-    assert "the shadow topic has no such partition" in found
-    assert "entries behind" in found
+    text = " ".join(reasons(verification))
+    assert "the shadow topic has no such partition" in text
+    assert "entries behind" in text
 
 
 async def test_a_topic_that_is_gone_is_inconclusive_and_what_was_never_served_is_refused(serving: Serving) -> None:

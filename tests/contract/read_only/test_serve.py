@@ -197,8 +197,8 @@ async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Ser
     await admin.delete(f"/namespaces/{serving.readers.path}")
     await serving.serve("parts")
     other = NamespaceName(serving.readers.tenant, "other")
-    found = await serving.findings_of([str(serving.shadow("parts"))], other)
-    assert set(found) == {"source-is-shadow"}
+    findings = await serving.findings_of([str(serving.shadow("parts"))], other)
+    assert set(findings) == {"source-is-shadow"}
     await admin.create_topic(serving.shadow("ordinary"))
     await make_source(admin, cluster, serving.topic("ordinary"))
     assert set(await serving.findings("ordinary")) == {"shadow-is-ordinary-topic"}

@@ -57,14 +57,18 @@ def connections(sandbox: Sandbox) -> Connections:
 @pytest.fixture
 async def admins(connections: Connections) -> AsyncIterator[dict[str, AdminClient]]:
     async with AsyncExitStack() as stack:
-        yield {name: await stack.enter_async_context(AdminClient(one)) for name, one in connections.items()}
+        yield {
+            name: await stack.enter_async_context(AdminClient(connection)) for name, connection in connections.items()
+        }
 
 
 @pytest.fixture
 def shell(records: Path, connections: Connections) -> Shell:
     """South has a connection without its name, and one with it."""
-    known = {**connections, "south_named": named(connections["south"])}
-    environment = {f"AIRFLOW_CONN_{name.upper()}": airflow_connection(one) for name, one in known.items()}
+    all_connections = {**connections, "south_named": named(connections["south"])}
+    environment = {
+        f"AIRFLOW_CONN_{name.upper()}": airflow_connection(connection) for name, connection in all_connections.items()
+    }
     return Shell(records, STAY, environment)
 
 
@@ -132,13 +136,13 @@ async def test_a_cluster_that_is_gone_is_taken_out_while_the_others_replicate_an
     assert dry.state == ExitState.DONE, dry.err
     assert await documents(admins, namespace) == before
 
-    left = shell.run(*departure, "--leaving", "south_named", "--yes", "--json")
-    assert left.state == ExitState.DONE, left.err
-    planned, changes = recorded(left.document)
+    departed = shell.run(*departure, "--leaving", "south_named", "--yes", "--json")
+    assert departed.state == ExitState.DONE, departed.err
+    planned, changes = recorded(departed.document)
     assert planned == dry.document["calls"]
     assert all("south" not in call.partition(" ")[0] for call in planned)
     assert {*changes.values()} == {"applied"}, changes
-    assert left.document["end_links"]["kept"] == []
+    assert departed.document["end_links"]["kept"] == []
     after = await documents(admins, namespace)
     assert after == {
         name: {
@@ -155,7 +159,7 @@ async def test_a_cluster_that_is_gone_is_taken_out_while_the_others_replicate_an
 
     again = shell.run(*departure, "--leaving", "south_named", "--yes", "--json")
     assert (again.state, again.document["planned"]["changes"]) == (ExitState.DONE, 0), again.err
-    for line in left.document["undo"]:
+    for line in departed.document["undo"]:
         undone = shell.run(*line.split()[1:], "--yes")
         assert undone.state == ExitState.DONE, undone.err
     assert await documents(admins, namespace) == before
@@ -198,20 +202,20 @@ async def test_a_cluster_that_comes_back_or_goes_during_its_departure_stops_the_
     if not sandbox["south"].pids[0]:
         await asyncio.to_thread(sandbox["south"].restart)
     await make_origin(admins["east"], namespace)
-    known = {**connections, "south": named(connections["south"])}
-    await replicate(known, request_of(*NAMES, namespaces=[str(namespace)]), "mesh")
+    all_connections = {**connections, "south": named(connections["south"])}
+    await replicate(all_connections, request_of(*NAMES, namespaces=[str(namespace)]), "mesh")
     leaving = request_of(*STAY, leaving=["south"], namespaces=[str(namespace)])
-    present = await plan(known, leaving, "present")
+    present = await plan(all_connections, leaving, "present")
     end(sandbox)
-    absent = await plan(known, leaving, "absent")
+    absent = await plan(all_connections, leaving, "absent")
     before = await documents(admins, namespace)
-    async with opened(known, leaving) as clusters:
+    async with opened(all_connections, leaving) as clusters:
         with pytest.raises(
             PreconditionFailed, match="south answered when this run was planned, and does not answer now"
         ):
             await steps.end_links(clusters, present.planned, present.run)
     await asyncio.to_thread(sandbox["south"].restart)
-    async with opened(known, leaving) as clusters:
+    async with opened(all_connections, leaving) as clusters:
         with pytest.raises(PreconditionFailed, match="south did not answer when this run was planned, and answers now"):
             await steps.end_links(clusters, absent.planned, absent.run)
     assert await documents(admins, namespace) == before

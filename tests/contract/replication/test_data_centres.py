@@ -92,7 +92,7 @@ async def test_a_mesh_of_three_grows_and_shrinks_under_traffic(
     assert "leaving-cluster-has-producers" in finding_ids(refused)
     await traffic.stop("south")
     done = await replicate(clusters, leaving, "leave")
-    left = {topic: await asyncio.to_thread(stored, clusters["south"], topic) for topic in topics}
+    in_south = {topic: await asyncio.to_thread(stored, clusters["south"], topic) for topic in topics}
     await asyncio.sleep(3)
     await traffic.stop("east", "north", "west")
     remaining = ("east", "north", "west")
@@ -120,9 +120,9 @@ async def test_a_mesh_of_three_grows_and_shrinks_under_traffic(
             for message in traffic.publishers[name, topic].sent[joined[name, topic] :]
         ]
         assert not {*after_join} - {*of_west}
-        assert_once_in_order(left[topic])
-        assert {*traffic.sent(topic, "south")} <= {*left[topic]} <= {*sent}
-        assert {*await asyncio.to_thread(stored, clusters["south"], topic)} == {*left[topic]}
+        assert_once_in_order(in_south[topic])
+        assert {*traffic.sent(topic, "south")} <= {*in_south[topic]} <= {*sent}
+        assert {*await asyncio.to_thread(stored, clusters["south"], topic)} == {*in_south[topic]}
 
     for source, target in permutations(remaining, 2):
         bounds = await freeze_bounds(admins[source], admins[target], [namespace], mapping=EntryMapping.MESH)

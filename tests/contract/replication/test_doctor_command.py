@@ -43,9 +43,9 @@ async def test_a_fault_is_named_with_its_remedy_and_healed_on_request(
     await on_blue.create_topic(TopicName(other, "events"))
     await on_blue.post(f"/namespaces/{other.path}/replication", ["blue", "green"])
     doctor = ("doctor", *shell.sides, "--select", str(other))
-    found, refused = shell.at_once(doctor, (*doctor, "--remedy", "partitions-differ", "--yes"))
-    assert found.state == DIFFERENT, found.err
-    assert "--remedy own-cluster-missing" in found.out
+    examined, refused = shell.at_once(doctor, (*doctor, "--remedy", "partitions-differ", "--yes"))
+    assert examined.state == DIFFERENT, examined.err
+    assert "--remedy own-cluster-missing" in examined.out
     assert (refused.state, "is for a person" in refused.err) == (USAGE, True)
     healed = shell.run(*doctor, "--remedy", "own-cluster-missing", "--yes", "--json")
     assert healed.document["remedy"]["after"]["diagnoses"] == []

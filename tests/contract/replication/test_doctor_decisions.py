@@ -47,10 +47,10 @@ async def world(sandbox: Sandbox) -> AsyncIterator[World]:
 async def advised(world: World, id_: str) -> dict[str, Diagnosis]:
     """What the doctor says about a state, by the resource's last part; it names the state, and sends nothing itself."""
     examination = await world.examine(id_)
-    found = {row.resource.rpartition("/")[2]: row for row in examination.diagnoses}
-    assert id_ in {row.id for row in found.values()}, examination.diagnoses
-    assert not any(row.automatic for row in found.values())
-    return found
+    by_topic = {row.resource.rpartition("/")[2]: row for row in examination.diagnoses}
+    assert id_ in {row.id for row in by_topic.values()}, examination.diagnoses
+    assert not any(row.automatic for row in by_topic.values())
+    return by_topic
 
 
 async def assert_healed(world: World, id_: str) -> None:

@@ -145,8 +145,15 @@ async def snapshots(admins: dict[str, AdminClient], namespace: NamespaceName) ->
         await collect(admin, Selection.parse([namespace.tenant]), redactor=REDACTOR) for admin in admins.values()
     ]
     return [
-        (one.tenants, one.namespaces, one.topics, one.topic_policies, _flags(one), [row.schema for row in one.schemas])
-        for one in taken
+        (
+            state.tenants,
+            state.namespaces,
+            state.topics,
+            state.topic_policies,
+            _flags(state),
+            [row.schema for row in state.schemas],
+        )
+        for state in taken
     ]
 
 

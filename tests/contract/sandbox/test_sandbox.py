@@ -72,14 +72,14 @@ def stored(cluster: Cluster) -> list[str]:
 
 def jvms_in(folder: Path) -> list[int]:
     """Process ids of all JVMs and guards that work in a folder, found without the sandbox's own files."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         try:
             if Path(process.cwd()).is_relative_to(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
+                pids.append(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
-    return found
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +176,13 @@ def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_dat
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"ready\n"
-        one = Sandbox.attach(tmp_path)["one"]
-        publish(one, "before the owner died")
+        cluster = Sandbox.attach(tmp_path)["one"]
+        publish(cluster, "before the owner died")
         owner.kill()
     assert eventually(lambda: jvms_in(tmp_path) == [])
-    assert all(map(is_free, one.layout.ports()))
+    assert all(map(is_free, cluster.layout.ports()))
     with Sandbox.start(tmp_path, clusters=("one",)) as sandbox:
-        assert sandbox["one"].layout.ports() == one.layout.ports()
+        assert sandbox["one"].layout.ports() == cluster.layout.ports()
         assert stored(sandbox["one"]) == ["before the owner died"]
 
 
@@ -261,9 +261,9 @@ def test_a_role_that_is_not_there_is_named(secure: Sandbox) -> None:
 def test_status_tells_a_program_what_runs(secure: Sandbox) -> None:
     shown = subprocess.run([*COMMAND, "status", "--folder", secure.folder, "--json"], check=True, capture_output=True)
     document = json.loads(shown.stdout)
-    assert [(one["name"], [broker["state"] for broker in one["brokers"]]) for one in document["clusters"]] == [
-        ("safe", ["healthy"])
-    ]
+    assert [
+        (cluster["name"], [broker["state"] for broker in cluster["brokers"]]) for cluster in document["clusters"]
+    ] == [("safe", ["healthy"])]
 
 
 def test_the_command_line_answers_bad_input_in_one_line(tmp_path: Path) -> None:

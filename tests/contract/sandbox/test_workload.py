@@ -132,15 +132,15 @@ async def test_an_estate_holds_the_backlog_that_it_states(
     blue: ClusterConnection, on_blue: AdminClient, new_namespace: NewNamespace
 ) -> None:
     estate = await build_estate(blue, small(new_namespace()))
-    stated, found = {}, {}
-    for topic in (each for each in estate.topics if each.messages):
+    stated, drained = {}, {}
+    for topic in (candidate for candidate in estate.topics if candidate.messages):
         for subscription in topic.subscriptions:
             place = (str(topic.name), subscription.name)
             stated[place] = set(range(topic.messages)) - topic.acknowledged(subscription)
             count = len(stated[place])
-            left = drain_subscription(blue, topic.name, subscription.name, idle_seconds=0.2, at_least=count)
-            found[place] = {number for _, _, number in left}
-    assert found == stated
+            messages = drain_subscription(blue, topic.name, subscription.name, idle_seconds=0.2, at_least=count)
+            drained[place] = {number for _, _, number in messages}
+    assert drained == stated
 
 
 async def test_an_estate_holds_the_schema_versions_in_order(
@@ -148,7 +148,7 @@ async def test_an_estate_holds_the_schema_versions_in_order(
 ) -> None:
     estate = await build_estate(blue, replace(small(new_namespace()), messages_per_topic=0))
     for topic in estate.topics:
-        versions = [dict(each["properties"]).get("version") for each in await on_blue.schemas(topic.name)]
+        versions = [dict(schema["properties"]).get("version") for schema in await on_blue.schemas(topic.name)]
         assert versions == [str(index + 1) for index in range(topic.schema_versions)]
 
 
@@ -162,7 +162,7 @@ async def test_undisturbed_traffic_loses_repeats_and_reorders_nothing(
         result = traffic.stop()
     assert (result.finished, result.failed, result.lost, result.duplicates, result.order_breaks) == (True, 0, 0, 0, 0)
     assert result.received == 4 * result.published
-    assert {each.earlier for each in result.subscriptions} == {HISTORY}
+    assert {subscription.earlier for subscription in result.subscriptions} == {HISTORY}
 
 
 async def test_an_idle_subscription_holds_its_history_and_what_came_later(
@@ -176,10 +176,10 @@ async def test_an_idle_subscription_holds_its_history_and_what_came_later(
     with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 50, "50 messages")
         result = traffic.stop()
-    left = [drain_subscription(blue, topic, "archive", at_least=HISTORY) for topic in live_topics(live)]
+    drained = [drain_subscription(blue, topic, "archive", at_least=HISTORY) for topic in live_topics(live)]
     after = [drain_subscription(blue, topic, "archive", idle_seconds=0.5) for topic in live_topics(live)]
     assert [len(set(part)) for part in history] == [HISTORY, HISTORY]
-    assert sum(map(len, left)) == 2 * HISTORY + result.published
+    assert sum(map(len, drained)) == 2 * HISTORY + result.published
     assert after == [[], []]
 
 
@@ -250,11 +250,11 @@ async def test_traffic_that_is_killed_leaves_what_it_knew_a_moment_before(
     await only_live(blue, live)
     with Traffic.start(blue, namespace=live, folder=tmp_path / "run") as traffic:
         until(lambda: published(traffic) >= 100, "100 messages")
-        known = published(traffic)
+        published_before = published(traffic)
         traffic.kill()
         result = traffic.stop()
     assert (result.finished, result.lost) == (False, None)
-    assert result.published >= known
+    assert result.published >= published_before
 
 
 async def test_traffic_that_cannot_connect_says_why(

@@ -60,7 +60,7 @@ async def test_the_catalogue_knows_every_field_of_a_topics_policies(
 ) -> None:
     name = new_namespace()
     await make_estate(on_blue, name)
-    documents = [one.policies for one in (await read(on_blue, name)).topic_policies]
+    documents = [policies.policies for policies in (await read(on_blue, name)).topic_policies]
     assert [unknown_topic_fields(document) for document in documents] == [(), ()]
 
 
@@ -70,19 +70,19 @@ async def test_an_estate_is_read_whole(on_blue: AdminClient, new_namespace: NewN
     snapshot = await read(on_blue, name)
     events = str(TopicName(name, "events"))
     assert snapshot.complete
-    assert [(one.name.rpartition("/")[2], one.partitions, one.properties) for one in snapshot.topics] == [
+    assert [(topic.name.rpartition("/")[2], topic.partitions, topic.properties) for topic in snapshot.topics] == [
         ("ticks", 2, {}),
         ("events", 3, {"team": "billing"}),
         ("plain", 0, {"kind": "log"}),
     ]
-    assert [(one.topic, one.version) for one in snapshot.schemas] == [(events, 0), (events, 1)]
-    assert {(one.topic == events, one.name) for one in snapshot.subscriptions} == {
+    assert [(schema.topic, schema.version) for schema in snapshot.schemas] == [(events, 0), (events, 1)]
+    assert {(subscription.topic == events, subscription.name) for subscription in snapshot.subscriptions} == {
         (True, "billing"),
         (True, "audit/all"),
         (False, "tail"),
     }
     assert len(snapshot.subscriptions) == 3 + 3 + 1
-    assert {one.scope for one in snapshot.topic_policies} == {"local", "global"}
+    assert {policies.scope for policies in snapshot.topic_policies} == {"local", "global"}
     assert snapshot.brokers[0].configuration["clusterName"] == "blue"
 
 
@@ -94,12 +94,12 @@ async def test_an_estate_sets_nearly_every_policy(
     await make_estate(on_blue, name)
     snapshot = await read(on_blue, name)
     version = version_numbers(snapshot.oldest_version())
-    known = [policy for policy in CATALOGUE if version_numbers(policy.since) <= version]
-    fields = {policy.field for policy in known if policy.comparable and policy.kind is not Kind.AT_CREATION}
+    supported = [policy for policy in CATALOGUE if version_numbers(policy.since) <= version]
+    fields = {policy.field for policy in supported if policy.comparable and policy.kind is not Kind.AT_CREATION}
     # The first two need a plug-in or an object of the cluster, the others cannot be set alone without a second cluster.
     unset = {"entryFilters", "resource_group_name", "encryption_required", "allowed_clusters"}
     assert fields - set(comparable(snapshot.namespaces[0].policies, "blue")) == unset
-    local = next(one for one in snapshot.topic_policies if one.scope == "local")
+    local = next(policies for policies in snapshot.topic_policies if policies.scope == "local")
     topic_fields = {policy.field for policy in TOPIC_CATALOGUE if version_numbers(policy.since) <= version}
     topic_unset = {"entryFilters", "offloadPolicies", "replicationClusters", "shadowTopics", "isGlobal"}
     assert topic_fields - set(topic_comparable(local.policies)) == topic_unset
@@ -182,16 +182,16 @@ async def test_the_tenant_of_a_namespace_that_is_not_there_yet_is_read(
 ) -> None:
     name = new_namespace()
     await on_blue.put(f"/tenants/{name.tenant}", {"adminRoles": ["owner"], "allowedClusters": ["blue"]})
-    found = await collect(on_blue, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
-    assert [(one.name, one.admin_roles) for one in found.tenants] == [(name.tenant, ("owner",))]
-    assert found.namespaces == ()
+    snapshot = await collect(on_blue, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
+    assert [(tenant.name, tenant.admin_roles) for tenant in snapshot.tenants] == [(name.tenant, ("owner",))]
+    assert snapshot.namespaces == ()
 
 
 async def test_the_brokers_own_namespaces_are_left_out(blue: ClusterConnection) -> None:
     # Other tests leave topics that cannot be read: they are not tried for long.
     async with AdminClient(blue, retry_seconds=0.5) as admin:
         snapshot = await collect(admin, redactor=REDACTOR)
-    assert not {"pulsar/system", "public/default"} & {one.name for one in snapshot.namespaces}
+    assert not {"pulsar/system", "public/default"} & {namespace.name for namespace in snapshot.namespaces}
 
 
 @pytest.mark.needs_pulsar("4.0", "an older broker loads such a topic")
@@ -317,12 +317,12 @@ async def test_what_lies_outside_of_tenants_is_read_with_secrets_redacted(
     name = new_namespace()
     await make_namespace(on_blue, name)
     snapshot = await read(on_blue, name)
-    found = next(one for one in snapshot.clusters if one.name == peer)
-    assert found.data["serviceUrl"] == "http://127.0.0.9:8080"
-    assert found.failure_domains == {"rack-1": {"brokers": ["broker-1:8080"]}}
-    assert found.isolation["gold"]["primary"] == ["broker-1"]
+    registered = next(cluster for cluster in snapshot.clusters if cluster.name == peer)
+    assert registered.data["serviceUrl"] == "http://127.0.0.9:8080"
+    assert registered.failure_domains == {"rack-1": {"brokers": ["broker-1:8080"]}}
+    assert registered.isolation["gold"]["primary"] == ["broker-1"]
     assert peer in snapshot.known_clusters
-    group = next(one for one in snapshot.resource_groups if one.name == peer)
+    group = next(resource_group for resource_group in snapshot.resource_groups if resource_group.name == peer)
     assert group.limits["publishRateInMsgs"] == 7
     assert "very-hush-hush" not in str(snapshot)
 
@@ -373,13 +373,15 @@ async def test_topics_are_loaded_only_for_the_properties_of_their_subscriptions(
     plain = TopicName(name, "plain")
     await on_blue.put(f"{plain.subscription_path('tail')}/properties", {"team": "billing"})
     await on_blue.put(f"/{plain.path}/unload")
-    seen = []
+    results = []
     for load in (False, True):
         snapshot = await collect(on_blue, Selection(namespaces=frozenset({name})), redactor=REDACTOR, load_topics=load)
         metrics = (await on_blue.http.call("GET", "/metrics/")).text
-        properties = next(one.properties for one in snapshot.subscriptions if one.name == "tail")
-        seen.append((f'topic="{plain}"' in metrics, snapshot.loaded_topics, properties))
-    assert seen == [(False, False, {}), (True, True, {"team": "billing"})]
+        properties = next(
+            subscription.properties for subscription in snapshot.subscriptions if subscription.name == "tail"
+        )
+        results.append((f'topic="{plain}"' in metrics, snapshot.loaded_topics, properties))
+    assert results == [(False, False, {}), (True, True, {"team": "billing"})]
 
 
 async def test_a_pattern_selects_by_the_whole_name(
@@ -388,8 +390,10 @@ async def test_a_pattern_selects_by_the_whole_name(
     name = new_namespace()
     await make_namespace(on_blue, name)
     await on_blue.put(f"/namespaces/{name.tenant}/orders-old")
-    found = await collect(on_blue, Selection.parse([f"re:{name.tenant}/ord[a-z]+"]), redactor=REDACTOR, must_exist=True)
-    assert [one.name for one in found.namespaces] == [str(name)]
+    snapshot = await collect(
+        on_blue, Selection.parse([f"re:{name.tenant}/ord[a-z]+"]), redactor=REDACTOR, must_exist=True
+    )
+    assert [namespace.name for namespace in snapshot.namespaces] == [str(name)]
 
 
 async def test_a_snapshot_written_while_it_is_read_is_the_same_in_order(
@@ -406,7 +410,7 @@ async def test_a_snapshot_written_while_it_is_read_is_the_same_in_order(
         reference = writer.finish(await collect_into(writer, on_blue, selection, redactor=REDACTOR))
     stored = StoredSnapshot.open(artefacts, reference)
     assert replace(stored.load(), began=kept.began, ended=kept.ended) == kept
-    assert {one.name for one in stored.load([str(name)]).topics} == {
+    assert {topic.name for topic in stored.load([str(name)]).topics} == {
         str(TopicName(name, "events")),
         str(TopicName(name, "plain")),
         str(TopicName(name, "ticks", persistent=False)),
@@ -432,7 +436,9 @@ async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_i
     await on_blue.create_topic(topic)
     for plain in ODD_NAMES:
         await on_blue.create_subscription(topic, plain)
-    assert {one.name for one in subscriptions_in_info(topic, await on_blue.internal_info(topic))} == ODD_NAMES
+    assert {
+        subscription.name for subscription in subscriptions_in_info(topic, await on_blue.internal_info(topic))
+    } == ODD_NAMES
     assert set(cursors_in_stats(await on_blue.internal_stats(topic))) == ODD_NAMES
 
 

@@ -34,10 +34,10 @@ def test_an_older_message_of_the_same_key_breaks_the_order_and_one_of_another_ke
 def test_a_partition_that_is_silent_or_stuck_is_seen_behind_one_that_goes_on() -> None:
     times = {number: number * 4000 for number in range(2500)}
     stuck = Answer({number: at for number, at in times.items() if partition_of(number, 2) or at < 5 * SECOND})
-    assert [is_stuck(found, 10 * SECOND) for found in writers(stuck, 2)] == [True, False]
+    assert [is_stuck(writer, 10 * SECOND) for writer in writers(stuck, 2)] == [True, False]
     paused = Answer({number: at for number, at in times.items() if not 4 * SECOND < at < 6 * SECOND})
-    assert [round(silence(found, 3 * SECOND), 1) for found in writers(paused, 0)] == [2.0]
-    assert [round(silence(found, 7 * SECOND), 1) for found in writers(paused, 0)] == [0.0]
+    assert [round(silence(writer, 3 * SECOND), 1) for writer in writers(paused, 0)] == [2.0]
+    assert [round(silence(writer, 7 * SECOND), 1) for writer in writers(paused, 0)] == [0.0]
 
 
 def test_rows_of_other_clients_stay_in_the_page() -> None:

@@ -15,9 +15,9 @@ def _open_from_threads(logs: list[_ClientLog], threads: int) -> None:
     start = Barrier(threads)
 
     def take_all() -> None:
-        for each in logs:
+        for log in logs:
             start.wait()
-            each.open()
+            log.open()
 
     workers = [Thread(target=take_all) for _ in range(threads)]
     for worker in workers:
@@ -28,18 +28,18 @@ def _open_from_threads(logs: list[_ClientLog], threads: int) -> None:
 
 def test_first_clients_opened_by_many_threads_at_once_share_one_open_file() -> None:
     logs = [_ClientLog() for _ in range(300)]
-    for each in logs:
-        each.path.touch()
+    for log in logs:
+        log.path.touch()
     with warnings.catch_warnings(record=True) as dropped:
         warnings.simplefilter("always", ResourceWarning)
         _open_from_threads(logs, threads=8)
         gc.collect()
-    held = [each._stream for each in logs]
-    for stream in held:
+    streams = [log._stream for log in logs]
+    for stream in streams:
         assert stream is not None
         stream.close()
-    assert not [each.path for each in logs if each.path.exists()]
-    assert not [str(each.message) for each in dropped if "pulsar-client-" in str(each.message)]
+    assert not [log.path for log in logs if log.path.exists()]
+    assert not [str(warning.message) for warning in dropped if "pulsar-client-" in str(warning.message)]
 
 
 def test_a_process_that_opened_a_client_ends_without_an_open_file() -> None:

@@ -25,15 +25,15 @@ from pulsar_fleet.messages.credentials import (
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
     numbers = count(1)
-    with issuing(lambda: f"token-{next(numbers)}") as found:
-        yield found
+    with issuing(lambda: f"token-{next(numbers)}") as token_issuer:
+        yield token_issuer
 
 
 def test_a_token_is_asked_for_once_in_its_life(issuer: Issuer, tmp_path: Path) -> None:
     oauth2 = OAuth2(key_file=issuer.key_file(tmp_path), audience="urn:pulsar", scope="fleet")
     assert [oauth2.access_token() for _ in range(3)] == ["token-1"] * 3
-    (asked,) = issuer.asked
-    assert (asked["audience"], asked["scope"]) == ("urn:pulsar", "fleet")
+    (request,) = issuer.asked
+    assert (request["audience"], request["scope"]) == ("urn:pulsar", "fleet")
 
 
 def test_a_token_that_is_old_is_asked_for_anew(issuer: Issuer, tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_a_secret_that_the_issuer_does_not_know_is_said_without_showing_it(issue
     oauth2 = OAuth2(key_file=issuer.key_file(tmp_path, "wr0ng"))
     with pytest.raises(
         Unauthenticated, match=r"refuses a token to client 'fleet': Client authentication failed"
-    ) as told:
+    ) as raised:
         oauth2.access_token()
-    assert "wr0ng" not in str(told.value).replace(oauth2.key_file, "")
+    assert "wr0ng" not in str(raised.value).replace(oauth2.key_file, "")
 
 
 def test_a_secret_may_be_in_the_connection_itself(issuer: Issuer) -> None:
@@ -81,8 +81,8 @@ def test_an_issuer_that_does_not_answer_may_answer_later(issuer: Issuer, tmp_pat
 
 def test_a_connection_names_key_file_and_issuer_in_its_extras() -> None:
     extra = {"oauth2_key_file": "/keys/fleet.json", "oauth2_issuer_url": "https://id.example", "oauth2_audience": ""}
-    found = ConnectionFields(conn_id="blue", host="http://blue:8080", extra=extra).cluster()
-    assert found.oauth2 == OAuth2(key_file="/keys/fleet.json", issuer_url="https://id.example")
+    connection = ConnectionFields(conn_id="blue", host="http://blue:8080", extra=extra).cluster()
+    assert connection.oauth2 == OAuth2(key_file="/keys/fleet.json", issuer_url="https://id.example")
 
 
 def test_an_audience_without_a_key_is_refused() -> None:
@@ -97,7 +97,7 @@ def test_a_process_elsewhere_gets_where_the_key_lies_and_not_the_key(issuer: Iss
     handed = credentials_environment(Side.SOURCE, connection)
     assert credentials_in_environment(handed) == handed
     assert "k3y" not in str(handed).replace(oauth2.key_file, "")
-    found = connection_from_environment(
+    received = connection_from_environment(
         Side.SOURCE, name="blue", admin_url="http://blue:8080", service_url=None, environment=handed
     )
-    assert (found, asdict(found)["oauth2"]["audience"]) == (connection, "urn:pulsar")
+    assert (received, asdict(received)["oauth2"]["audience"]) == (connection, "urn:pulsar")

@@ -20,7 +20,7 @@ async def jobs(*delays: float) -> AsyncIterator[Job]:
 
 
 async def test_results_come_in_the_order_of_the_jobs() -> None:
-    assert [one async for one in in_order(jobs(0.02, 0, 0.01, 0), 3)] == [0, 1, 2, 3]
+    assert [result async for result in in_order(jobs(0.02, 0, 0.01, 0), 3)] == [0, 1, 2, 3]
 
 
 async def test_no_more_jobs_are_started_than_asked_for() -> None:
@@ -38,7 +38,7 @@ async def test_no_more_jobs_are_started_than_asked_for() -> None:
         for _ in range(20):
             yield job
 
-    assert max([one async for one in in_order(many(), 4)]) == 4
+    assert max([result async for result in in_order(many(), 4)]) == 4
 
 
 async def test_a_failure_ends_it_and_cancels_what_still_runs() -> None:

@@ -36,7 +36,7 @@ def subscription(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("held", "unread", "individually_acknowledged"),
+    ("document", "unread", "individually_acknowledged"),
     [
         (cursor("17:4"), 15, 0),
         (cursor("18:9"), 5, 0),
@@ -46,9 +46,11 @@ def subscription(**changed: Any) -> dict[str, Any]:
     ],
     ids=["at the beginning", "at the end of a ledger", "with holes", "with a hole over two ledgers", "at the end"],
 )
-def test_a_cursor_is_read_in_entry_numbers(held: dict[str, str], unread: int, individually_acknowledged: int) -> None:
+def test_a_cursor_is_read_in_entry_numbers(
+    document: dict[str, str], unread: int, individually_acknowledged: int
+) -> None:
     stats = TopicStats.of(TOPIC, {"subscriptions": {"a+b": subscription()}})
-    read = subscription_cursors(TWO_LEDGERS, stats, {"cursors": {"a%2Bb": held}})["a+b"]
+    read = subscription_cursors(TWO_LEDGERS, stats, {"cursors": {"a%2Bb": document}})["a+b"]
     assert (len(read.unread), len(read.individually_acknowledged)) == (unread, individually_acknowledged)
 
 

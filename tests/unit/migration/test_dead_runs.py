@@ -15,9 +15,9 @@ DEAD = LeftNamespace(
 
 
 def test_what_is_left_is_named_with_its_run_and_lease() -> None:
-    left = LeftOverrides(cluster="blue", namespaces=(DEAD,), settings=("loadBalancerSheddingEnabled",))
-    assert left.needs_restoration
-    assert left.text().splitlines() == [
+    overrides = LeftOverrides(cluster="blue", namespaces=(DEAD,), settings=("loadBalancerSheddingEnabled",))
+    assert overrides.needs_restoration
+    assert overrides.text().splitlines() == [
         "blue:",
         "  acme/orders: overridden: publish rate, replication; the run migrate_namespaces/manual__1 had a lease until "
         "2026-11-23 03:00:00 UTC; migrated",

@@ -394,7 +394,7 @@ def test_every_fault_has_a_nearest_state() -> None:
 
 def test_a_copy_is_not_the_way_for_what_a_third_cluster_replicates_into_blue() -> None:
     base = stats(**INBOUND)(view())
-    redirected, copied = (by_id(found, "replicates-into-blue").remedy for found in (base, replicating(base)))
+    redirected, copied = (by_id(state, "replicates-into-blue").remedy for state in (base, replicating(base)))
     assert redirected.startswith("stop the namespace's producers on west")
     assert copied.startswith("move the namespace with redirect")
 
@@ -429,8 +429,8 @@ def lost(base: View) -> View:
     return with_blue(with_survey(base, flagged=(MOVED,)), redirect=stored("pulsar://localhost:1"))
 
 
-def by_id(found: View, id_: str) -> Finding:
-    return next(finding for finding in check(found) if finding.id == id_)
+def by_id(state: View, id_: str) -> Finding:
+    return next(finding for finding in check(state) if finding.id == id_)
 
 
 def test_an_address_of_a_broker_that_was_replaced_is_stored_again_by_the_run() -> None:
@@ -441,8 +441,8 @@ def test_an_address_of_a_broker_that_was_replaced_is_stored_again_by_the_run() -
         ),
         AddressProbe(key="brokerServiceUrlTls", url=document["brokerServiceUrlTls"], error="refused"),
     )
-    found = with_survey(view(), flagged=(MOVED,), stored_probes=probes)
-    assert ids(with_blue(found, redirect={"migratedClusterUrl": document})) == set()
+    state = with_survey(view(), flagged=(MOVED,), stored_probes=probes)
+    assert ids(with_blue(state, redirect={"migratedClusterUrl": document})) == set()
 
 
 def test_a_lost_redirect_is_stored_again_with_the_verified_addresses() -> None:
@@ -480,17 +480,17 @@ def test_a_flag_that_may_redirect_clients_is_never_advised_to_be_cleared(
     namespace: FlaggedNamespace, says: str
 ) -> None:
     for redirect in ({}, stored("pulsar://third:6650")):
-        found = with_blue(with_survey(view(), flagged=(namespace,)), redirect=redirect)
-        finding = by_id(found, "flag-left-elsewhere")
+        state = with_blue(with_survey(view(), flagged=(namespace,)), redirect=redirect)
+        finding = by_id(state, "flag-left-elsewhere")
         assert (finding.call, finding.remedy.startswith(says)) == ("", True)
-        assert "redirect-lost" not in ids(found)
+        assert "redirect-lost" not in ids(state)
 
 
 def test_a_flag_is_kept_while_a_redirect_makes_it_effective() -> None:
-    found = with_survey(view(), flagged=(FLAGGED,))
-    assert by_id(found, "flag-left-elsewhere").call
+    state = with_survey(view(), flagged=(FLAGGED,))
+    assert by_id(state, "flag-left-elsewhere").call
     for redirect in (None, {"migratedClusterUrl": {}}, stored("pulsar://third:6650")):
-        assert by_id(with_blue(found, redirect=redirect), "flag-left-elsewhere").call == ""
+        assert by_id(with_blue(state, redirect=redirect), "flag-left-elsewhere").call == ""
 
 
 @pytest.mark.parametrize("side", ["blue", "green"])
@@ -616,13 +616,13 @@ def test_deduplication_on_green_alone_is_no_cure_since_the_run_would_take_it_bac
 
 
 def test_all_faults_are_told_at_once_and_blockers_first() -> None:
-    found = view()
+    state = view()
     expected = set()
     for name, spoil in FAULTS:
         if name in ("migration-check-off", "redirect-to-another-cluster", "certificate-not-trusted", "green-in-use"):
             expected.add(name)
-            found = spoil(found)
-    findings = check(stats(version=PYTHON)(found))
+            state = spoil(state)
+    findings = check(stats(version=PYTHON)(state))
     assert {finding.id for finding in findings} == {*expected, "client-may-hang"}
     assert [finding.severity for finding in findings][-1] is Severity.WARNING
     assert count_line(findings) == "4 blockers, 1 warning"

@@ -94,7 +94,7 @@ def test_the_state_is_the_same_after_it_was_stored() -> None:
 
 
 def test_only_namespaces_that_are_not_left_are_named() -> None:
-    left = progress(stats(), stats(producers=2, billing=2))
-    assert progress_line([left]) == "1 of 1 namespace left blue"
+    gone = progress(stats(), stats(producers=2, billing=2))
+    assert progress_line([gone]) == "1 of 1 namespace left blue"
     here = replace(progress(stats(producers=1), stats()), namespace="acme/audit")
-    assert progress_line([left, here]).startswith("1 of 2 namespaces left blue · acme/audit: 1 of 4 clients on blue")
+    assert progress_line([gone, here]).startswith("1 of 2 namespaces left blue · acme/audit: 1 of 4 clients on blue")

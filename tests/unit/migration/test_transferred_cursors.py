@@ -31,6 +31,6 @@ def test_only_what_neither_the_cut_over_stated_nor_a_replicator_repeated_is_wron
     stated: int, comparison: CursorComparison, wrong: str
 ) -> None:
     cursor = TransferredCursor(topic=TOPIC, subscription="billing", unread=9, carried=0, redelivered=stated)
-    found, moved = wrong_cursors([cursor], {(TOPIC, "billing"): comparison}, ())
+    texts, moved = wrong_cursors([cursor], {(TOPIC, "billing"): comparison}, ())
     assert moved == ()
-    assert found == ((f"'billing' of {TOPIC}: {wrong}",) if wrong else ())
+    assert texts == ((f"'billing' of {TOPIC}: {wrong}",) if wrong else ())

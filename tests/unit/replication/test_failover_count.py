@@ -72,17 +72,17 @@ def sides(draw: st.DrawFn, *, missing: bool = False) -> tuple[Side, Side]:
     """Entries f0, f1, … of producers on `from` and t0, t1, … on `to`, a first part of each replicated, and markers."""
     own = {letter: [f"{letter}{number}" for number in range(draw(st.integers(0, 12)))] for letter in "ft"}
     copied = {letter: draw(st.integers(0, len(names))) for letter, names in own.items()}
-    made = []
-    for here, there in ("ft", "tf"):
-        letters = draw(st.permutations([here] * len(own[here]) + [there] * copied[there] + [MARKER] * 3))
+    both = []
+    for letter, other in ("ft", "tf"):
+        letters = draw(st.permutations([letter] * len(own[letter]) + [other] * copied[other] + [MARKER] * 3))
         rest = {letter: iter(names) for letter, names in own.items()}
         names = [next(rest[letter]) if letter else MARKER for letter in letters]
-        waiting = own[here][copied[here] :]
+        waiting = own[letter][copied[letter] :]
         confirmed = names.index(waiting[0]) if waiting else len(names)
         acknowledged = set(draw(st.lists(st.integers(0, max(0, len(names) - 1)), max_size=len(names))))
         acknowledged |= set(range(draw(st.integers(0, len(names)))))
-        made.append(Side(names, None if missing and here == "t" else acknowledged, confirmed))
-    return made[0], made[1]
+        both.append(Side(names, None if missing and letter == "t" else acknowledged, confirmed))
+    return both[0], both[1]
 
 
 def copy_of(on_from: Side, on_to: Side) -> TopicCopy:
@@ -158,10 +158,10 @@ def test_copies_of_what_was_acknowledged_and_removed_are_redelivered() -> None:
 def test_what_came_while_the_clusters_were_read_is_neither_lost_nor_redelivered() -> None:
     # t1 was published on `to` after it was read, and its copy came to `from` before that was read.
     on_from, on_to = Side(["f0", "t0", "f1", "t1"], {0, 1, 2}, 4), Side(["t0", "f0", "f1"], {0, 1}, 3)
-    seen = replace(on_from.topic("s"), later=2)
-    (forecast,) = forecast_topic(TOPIC, seen, on_to.topic("s"), copy_of(on_from, on_to)).subscriptions
+    grown = replace(on_from.topic("s"), later=2)
+    (forecast,) = forecast_topic(TOPIC, grown, on_to.topic("s"), copy_of(on_from, on_to)).subscriptions
     assert (forecast.lost.messages, forecast.redelivered.messages) == (0, count({"f1"}))
-    assert not copy_of(on_from, on_to).looks_further_back(Place.FROM, seen)
+    assert not copy_of(on_from, on_to).looks_further_back(Place.FROM, grown)
 
 
 entries = st.dictionaries(st.integers(0, 60), st.integers(1, 4))

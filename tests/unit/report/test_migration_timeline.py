@@ -24,7 +24,7 @@ def phases(count: int, names: int = 1) -> list[RecordedPhase]:
 
 
 def texts(picture: bytes) -> set[str]:
-    return {each.text or "" for each in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
+    return {element.text or "" for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
 
 
 def test_phases_and_backlogs_are_drawn_with_their_names() -> None:

@@ -86,9 +86,9 @@ def test_conflicts_that_are_not_listed_are_counted() -> None:
 
 
 def test_the_report_has_a_row_for_each_conflict() -> None:
-    told = reconciliation_report(DRIFT, {}, None)
-    assert "| `3f2a91c0b7de` | namespace acme/orders | max_producers_per_topic | blue 5 wins" in told
-    assert "| `77aa` | namespace acme/old | itself | deleted on blue" in told
+    text = reconciliation_report(DRIFT, {}, None)
+    assert "| `3f2a91c0b7de` | namespace acme/orders | max_producers_per_topic | blue 5 wins" in text
+    assert "| `77aa` | namespace acme/old | itself | deleted on blue" in text
 
 
 def test_an_agreement_that_won_is_named_without_a_cluster() -> None:
@@ -97,25 +97,25 @@ def test_an_agreement_that_won_is_named_without_a_cluster() -> None:
 
 
 def test_after_a_repair_the_state_after_it_is_told_and_not_the_drift_before_it() -> None:
-    told = headline(DRIFT, REPAIRED)
-    assert told == (
+    text = headline(DRIFT, REPAIRED)
+    assert text == (
         "Repaired: 2 changes on green. Afterwards: Equal: blue, green hold the same (4 resources in 12 calls)."
     )
-    assert "DRIFT" not in told
+    assert "DRIFT" not in text
     assert remaining(DRIFT, REPAIRED) == 0
     assert metrics(DRIFT, REPAIRED)["not_repaired"] == 0
 
 
 def test_the_page_of_a_repair_shows_the_differences_after_it_first() -> None:
-    told = reconciliation_report(DRIFT, {}, replace(REPAIRED, after=replace(EQUAL, pairs={"blue/green": 0})))
-    after, before = (told.index(title) for title in ("## After the repair", "## Before the repair"))
-    assert told.index("| blue and green | 0 |") in range(after, before)
-    assert told.index("| blue and green | 2 |") > before
+    text = reconciliation_report(DRIFT, {}, replace(REPAIRED, after=replace(EQUAL, pairs={"blue/green": 0})))
+    after, before = (text.index(title) for title in ("## After the repair", "## Before the repair"))
+    assert text.index("| blue and green | 0 |") in range(after, before)
+    assert text.index("| blue and green | 2 |") > before
 
 
 def test_what_a_repair_left_is_told_as_it_was_read_afterwards() -> None:
-    left = replace(DRIFT, headline="DRIFT between blue, green: 1 field of 1 resource differs.", fields=1)
-    partly = replace(REPAIRED, complete=False, problems=("green: why",), after=left)
+    drift_after = replace(DRIFT, headline="DRIFT between blue, green: 1 field of 1 resource differs.", fields=1)
+    partly = replace(REPAIRED, complete=False, problems=("green: why",), after=drift_after)
     assert headline(DRIFT, partly) == (
         "NOT ALL REPAIRED: at least 1 changes were not made. "
         "Afterwards: DRIFT between blue, green: 1 field of 1 resource differs."
@@ -124,5 +124,5 @@ def test_what_a_repair_left_is_told_as_it_was_read_afterwards() -> None:
 
 
 def test_a_state_that_could_not_be_read_after_a_repair_is_not_called_equal() -> None:
-    told = headline(DRIFT, replace(REPAIRED, after=None))
-    assert told.endswith("Afterwards: The clusters could not be read again: run it once more.")
+    text = headline(DRIFT, replace(REPAIRED, after=None))
+    assert text.endswith("Afterwards: The clusters could not be read again: run it once more.")

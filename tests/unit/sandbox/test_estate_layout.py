@@ -59,13 +59,18 @@ def test_all_four_subscription_types_have_backlog() -> None:
 def test_a_batch_is_acknowledged_as_a_whole_or_not_at_all() -> None:
     for topic in topics_of(EstateSpec()):
         batched = set(range(topic.batched))
-        assert all(topic.acknowledged(each) & batched in (set(), batched) for each in topic.subscriptions)
+        assert all(
+            topic.acknowledged(subscription) & batched in (set(), batched) for subscription in topic.subscriptions
+        )
 
 
 def test_a_delayed_message_is_never_acknowledged() -> None:
     for topic in topics_of(EstateSpec()):
         assert not [
-            number for each in topic.subscriptions for number in topic.acknowledged(each) if topic.is_delayed(number)
+            number
+            for subscription in topic.subscriptions
+            for number in topic.acknowledged(subscription)
+            if topic.is_delayed(number)
         ]
 
 

@@ -111,7 +111,7 @@ def test_a_request_that_does_not_fit_the_data_is_rejected(other: Request) -> Non
 def test_ports_that_the_caller_wants_are_used_in_order() -> None:
     base = next(port for port in CANDIDATES if all(is_free(port + offset) for offset in range(6)))
     layout = replace(PAIR, port_base=base).lay_out(None)
-    assert [port for one in layout.clusters for port in sorted(one.ports())] == list(range(base, base + 6))
+    assert [port for cluster in layout.clusters for port in sorted(cluster.ports())] == list(range(base, base + 6))
 
 
 def test_a_port_that_the_caller_wants_and_that_is_taken_is_refused(listener: socket.socket) -> None:

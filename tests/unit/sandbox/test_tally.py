@@ -30,7 +30,7 @@ def delivery(number: int, *, at: int | None = None, position: str | None = None,
 
 def producer(acks: Sequence[Ack], **more: object) -> ProducerJournal:
     """A producer that ended as planned."""
-    fields = {"name": "p", "topic": TOPIC, "acks": tuple(acks), "last_event": max(each.at for each in acks), **more}
+    fields = {"name": "p", "topic": TOPIC, "acks": tuple(acks), "last_event": max(entry.at for entry in acks), **more}
     return ProducerJournal(**fields)  # type: ignore[arg-type]
 
 

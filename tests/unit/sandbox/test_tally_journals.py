@@ -33,15 +33,15 @@ def write_run(folder: Path, *, ended: bool) -> None:
 
 def test_a_tally_is_read_from_the_journals(tmp_path: Path) -> None:
     write_run(tmp_path, ended=True)
-    found = read_tally(tmp_path)
-    assert (found.finished, found.published, found.failed, found.received, found.lost) == (True, 2, 1, 2, 0)
-    assert (found.began, found.ended) == (1005, 2100)
+    tally = read_tally(tmp_path)
+    assert (tally.finished, tally.published, tally.failed, tally.received, tally.lost) == (True, 2, 1, 2, 0)
+    assert (tally.began, tally.ended) == (1005, 2100)
 
 
 def test_journals_without_their_ends_are_counted_as_unfinished(tmp_path: Path) -> None:
     write_run(tmp_path, ended=False)
-    found = read_tally(tmp_path)
-    assert (found.finished, found.published, found.lost) == (False, 2, None)
+    tally = read_tally(tmp_path)
+    assert (tally.finished, tally.published, tally.lost) == (False, 2, None)
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -67,8 +67,10 @@ def test_what_was_selected_and_is_not_there_is_named() -> None:
 def test_the_brokers_own_cursors_are_no_subscriptions() -> None:
     cursor = {"markDelete": {"ledgerId": 4, "entryId": 2}}
     names = ("pulsar.repl.west", "pulsar.dedup", "__compaction", "billing%2Fall")
-    found = subscriptions_in_info(EVENTS, {"cursors": dict.fromkeys(names, cursor)})
-    assert [(one.name, one.mark_delete, one.replicated) for one in found] == [("billing/all", "4:2", False)]
+    subscriptions = subscriptions_in_info(EVENTS, {"cursors": dict.fromkeys(names, cursor)})
+    assert [
+        (subscription.name, subscription.mark_delete, subscription.replicated) for subscription in subscriptions
+    ] == [("billing/all", "4:2", False)]
 
 
 def test_a_snapshot_comes_back_from_its_files_as_it_was(tmp_path: Path) -> None:
@@ -97,17 +99,19 @@ def test_namespaces_are_loaded_without_the_others(tmp_path: Path) -> None:
         key_id="k",
         tenants=(TenantState("acme", (), ("blue",)),),
         namespaces=tuple(NamespaceState(name, {"deduplicationEnabled": True}) for name in names),
-        topics=tuple(TopicState(f"persistent://{name}/t{one:02}", 0, {}) for name in names for one in range(50)),
+        topics=tuple(TopicState(f"persistent://{name}/t{number:02}", 0, {}) for name in names for number in range(50)),
         inventory=(InventoryState("client", names[7], "Pulsar-Java-v4.2.4", {"producers": 1}),),
     )
     artefacts = Artefacts.open(str(tmp_path))
     stored = StoredSnapshot.open(artefacts, store_snapshot(artefacts, "run", snapshot, name="source"))
-    wanted = [names[7], names[170], "acme/none"]
-    part = stored.load(wanted)
+    selected = [names[7], names[170], "acme/none"]
+    part = stored.load(selected)
     assert stored.namespaces() == tuple(names)
     assert part.tenants == snapshot.tenants
-    assert [one.name for one in part.namespaces] == wanted[:2]
-    assert part.topics == tuple(one for one in snapshot.topics if one.name.split("/", 2)[2].startswith(tuple(wanted)))
+    assert [namespace.name for namespace in part.namespaces] == selected[:2]
+    assert part.topics == tuple(
+        topic for topic in snapshot.topics if topic.name.split("/", 2)[2].startswith(tuple(selected))
+    )
     assert part.inventory == snapshot.inventory
     assert stored.load_without_namespaces().topics == ()
 

@@ -51,7 +51,9 @@ def test_the_rows_count_as_those_of_the_tools_that_they_stand_beside() -> None:
     assert (namespace_counts()[0], topic_counts(Scope.LOCAL)[0]) == PEER_ROWS
 
 
-@pytest.mark.parametrize(("scope", "left"), [(Scope.LOCAL, {"shadowTopics"}), (Scope.GLOBAL, {"replicationClusters"})])
-def test_all_policies_of_a_topic_are_carried_but_one(scope: Scope, left: set[str]) -> None:
-    held = {row.field for row in TOPIC_CATALOGUE if row.path and not (scope is Scope.GLOBAL and row.local_only)}
-    assert {field for field in held if not TOPIC_BY_FIELD[field].is_copied(scope)} == left
+@pytest.mark.parametrize(
+    ("scope", "uncopied"), [(Scope.LOCAL, {"shadowTopics"}), (Scope.GLOBAL, {"replicationClusters"})]
+)
+def test_all_policies_of_a_topic_are_carried_but_one(scope: Scope, uncopied: set[str]) -> None:
+    fields = {row.field for row in TOPIC_CATALOGUE if row.path and not (scope is Scope.GLOBAL and row.local_only)}
+    assert {field for field in fields if not TOPIC_BY_FIELD[field].is_copied(scope)} == uncopied

@@ -64,10 +64,12 @@ def test_who_wrote_a_namespace_last_is_none_of_its_policies() -> None:
     assert comparable({**UNSET, "properties": stamp}, "blue") == comparable(UNSET, "blue")
 
 
-@given(replication=cluster_lists, allowed=cluster_lists, known=st.sets(names))
-def test_no_translated_list_lacks_the_target(replication: list[str], allowed: list[str], known: set[str]) -> None:
+@given(replication=cluster_lists, allowed=cluster_lists, known_clusters=st.sets(names))
+def test_no_translated_list_lacks_the_target(
+    replication: list[str], allowed: list[str], known_clusters: set[str]
+) -> None:
     document = {"replication_clusters": replication, "allowed_clusters": allowed}
-    translated = translate(document, "blue", "green", known).document
+    translated = translate(document, "blue", "green", known_clusters).document
     assert "green" in translated["replication_clusters"]
     assert not translated["allowed_clusters"] or "green" in translated["allowed_clusters"]
 
@@ -93,7 +95,7 @@ def test_a_namespace_without_policies_compares_as_its_list_and_the_filled_in_def
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         (
             {"subscription_types_enabled": ["Shared", "Failover"]},
@@ -110,8 +112,8 @@ def test_a_namespace_without_policies_compares_as_its_list_and_the_filled_in_def
         ({"topicDispatchRate": {"blue": RATE, "third": RATE}}, {"topicDispatchRate": {"blue": RATE}}),
     ],
 )
-def test_documents_that_mean_the_same_compare_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert comparable(one, "blue") == comparable(other, "blue")
+def test_documents_that_mean_the_same_compare_equal(first: dict[str, Any], other: dict[str, Any]) -> None:
+    assert comparable(first, "blue") == comparable(other, "blue")
 
 
 def test_every_policy_that_counts_can_be_set_or_is_only_taken_at_creation() -> None:

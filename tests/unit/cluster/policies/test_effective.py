@@ -42,12 +42,16 @@ def snapshot(cluster: str, policies: dict[str, Any], *configurations: dict[str, 
         ended="",
         key_id="k",
         namespaces=(NamespaceState("acme/orders", document),),
-        brokers=tuple(BrokerState(f"b{at}:80", "4.2.4", one) for at, one in enumerate(configurations)),
+        brokers=tuple(
+            BrokerState(f"b{at}:80", "4.2.4", configuration) for at, configuration in enumerate(configurations)
+        ),
     )
 
 
 def told(source: Snapshot, target: Snapshot) -> list[tuple[str, Any, Any]]:
-    return [(one.field, one.source, one.target) for one in effective_differences(source, target)]
+    return [
+        (difference.field, difference.source, difference.target) for difference in effective_differences(source, target)
+    ]
 
 
 @given(st.lists(st.none() | st.integers(min_value=0), min_size=4, max_size=4))
@@ -56,18 +60,18 @@ def test_the_first_layer_that_says_something_counts(values: list[int | None]) ->
 
 
 def test_a_rate_without_limits_lets_the_next_layer_speak() -> None:
-    found = of_topic("dispatchRate", local={"dispatchRate": UNLIMITED}, namespace={"topicDispatchRate": LIMITED})
-    assert found == LIMITED
+    rate = of_topic("dispatchRate", local={"dispatchRate": UNLIMITED}, namespace={"topicDispatchRate": LIMITED})
+    assert rate == LIMITED
 
 
 def test_each_type_of_backlog_quota_is_asked_for_by_itself() -> None:
     size, age = {"limitSize": 1, "policy": "producer_exception"}, {"limitTime": 2, "policy": "producer_exception"}
-    found = of_topic(
+    quotas = of_topic(
         "backLogQuotaMap",
         local={"backLogQuotaMap": {"message_age": age}},
         namespace={"backlog_quota_map": {"destination_storage": size}},
     )
-    assert found == {"destination_storage": size, "message_age": age}
+    assert quotas == {"destination_storage": size, "message_age": age}
 
 
 def test_a_policy_with_parts_takes_its_parts_from_the_broker() -> None:

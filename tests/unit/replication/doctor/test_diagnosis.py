@@ -188,9 +188,9 @@ def test_a_cluster_that_should_only_receive_and_sends_is_named() -> None:
 )
 def test_a_cause_is_named_with_evidence_and_remedy(facts: FleetFacts, id_: str) -> None:
     examination = diagnose(facts, Request())
-    (found,) = [row for row in examination.diagnoses if row.id == id_]
-    assert found.evidence
-    assert found.remedy
+    (diagnosis,) = [row for row in examination.diagnoses if row.id == id_]
+    assert diagnosis.evidence
+    assert diagnosis.remedy
     assert examination.has_fault
     others = {row.id for row in examination.diagnoses if row.severity is Severity.FAULT} - {id_}
     assert others <= ({"disconnected-unexplained"} if id_ == "backlog-expires" else set())
@@ -205,10 +205,10 @@ def test_a_topic_that_is_not_connected_beside_one_with_a_publish_rate_is_explain
         topics={TOPIC: 0, other: 0},
         topic_policies={other: TopicPolicies(local={"publishRate": limit})},
     )
-    found = {row.id: row for row in diagnose(facts, Request()).diagnoses}
-    assert set(found) == {"target-publish-limited", "connection-held-back"}
-    assert found["connection-held-back"].resource == str(TOPIC)
-    assert f"a publish rate on green holds back {other}" in found["connection-held-back"].evidence
+    by_id = {row.id: row for row in diagnose(facts, Request()).diagnoses}
+    assert set(by_id) == {"target-publish-limited", "connection-held-back"}
+    assert by_id["connection-held-back"].resource == str(TOPIC)
+    assert f"a publish rate on green holds back {other}" in by_id["connection-held-back"].evidence
     assert "connection-held-back" not in ids(replace(facts, replicators=(DISCONNECTED,)))
 
 
@@ -281,8 +281,8 @@ def test_data_of_a_cluster_that_demands_credentials_is_never_registered_by_the_t
 def test_a_topic_of_policies_that_differs_is_no_fault_and_is_never_deleted() -> None:
     events = TopicName(NAME, "__change_events")
     facts = fleet(replace(DISCONNECTED, topic=events))
-    here, there = namespace("blue", topics={events: 2}), namespace("green", topics={events: 0})
-    facts = replace(facts, namespaces={("blue", NAME): here, ("green", NAME): there})
+    blue_namespace, green_namespace = namespace("blue", topics={events: 2}), namespace("green", topics={events: 0})
+    facts = replace(facts, namespaces={("blue", NAME): blue_namespace, ("green", NAME): green_namespace})
     examination = diagnose(facts, Request())
     (warning,) = examination.diagnoses
     assert (warning.id, warning.severity, warning.calls) == ("policy-topic-differs", Severity.WARNING, ())
@@ -328,8 +328,8 @@ def test_a_list_of_a_topic_on_one_side_is_named_and_a_topic_that_stays_on_both_i
     rows = (replicator(expected=False),)
     both = {(name, NAME): namespace(name, topic_policies=local[name]) for name in BOTH}
     assert ids(fleet(*rows, namespaces=both)) == []
-    one = {**both, ("blue", NAME): namespace("blue")}
-    assert ids(fleet(replicator(), namespaces=one)) == ["topic-list-differs"]
+    one_sided = {**both, ("blue", NAME): namespace("blue")}
+    assert ids(fleet(replicator(), namespaces=one_sided)) == ["topic-list-differs"]
 
 
 def test_replicated_subscriptions_are_blocked_by_the_cluster_that_is_down() -> None:
@@ -408,9 +408,9 @@ def test_growing_partitions_is_printed_and_never_sent() -> None:
     facts = on_green(fleet(DISCONNECTED), topics={TOPIC: 4})
     facts = replace(facts, namespaces={**facts.namespaces, ("blue", NAME): namespace("blue", topics={TOPIC: 3})})
     examination = diagnose(facts, Request())
-    (found,) = examination.faults
-    assert (found.id, found.automatic) == ("partitions-differ", False)
-    assert found.calls[0].text() == "blue: POST /admin/v2/persistent/acme/orders/events/partitions 4"
+    (diagnosis,) = examination.faults
+    assert (diagnosis.id, diagnosis.automatic) == ("partitions-differ", False)
+    assert diagnosis.calls[0].text() == "blue: POST /admin/v2/persistent/acme/orders/events/partitions 4"
     assert chosen_calls(examination, {"partitions-differ"}) == ()
     with pytest.raises(InvalidRequest, match="for a person"):
         Request(remedies=frozenset({"partitions-differ"}))
@@ -436,11 +436,11 @@ def test_every_call_that_is_sent_by_the_tool_passes_the_guards() -> None:
         fleet(replicator(first=None, last=None)),
         fleet(DISCONNECTED, clusters=NO_PEERS),
     ]
-    for found in [row for each in facts for row in diagnose(each, Request()).diagnoses]:
-        for remedy in found.calls:
+    for diagnosis in [row for state in facts for row in diagnose(state, Request()).diagnoses]:
+        for remedy in diagnosis.calls:
             guard_call(remedy.call, remedy.cluster)
             assert all(remedy.cluster in names for _, names in cluster_lists(remedy.call))
-            if found.automatic:
+            if diagnosis.automatic:
                 risks = risks_of_calls([remedy.call], remedy.cluster)
                 assert not any(risk.hazard.needs_permission for risk in risks)
 
