@@ -97,7 +97,7 @@ def test_every_example_is_a_dag_of_the_name_of_its_file(examples: Any, example: 
     assert example in examples.dags
 
 
-def test_the_page_of_the_provider_has_the_examples_and_parameters_as_they_are() -> None:
+def test_the_providers_page_has_the_examples_and_parameters_as_they_are() -> None:
     assert (REPOSITORY / PAGE).read_text() == generated_page(REPOSITORY), "run: make docs"
 
 

@@ -105,7 +105,7 @@ def test_a_position_that_no_consumer_need_have_reached_fails_the_run(
     assert set(states(accepted).values()) == {"success"}
 
 
-def test_without_a_namespace_the_run_is_skipped_and_an_invalid_one_is_refused(play: Play) -> None:
+def test_a_run_without_a_namespace_is_skipped_and_an_invalid_one_refused(play: Play) -> None:
     assert states(play("forward_acknowledgments"))["forward_acknowledgments"] == "skipped"
     conf = {"namespaces": ["acme/readers"], "subscriptions": ["a"], "accept_positions": ["b"]}
     refused = play("forward_acknowledgments", **conf)

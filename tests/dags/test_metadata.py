@@ -21,7 +21,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 Play = Callable[..., Any]
 
 
-def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_reason(
+def test_a_change_is_carried_and_an_invalid_event_fails_the_run(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     shared = new_namespace()
@@ -55,7 +55,7 @@ def test_a_change_is_carried_and_what_cannot_be_applied_fails_the_run_with_its_r
     asyncio.run(check_and_remove())
 
 
-def test_a_deletion_is_listed_and_carried_out_by_a_run_that_names_its_batch(
+def test_a_deletion_is_listed_and_done_by_a_run_that_names_its_batch(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     shared = new_namespace()

@@ -51,7 +51,7 @@ def values(connection: ClusterConnection, name: NamespaceName) -> JsonObject:
     return asyncio.run(read())
 
 
-def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
+def test_drift_is_reported_then_repaired_and_then_nothing_is_left(
     play: Play, shared: NamespaceName, blue: ClusterConnection, green: ClusterConnection
 ) -> None:
     conf = {"selection": [shared.tenant]}
@@ -78,7 +78,7 @@ def test_what_drifted_apart_is_reported_then_repaired_and_then_nothing_is_left(
     assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
-def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repaired(
+def test_above_the_threshold_a_spark_job_finds_the_drift_for_the_repair(
     play: Play,
     shared: NamespaceName,
     blue: ClusterConnection,
@@ -96,7 +96,7 @@ def test_above_the_threshold_a_spark_job_says_what_is_not_alike_and_that_is_repa
     assert (values(blue, shared), values(green, shared)) == (expected, expected)
 
 
-def test_above_the_threshold_a_missing_spark_connection_is_refused_and_nothing_is_written(
+def test_above_the_threshold_a_missing_spark_connection_is_refused(
     play: Play,
     shared: NamespaceName,
     blue: ClusterConnection,

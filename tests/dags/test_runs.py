@@ -110,7 +110,7 @@ def test_a_dry_run_changes_nothing(play: Play, moving: NamespaceName, green: Clu
 
 
 @pytest.mark.long
-def test_one_forgotten_message_fails_the_verification_and_is_named_and_the_other_batch_is_proven(
+def test_a_forgotten_message_fails_its_batch_and_the_other_is_verified(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     lacking, whole = (TopicName(new_namespace(), "events") for _ in range(2))

@@ -30,7 +30,7 @@ Play = Callable[..., Any]
 NOTHING_RETIRED = {"find_unmigrated": "skipped"}
 
 
-def test_what_a_dead_run_left_is_restored_and_the_run_fails_so_that_people_hear_of_it(
+def test_a_dead_run_is_restored_and_the_watching_run_fails_to_alert_people(
     play: Play,
     blue: ClusterConnection,
     green: ClusterConnection,

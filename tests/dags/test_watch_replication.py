@@ -49,7 +49,7 @@ def test_a_fault_fails_the_run_and_its_beginning_is_announced_once(
 
 
 @pytest.mark.long
-def test_a_remedy_that_the_configuration_names_heals_and_the_change_is_announced(
+def test_a_remedy_that_the_configuration_names_heals_and_is_announced(
     play: Play, blue: ClusterConnection, green: ClusterConnection, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     name = new_namespace()

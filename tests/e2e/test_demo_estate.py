@@ -130,7 +130,7 @@ async def ensure_on(opened: ClusterConnection, closed: ClusterConnection) -> Est
 
 @pytest.mark.long
 @pytest.mark.timeout(4000)
-async def test_every_namespace_is_migrated_failed_back_and_migrated_again_by_the_forms_that_refusals_name(
+async def test_every_namespace_migrates_fails_back_and_migrates_by_printed_forms(
     airflow: AirflowStack, sides: list[ClusterConnection]
 ) -> None:
     blue, green = sides

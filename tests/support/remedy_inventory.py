@@ -38,7 +38,7 @@ _GATES = "contract/migration/test_gate_remedies.py::"
 _PROOFS = "contract/migration/test_stale_proofs.py::"
 _FRESH = "unit/migration/test_proof_freshness.py::test_a_young_proof_under_live_replication_is_fresh"
 _BROKERS = "contract/preflight/test_broker_remedies.py::"
-_NEAREST = "test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong"
+_NEAREST = "test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong"
 _NOT_IN_PAIRS = f"unit/preflight/test_compatibility.py::{_NEAREST}"
 _NOT_IN_VIEWS = f"unit/migration/test_gates.py::{_NEAREST}"
 _NOT_BEFORE_FAILBACK = f"unit/migration/test_failback_checks.py::{_NEAREST}"
@@ -117,8 +117,8 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_BY_HAND}test_a_namespace_in_use_is_not_deleted_by_what_is_said_of_one_whose_deletion_hangs",
-        f"{_BY_HAND}test_a_namespace_in_use_is_not_deleted_by_what_is_said_of_one_whose_deletion_hangs",
+        f"{_BY_HAND}test_the_remedy_of_a_hung_deletion_deletes_no_namespace_in_use",
+        f"{_BY_HAND}test_the_remedy_of_a_hung_deletion_deletes_no_namespace_in_use",
         {
             "namespace-deleted": ("without force",),
         },
@@ -154,7 +154,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_BY_HAND}test_what_the_brokers_of_blue_apply_is_set_there_and_copied_for_every_policy",
+        f"{_BY_HAND}test_what_blues_brokers_apply_is_set_there_and_copied_for_every_policy",
         _NOT_IN_PAIRS,
         {
             "behaves-differently": ("nothing changes there", "accept the difference"),
@@ -163,7 +163,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_BY_HAND}test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_present",
+        f"{_BY_HAND}test_dynamic_settings_are_named_without_those_that_a_run_overrides",
         _NOT_IN_PAIRS,
         {
             "dynamic-settings-differ": ("some may belong to one cluster only",),
@@ -180,15 +180,15 @@ INVENTORY: tuple[Group, ...] = (
     Group(
         Kind.CALL,
         f"{_REDIRECTS}test_a_flag_that_no_redirect_made_effective_is_cleared",
-        f"{_REDIRECTS}test_the_flag_of_a_moved_namespace_stays_and_its_redirect_is_stored_again",
+        f"{_REDIRECTS}test_a_moved_namespace_keeps_its_flag_and_its_redirect_is_stored_again",
         {
             "flag-left-elsewhere": (),
         },
     ),
     Group(
         Kind.CALL,
-        f"{_REDIRECTS}test_the_flag_of_a_moved_namespace_stays_and_its_redirect_is_stored_again",
-        f"{_REDIRECTS}test_no_flag_and_no_redirect_of_a_migration_to_a_third_cluster_is_removed",
+        f"{_REDIRECTS}test_a_moved_namespace_keeps_its_flag_and_its_redirect_is_stored_again",
+        f"{_REDIRECTS}test_a_flag_or_redirect_of_a_migration_to_a_third_cluster_is_kept",
         {
             "redirect-lost": (),
         },
@@ -196,15 +196,15 @@ INVENTORY: tuple[Group, ...] = (
     Group(
         Kind.CALL,
         f"{_REDIRECTS}test_a_redirect_that_nobody_uses_is_deleted_and_a_used_one_is_not",
-        f"{_REDIRECTS}test_no_flag_and_no_redirect_of_a_migration_to_a_third_cluster_is_removed",
+        f"{_REDIRECTS}test_a_flag_or_redirect_of_a_migration_to_a_third_cluster_is_kept",
         {
             "redirect-to-another-cluster": (),
         },
     ),
     Group(
         Kind.CALL,
-        f"{_REDIRECTS}test_a_redirect_on_green_is_deleted_only_while_nothing_there_is_flagged",
-        f"{_REDIRECTS}test_a_redirect_on_green_is_deleted_only_while_nothing_there_is_flagged",
+        f"{_REDIRECTS}test_a_redirect_on_green_is_deleted_only_while_no_flag_is_set_there",
+        f"{_REDIRECTS}test_a_redirect_on_green_is_deleted_only_while_no_flag_is_set_there",
         {
             "redirect-left-on-green": (),
         },
@@ -227,7 +227,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_REDIRECTS}test_before_a_failback_the_flag_on_green_is_cleared_only_while_its_topics_are_open",
+        f"{_REDIRECTS}test_the_flag_on_green_is_cleared_for_a_failback_only_with_open_topics",
         _NOT_BEFORE_FAILBACK,
         {
             "both-flagged": (),
@@ -283,7 +283,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_GATES}test_what_green_lacks_is_created_by_the_plan_and_nothing_else_is_changed",
+        f"{_GATES}test_the_plan_creates_what_green_lacks_and_changes_nothing_else",
         _NOT_IN_VIEWS,
         {
             "client-repeats": ("deduplication",),
@@ -298,7 +298,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_GATES}test_a_copied_namespace_moves_by_the_strategy_that_places_the_cursors_and_replication_back_ends",
+        f"{_GATES}test_a_copied_namespace_moves_by_cursor_transfer_once_replication_ends",
         _NOT_IN_VIEWS,
         {
             "abandoned-subscription": ("Delete it only if no application needs its messages", "it is transferred"),
@@ -308,14 +308,13 @@ INVENTORY: tuple[Group, ...] = (
     Group(
         Kind.CALL,
         "contract/migration/test_incoming_replication.py::"
-        "test_nothing_is_lost_when_the_third_cluster_replicates_to_green_before_the_cut_over",
+        "test_a_third_cluster_that_replicates_to_green_first_loses_nothing",
         _NOT_IN_VIEWS,
         {"replicates-into-blue": ("backlog to blue is 0",)},
     ),
     Group(
         Kind.CALL,
-        "contract/migration/test_repoint.py::"
-        "test_applications_are_connected_to_green_one_after_the_other_and_blue_refuses_producers",
+        "contract/migration/test_repoint.py::test_applications_connect_to_green_in_turn_and_blue_refuses_producers",
         _NOT_IN_VIEWS,
         {"redirect-not-supported": ("replicate_then_repoint",)},
     ),
@@ -339,7 +338,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_GATES}test_the_removal_before_a_failback_is_allowed_by_the_setting_that_the_text_names",
+        f"{_GATES}test_the_removal_before_a_failback_is_allowed_by_the_named_setting",
         _NOT_BEFORE_FAILBACK,
         {
             "removal-not-allowed": ("allow_removal",),
@@ -356,7 +355,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_PROOFS}test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were_created_meanwhile",
+        f"{_PROOFS}test_a_run_undone_and_started_again_moves_topics_created_meanwhile",
         _FRESH,
         {
             "topics-changed": ("then start it again",),
@@ -364,7 +363,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.CALL,
-        f"{_PROOFS}test_a_copy_that_a_client_wrote_to_is_verified_again_when_that_client_has_stopped",
+        f"{_PROOFS}test_a_copy_that_a_client_wrote_to_is_verified_again_without_it",
         _FRESH,
         {
             "green-written-to": ("find that client and stop it",),
@@ -422,7 +421,7 @@ INVENTORY: tuple[Group, ...] = (
     ),
     Group(
         Kind.BROKER,
-        f"{_BROKERS}test_a_setting_that_needs_a_restart_exists_and_is_not_dynamic_and_the_others_are",
+        f"{_BROKERS}test_just_the_settings_that_need_a_restart_are_not_dynamic",
         _NOT_IN_PAIRS,
         {
             "authentication-provider-missing": ("Restart no broker",),

@@ -63,7 +63,7 @@ def test_a_migration_is_refused_before_the_first_call_when_it_is_not_valid(shell
     assert "has no 'no/where'" in absent.err
 
 
-async def test_a_migration_is_approved_on_the_terminal_and_its_namespace_comes_back(
+async def test_a_migration_is_approved_on_the_terminal_and_fails_back(
     shell: Shell, moving: NamespaceName, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     dry = shell.run("migrate", *shell.sides, "--namespaces", moving, "--dry-run")

@@ -140,7 +140,7 @@ async def test_a_broker_says_its_version(on_blue: AdminClient) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+(-.+)?", await on_blue.version(broker))
 
 
-async def test_of_several_admin_urls_the_next_is_called_where_one_does_not_answer(blue: ClusterConnection) -> None:
+async def test_the_next_of_several_admin_urls_is_called_where_one_is_unreachable(blue: ClusterConnection) -> None:
     gone = next(free_ports())
     several = replace(blue, admin_url=f"http://localhost:{gone},{urlsplit(blue.admin_url).netloc}")
     async with AdminClient(several) as admin:
@@ -150,7 +150,7 @@ async def test_of_several_admin_urls_the_next_is_called_where_one_does_not_answe
         assert admin.calls == 3
 
 
-async def test_where_none_of_several_admin_urls_answers_the_cluster_is_unavailable(blue: ClusterConnection) -> None:
+async def test_a_cluster_is_unavailable_where_none_of_its_admin_urls_answers(blue: ClusterConnection) -> None:
     hosts = ",".join(f"localhost:{port}" for port in islice(free_ports(), 2))
     async with AdminClient(replace(blue, admin_url=f"http://{hosts}"), retry_seconds=1.0) as admin:
         with pytest.raises(Unavailable, match="got no answer"):
@@ -415,7 +415,7 @@ async def replicated(
         await on_blue.delete("/clusters/green")
 
 
-async def test_a_partitioned_topic_of_a_replicated_namespace_stays_on_its_cluster(
+async def test_a_partitioned_topic_of_a_replicated_namespace_stays_local(
     on_blue: AdminClient, on_green: AdminClient, replicated: NamespaceName
 ) -> None:
     local, everywhere = TopicName(replicated, "local"), TopicName(replicated, "everywhere")
@@ -441,7 +441,7 @@ async def test_an_absent_topic_is_missing(on_blue: AdminClient, namespace: Names
         await getattr(on_blue, read)(TopicName(namespace, "absent"))
 
 
-async def test_internal_information_of_an_absent_topic_cannot_be_told_from_a_broker_in_trouble(
+async def test_an_absent_topic_looks_like_a_broker_in_trouble_in_internal_info(
     impatient: AdminClient, namespace: NamespaceName
 ) -> None:
     with pytest.raises(Unavailable, match=r"blue answered 500 .*: Request failed"):
@@ -531,7 +531,7 @@ async def test_an_absent_subscription_is_missing(on_blue: AdminClient, topic: To
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-async def test_a_call_about_a_subscription_named_like_a_step_in_a_path_changes_nothing(
+async def test_a_call_about_a_subscription_named_like_a_path_changes_nothing(
     on_blue: AdminClient, new_namespace: Callable[[], NamespaceName], make_namespace: MakeNamespace, name: str
 ) -> None:
     """The deletion of subscription `..` of a partitioned topic deleted the topic, however the name was encoded."""
@@ -649,7 +649,7 @@ async def test_a_broker_that_never_recovers_is_transient(blue: ClusterConnection
     assert len(proxy.seen) > 1
 
 
-async def test_a_call_that_was_not_answered_is_made_again_although_its_time_was_used_up(
+async def test_an_unanswered_call_is_repeated_although_its_time_is_used_up(
     blue: ClusterConnection, proxy: Proxy
 ) -> None:
     proxy.faults.append(HANG)
@@ -774,7 +774,7 @@ def reach(safe: Cluster, admin_url: str, token: str | None = None) -> ClusterCon
     )
 
 
-async def test_a_call_to_another_brokers_topic_reaches_it_with_method_body_and_token(
+async def test_a_call_to_another_brokers_topic_keeps_method_body_and_token(
     as_admin: ClusterConnection,
 ) -> None:
     async with AdminClient(as_admin) as admin:
@@ -812,7 +812,7 @@ async def test_behind_a_load_balancer_every_broker_is_asked_for_itself(safe: Clu
             ] * 3
 
 
-async def test_behind_a_balancer_that_leads_to_one_broker_the_other_is_asked_for_its_address(safe: Cluster) -> None:
+async def test_the_address_of_a_broker_is_asked_behind_a_balancer_of_another_one(safe: Cluster) -> None:
     async with (
         Balancer(safe.admin_urls_tls[1:]) as balancer,
         AdminClient(reach(safe, balancer.url), retry_seconds=0) as admin,
@@ -821,7 +821,7 @@ async def test_behind_a_balancer_that_leads_to_one_broker_the_other_is_asked_for
     assert [configuration["advertisedAddress"] for configuration in configurations] == ["127.0.0.1", "127.0.0.2"]
 
 
-async def test_behind_a_proxy_that_follows_redirects_a_broker_is_unknown_and_not_taken_for_another(
+async def test_a_broker_is_unknown_behind_a_proxy_that_follows_redirects(
     safe: Cluster,
 ) -> None:
     security = safe.folder.parent / "security"
@@ -839,7 +839,7 @@ async def test_behind_a_proxy_that_follows_redirects_a_broker_is_unknown_and_not
     assert all("answered at https://localhost" in note.detail and '"broker_urls"' in note.detail for note in notes)
 
 
-async def test_brokers_and_redirects_to_them_are_reached_at_the_urls_of_the_connection(safe: Cluster) -> None:
+async def test_brokers_and_redirects_are_reached_at_the_urls_of_the_connection(safe: Cluster) -> None:
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(url)) for url in safe.admin_urls]
         brokers = [urlsplit(url).netloc for url in safe.admin_urls]
@@ -1050,7 +1050,7 @@ async def test_a_client_certificate_is_enough_to_read_entries(safe: Cluster, fil
     assert count(on_wire(safe, token=None, **certificate), filled) == 800
 
 
-async def test_a_broker_that_asks_for_new_credentials_gets_them_and_keeps_the_connection(
+async def test_a_broker_that_asks_for_new_credentials_keeps_the_connection(
     safe: Cluster, filled: Range, tmp_path: Path
 ) -> None:
     secret = (safe.folder.parent / "security" / "secret.key").read_bytes()

@@ -251,7 +251,7 @@ async def test_a_bad_token_ends_a_run_before_anything_is_read(estate: Sandbox, r
         )
 
 
-async def test_the_name_that_a_connection_gives_must_be_one_that_the_cluster_knows(estate: Sandbox) -> None:
+async def test_a_connection_must_give_a_cluster_name_that_the_cluster_knows(estate: Sandbox) -> None:
     limited = reach(estate["west"], "tenant-admin")
     async with AdminClient(replace(limited, cluster_name="west")) as named:
         assert await named.cluster_name() == "west"

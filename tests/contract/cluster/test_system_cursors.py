@@ -67,7 +67,7 @@ async def onboard(blue: ClusterConnection, green: ClusterConnection, name: Names
 
 
 @pytest.mark.needs_pulsar("4.0", "an older broker flags no namespace")
-async def test_onboarding_the_switch_and_verification_take_the_same_subscriptions(
+async def test_onboarding_cut_over_and_verification_take_the_same_subscriptions(
     blue: ClusterConnection,
     green: ClusterConnection,
     new_namespace: NewNamespace,
@@ -108,7 +108,7 @@ async def test_onboarding_the_switch_and_verification_take_the_same_subscription
     assert got == messages_in(reader.unread(entries))
 
 
-async def test_a_broker_gives_nobody_a_subscription_that_is_called_like_a_replicators_cursor(
+async def test_a_broker_refuses_a_subscription_named_like_a_replicators_cursor(
     blue: ClusterConnection, new_namespace: NewNamespace, on_blue: AdminClient
 ) -> None:
     """Why it is not copied: on the other cluster it would keep what it has not read without an end."""

@@ -63,7 +63,7 @@ async def test_a_tenant_is_onboarded_and_equal(fleet: Fleet, shell: Shell, new_n
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-async def test_a_namespace_with_stored_messages_is_migrated_under_traffic_and_verified(
+async def test_a_namespace_with_stored_messages_is_migrated_under_traffic(
     fleet: Fleet, shell: Shell, new_namespace: NewNamespace
 ) -> None:
     live = new_namespace()

@@ -31,7 +31,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.mark.long
-async def test_a_role_without_rights_replicates_nothing_though_the_broker_itself_might(
+async def test_a_role_without_rights_replicates_nothing_though_the_broker_might(
     fleet: Fleet, records: Path, new_namespace: Callable[[], NamespaceName]
 ) -> None:
     topic = TopicName(new_namespace(), "events")

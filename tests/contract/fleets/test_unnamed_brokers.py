@@ -26,7 +26,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_what_each_broker_decides_is_unknown_and_a_migration_needs_a_waiver_for_each(
+async def test_a_migration_needs_a_waiver_for_each_unknown_broker(
     fleet: Fleet, records: Path, new_namespace: NewNamespace
 ) -> None:
     live, shell = new_namespace(), fleet.shell(records)

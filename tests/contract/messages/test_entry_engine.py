@@ -174,7 +174,7 @@ async def test_a_migrated_topic_is_read_where_it_was_and_never_anywhere_else(
         await asyncio.to_thread(places, engine, after[0])
 
 
-async def test_a_slow_broker_is_not_taken_for_the_end_of_a_topic_that_it_calls_empty(
+async def test_a_slow_broker_does_not_end_a_topic_that_it_calls_empty(
     on_blue: AdminClient,
     topic: TopicName,
     blue: ClusterConnection,

@@ -33,7 +33,7 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterC
         yield ClusterConnection(name="ledgered", admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
-async def test_committed_messages_are_compared_and_an_open_transaction_is_inconclusive(
+async def test_committed_messages_are_compared_and_open_ones_are_inconclusive(
     transactional: ClusterConnection, green: ClusterConnection, tmp_path: Path
 ) -> None:
     name = NamespaceName(f"test-{tmp_path.name[-12:]}", "ledgered")

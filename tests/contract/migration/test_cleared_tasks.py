@@ -77,7 +77,7 @@ async def switch(migration: Migration | Failback, moves: Moves, original: Origin
     await migration.restore()
 
 
-async def test_a_run_that_is_cleared_from_its_first_task_on_after_the_cut_over_ends_as_before(
+async def test_a_run_cleared_from_its_first_task_after_cut_over_ends_as_before(
     blue: ClusterConnection,
     green: ClusterConnection,
     on_blue: AdminClient,

@@ -40,7 +40,7 @@ SECONDS = 30.0
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("logger", ["none", "a file at level Info", "of Python", "the console at level Debug"])
-async def test_a_redirect_ends_an_application_with_a_logger_of_python_or_a_debug_log(
+async def test_a_redirect_ends_an_application_with_a_python_logger_or_debug_log(
     blue: ClusterConnection,
     green: ClusterConnection,
     on_blue: AdminClient,

@@ -84,7 +84,7 @@ async def test_clients_follow_to_the_address_that_is_theirs(
         await steps.restore_blue(sides, run, before, delete_topics=False)
 
 
-async def test_an_address_of_clients_that_cannot_be_tried_from_here_is_a_blocker_that_a_person_can_accept(
+async def test_an_untested_address_of_clients_is_a_blocker_with_a_waiver(
     topic: TopicName, run: Run, blue: ClusterConnection, green: ClusterConnection
 ) -> None:
     sides = Sides(blue, replace(green, client_urls=(NOBODY,)), 5.0)

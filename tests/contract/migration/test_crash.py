@@ -96,7 +96,7 @@ def undisturbed(
 
 @pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_killed_migration_is_finished_by_the_next_try_and_leaves_what_an_undisturbed_one_leaves(
+async def test_a_killed_migration_is_finished_by_the_next_try_without_a_trace(
     point: int,
     undisturbed: Undisturbed,
     blue: ClusterConnection,

@@ -268,7 +268,7 @@ async def test_every_subscription_continues_on_green_where_it_was(
         assert got == messages_in(reader.unread(entries)), name
 
 
-async def test_individual_acknowledgments_that_are_not_carried_are_redelivered_as_often_as_stated(
+async def test_acknowledgments_that_are_not_carried_are_redelivered_as_stated(
     blue: ClusterConnection,
     green: ClusterConnection,
     new_namespace: NewNamespace,
@@ -302,7 +302,7 @@ async def test_individual_acknowledgments_that_are_not_carried_are_redelivered_a
     assert [counts_again["topics"] for counts_again in again.values()] == [0]
 
 
-async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_and_ends(
+async def test_other_clusters_stay_in_the_list_while_green_is_added_and_removed(
     on_blue: AdminClient, on_green: AdminClient, new_namespace: NewNamespace
 ) -> None:
     name, others = new_namespace(), (f"far-{uuid4().hex[:6]}", f"new-{uuid4().hex[:6]}")
@@ -332,7 +332,7 @@ async def test_other_clusters_stay_in_the_list_when_replication_to_green_begins_
         await on_blue.delete(f"/clusters/{other}")
 
 
-async def test_a_replicated_subscription_keeps_its_flag_and_place_and_placing_twice_changes_nothing(
+async def test_a_replicated_subscription_keeps_flag_and_cursor_when_set_twice(
     blue: ClusterConnection,
     green: ClusterConnection,
     new_namespace: NewNamespace,

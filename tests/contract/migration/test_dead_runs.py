@@ -75,7 +75,7 @@ async def snapshot(admin: AdminClient, name: NamespaceName) -> Snapshot:
     return await collect(admin, Selection(namespaces=frozenset({name})), redactor=REDACTOR)
 
 
-async def test_a_second_run_is_kept_out_whatever_its_ledger_and_let_in_when_the_first_has_ended(
+async def test_a_second_run_waits_for_the_end_of_the_first_whatever_its_ledger(
     moving: Migration, tmp_path: Path
 ) -> None:
     other = another_run(moving, tmp_path)
@@ -136,7 +136,7 @@ async def test_the_last_of_two_runs_restores_the_settings_of_the_brokers(
     assert await on_blue.dynamic_overrides() == before
 
 
-async def test_what_a_dead_run_overrides_is_not_copied_and_is_not_the_original_of_the_next_run(
+async def test_an_override_of_a_dead_run_is_neither_copied_nor_kept_as_original(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient, tmp_path: Path
 ) -> None:
     before = await overridden(on_blue, moving.namespace)
@@ -164,7 +164,7 @@ async def test_what_a_dead_run_overrides_is_not_copied_and_is_not_the_original_o
     assert PROPERTY not in ((await on_blue.namespace(moving.namespace)) or {}).get("properties", {})
 
 
-async def test_what_a_dead_run_left_is_restored_without_its_ledger_and_a_live_run_is_not_touched(
+async def test_a_dead_run_is_restored_without_its_ledger_and_a_live_one_is_kept(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     before, name = await overridden(on_blue, moving.namespace), str(moving.namespace)
@@ -207,7 +207,7 @@ async def test_a_dead_run_that_restores_leaves_alone_what_the_next_run_overrides
     await release(other.sides, other.run)
 
 
-async def test_what_an_earlier_move_kept_overridden_is_restored_unless_a_run_has_the_namespace(
+async def test_overrides_of_an_earlier_move_are_restored_unless_a_run_has_them(
     moving: Migration, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     before, name = await overridden(on_blue, moving.namespace), str(moving.namespace)
@@ -223,7 +223,7 @@ async def test_what_an_earlier_move_kept_overridden_is_restored_unless_a_run_has
         await restore_overrides(admin, ended=moving.run.id)
 
 
-async def test_of_two_runs_in_a_tenant_the_last_takes_back_what_the_first_allowed_it(
+async def test_the_last_of_two_runs_in_a_tenant_restores_what_the_first_allowed(
     moving: Migration, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, tmp_path: Path
 ) -> None:
     second = NamespaceName(moving.namespace.tenant, "second")
@@ -281,7 +281,7 @@ async def test_a_finished_migration_that_is_cut_over_again_freezes_nothing(
 
 @pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
-async def test_whatever_follows_a_kill_at_any_moment_every_setting_is_as_before_and_one_run_at_a_time_was_let_in(
+async def test_a_run_killed_at_any_moment_leaves_every_setting_as_it_was(
     point: int,
     undisturbed: Undisturbed,
     moving: Migration,

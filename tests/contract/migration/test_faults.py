@@ -81,7 +81,7 @@ async def test_clients_move_under_traffic_and_nothing_stays_overridden(
 
 
 @pytest.mark.long
-async def test_a_cut_network_leaves_a_throttle_that_the_teardown_lifts_and_the_next_try_goes_on(
+async def test_a_throttle_left_by_a_cut_network_is_lifted_by_the_teardown(
     moving: Migration, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
     await moving.freeze_blue()
@@ -116,7 +116,7 @@ async def test_a_green_that_is_down_at_the_switch_leaves_blue_untouched(
 
 
 @pytest.mark.long
-async def test_what_is_stranded_by_an_unload_and_by_a_kill_is_served_again_and_nothing_is_lost(
+async def test_topics_stranded_by_an_unload_or_a_kill_are_served_again(
     moving: Migration, traffic: Traffic, clusters: Sandbox, on_blue: AdminClient, blue: ClusterConnection
 ) -> None:
     await moving.freeze_blue()

@@ -35,7 +35,7 @@ async def test_the_stored_redirect_is_read_by_the_printed_call(fleet: Fleet) -> 
     assert NOBODY.items() <= stored.items()
 
 
-async def test_a_green_that_does_not_answer_is_asked_again_and_is_not_said_to_refuse(fleet: Fleet) -> None:
+async def test_an_unreachable_green_is_asked_again_and_not_said_to_refuse(fleet: Fleet) -> None:
     advertised, green = await advertised_addresses(fleet.green), fleet.green.connection
     redirect = redirect_to(green, next(iter(advertised.values())))
     for cut, unanswered in ((2, False), (3, True)):
@@ -116,7 +116,7 @@ async def test_a_cluster_that_needs_nothing_is_taken_out_and_no_topic_is_lost(fl
     await without(fleet.blue, fleet.next, west)
 
 
-async def test_what_green_lacks_is_created_by_the_plan_and_nothing_else_is_changed(fleet: Fleet) -> None:
+async def test_the_plan_creates_what_green_lacks_and_changes_nothing_else(fleet: Fleet) -> None:
     name, topic = fleet.beside("absent"), TopicName(fleet.beside("absent"), "events")
     await fleet.make(name, on_green=False)
     await fleet.blue.post(f"/namespaces/{name.path}/deduplication", True)
@@ -157,7 +157,7 @@ async def _onboard(fleet: Fleet, name: NamespaceName) -> None:
     assert result.complete, result
 
 
-async def test_a_copied_namespace_moves_by_the_strategy_that_places_the_cursors_and_replication_back_ends(
+async def test_a_copied_namespace_moves_by_cursor_transfer_once_replication_ends(
     fleet: Fleet,
 ) -> None:
     """Both clusters replicate to each other: as long as green replicates into blue, the text names green's list."""
@@ -236,7 +236,7 @@ async def test_before_a_failback_only_an_empty_topic_on_blue_is_to_be_deleted(fl
     assert await fleet.green.topics(name)
 
 
-async def test_the_removal_before_a_failback_is_allowed_by_the_setting_that_the_text_names(fleet: Fleet) -> None:
+async def test_the_removal_before_a_failback_is_allowed_by_the_named_setting(fleet: Fleet) -> None:
     topic = await fleet.move(fleet.beside("moved"))
     finding = (await failback(fleet, topic.namespace))["removal-not-allowed"]
     assert "set 'allow_removal'" in finding.remedy

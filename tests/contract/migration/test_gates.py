@@ -248,7 +248,7 @@ async def test_all_seeded_faults_are_in_one_report_and_nothing_is_changed(
     assert [rows ^ later for rows, later in zip(before, after, strict=True)] == [set(), set()]
 
 
-async def test_a_role_that_is_no_superuser_and_an_address_where_nobody_is_are_told(
+async def test_a_role_without_superuser_and_a_dead_address_are_named(
     wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
 ) -> None:
     name = new_namespace()
@@ -302,7 +302,7 @@ async def test_clean_estates_of_twenty_shapes_give_no_alarm(
     assert [entry.text() for entry in blockers] == []
 
 
-async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer_each_time(
+async def test_a_check_that_is_off_on_one_broker_is_found_behind_a_load_balancer(
     wide: Sandbox, on_green: AdminClient, new_namespace: Callable[[], NamespaceName], records: Path
 ) -> None:
     name = new_namespace()

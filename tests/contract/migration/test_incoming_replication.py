@@ -202,7 +202,7 @@ async def world(three: Sandbox, new_namespace: Callable[[], NamespaceName], tmp_
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_nothing_is_lost_when_the_third_cluster_replicates_to_green_before_the_cut_over(world: World) -> None:
+async def test_a_third_cluster_that_replicates_to_green_first_loses_nothing(world: World) -> None:
     with pytest.raises(PreconditionFailed, match=rf"{INBOUND}[\s\S]*far's replication backlog to blue is 0"):
         await world.check(world.run, Strategy.REDIRECT)
     await world.pause_far()
@@ -219,7 +219,7 @@ async def test_nothing_is_lost_when_the_third_cluster_replicates_to_green_before
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_a_replicator_follows_the_redirect_and_then_continues_to_green_where_it_was(world: World) -> None:
+async def test_a_replicator_follows_the_redirect_and_goes_on_to_green(world: World) -> None:
     await world.move(await world.check(world.run, Strategy.REDIRECT, [WAIVER]))
     await asyncio.sleep(35)  # until green may refuse it
     twice = await world.continue_on_green()

@@ -173,7 +173,7 @@ async def test_a_flag_that_no_redirect_made_effective_is_cleared(fleet: Fleet) -
 
 
 @pytest.mark.parametrize("address", LOST, ids=["overwritten", "emptied", "deleted"])
-async def test_the_flag_of_a_moved_namespace_stays_and_its_redirect_is_stored_again(
+async def test_a_moved_namespace_keeps_its_flag_and_its_redirect_is_stored_again(
     fleet: Fleet, address: dict[str, str] | None
 ) -> None:
     moved = fleet.beside("moved")
@@ -197,7 +197,7 @@ async def test_clearing_the_flag_of_a_moved_namespace_would_cut_its_clients_off(
     assert await fleet.arrives(topic)
 
 
-async def test_no_flag_and_no_redirect_of_a_migration_to_a_third_cluster_is_removed(fleet: Fleet) -> None:
+async def test_a_flag_or_redirect_of_a_migration_to_a_third_cluster_is_kept(fleet: Fleet) -> None:
     moved = fleet.beside("moved")
     topic = await fleet.move(moved)
     await fleet.green.delete(f"/{topic.path}/partitions", force=True)
@@ -233,7 +233,7 @@ async def test_an_alias_of_green_stays_stored_and_the_connection_takes_it(fleet:
     assert await fleet.arrives(topic)
 
 
-async def test_a_redirect_on_green_is_deleted_only_while_nothing_there_is_flagged(fleet: Fleet) -> None:
+async def test_a_redirect_on_green_is_deleted_only_while_no_flag_is_set_there(fleet: Fleet) -> None:
     await fleet.green.post("/clusters/green/migrate", NOBODY, migrated=False)
     finding = (await fleet.findings())["redirect-left-on-green"]
     other = fleet.beside("on-green")
@@ -268,7 +268,7 @@ async def test_of_two_flags_without_effect_both_are_cleared(fleet: Fleet) -> Non
     assert not await fleet.is_terminated(TopicName(fleet.next, "events"))
 
 
-async def test_a_loaded_topic_with_the_property_of_a_user_is_terminated_by_the_flag_as_any_other(fleet: Fleet) -> None:
+async def test_a_loaded_topic_with_a_users_property_is_terminated_by_the_flag(fleet: Fleet) -> None:
     topic = TopicName(fleet.beside("marked"), "plain")
     await fleet.make(topic.namespace)
     for admin in (fleet.blue, fleet.green):
@@ -290,7 +290,7 @@ async def failback_findings(fleet: Fleet, name: NamespaceName) -> dict[str, Find
     return {document["id"]: Finding.from_json(document) for document in run.stored(FAILBACK_CHECKS)}
 
 
-async def test_before_a_failback_the_flag_on_green_is_cleared_only_while_its_topics_are_open(fleet: Fleet) -> None:
+async def test_the_flag_on_green_is_cleared_for_a_failback_only_with_open_topics(fleet: Fleet) -> None:
     moved = fleet.beside("moved")
     topic = await fleet.move(moved)
     await fleet.green.post(f"/namespaces/{moved.path}/migration", True)

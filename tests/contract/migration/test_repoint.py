@@ -192,7 +192,7 @@ async def estate(make_estate: MakeEstate, green: ClusterConnection) -> Estate:
 
 
 @pytest.mark.timeout(240)
-async def test_applications_are_connected_to_green_one_after_the_other_and_blue_refuses_producers(
+async def test_applications_connect_to_green_in_turn_and_blue_refuses_producers(
     estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     await asyncio.sleep(2)
@@ -241,7 +241,7 @@ async def test_applications_are_connected_to_green_one_after_the_other_and_blue_
 @pytest.mark.long
 @pytest.mark.versions
 @pytest.mark.timeout(240)
-async def test_producers_may_be_connected_to_green_first_and_no_message_of_theirs_is_skipped(
+async def test_producers_may_connect_to_green_first_and_no_message_is_skipped(
     estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_green: AdminClient
 ) -> None:
     reading = Subscriber(estate.topic("events"), ARCHIVE)
@@ -274,7 +274,7 @@ async def test_producers_may_be_connected_to_green_first_and_no_message_of_their
 @pytest.mark.long
 @pytest.mark.versions
 @pytest.mark.timeout(240)
-async def test_messages_that_a_replicator_sends_again_are_counted_and_the_run_goes_on(
+async def test_messages_repeated_by_a_replicator_are_counted_and_the_run_goes_on(
     estate: Estate, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     """When green closes a topic before it confirmed what it stored, blue's replicator sends that again."""
@@ -362,7 +362,7 @@ async def test_namespaces_of_one_blue_go_to_two_clusters_at_once(
 @pytest.mark.long
 @pytest.mark.versions
 @pytest.mark.timeout(240)
-async def test_an_abort_keeps_what_applications_use_on_green_and_blue_is_as_before(
+async def test_an_abort_restores_blue_and_keeps_what_applications_use_on_green(
     estate: Estate, blue: ClusterConnection, green: ClusterConnection, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     path = f"/namespaces/{estate.namespace.path}/replication"

@@ -105,7 +105,7 @@ async def test_a_proof_that_is_verified_again_lets_the_run_cut_over(
 
 
 @pytest.mark.long
-async def test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were_created_meanwhile(
+async def test_a_run_undone_and_started_again_moves_topics_created_meanwhile(
     topic: TopicName, begin: Callable[[str, TopicName], Migration], on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     first, name = begin("undone", topic), topic.namespace
@@ -124,7 +124,7 @@ async def test_a_run_that_is_undone_and_started_again_moves_the_topics_that_were
 
 
 @pytest.mark.long
-async def test_a_copy_that_a_client_wrote_to_is_verified_again_when_that_client_has_stopped(
+async def test_a_copy_that_a_client_wrote_to_is_verified_again_without_it(
     topic: TopicName, begin: Callable[[str, TopicName], Migration], green: ClusterConnection, on_green: AdminClient
 ) -> None:
     migration = begin("written to", topic)

@@ -258,7 +258,7 @@ async def test_a_cut_over_that_is_killed_is_finished_by_the_next_try(
     estate.require_stated_duplicates(results)
 
 
-async def test_consumers_that_the_cut_over_left_waiting_are_reconnected_by_the_drain(
+async def test_consumers_left_waiting_by_a_cut_over_are_reconnected_by_the_drain(
     make_estate: MakeClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estate = await make_estate("3.0.7")
@@ -275,7 +275,7 @@ async def test_consumers_that_the_cut_over_left_waiting_are_reconnected_by_the_d
     assert any(remedy.startswith("remedy:consumers-wait:") for remedy in remedies), remedies
 
 
-async def test_a_namespace_that_is_left_out_is_a_blocker_and_one_that_is_created_later_stops_before_the_flag(
+async def test_a_namespace_left_out_blocks_and_a_later_one_stops_before_the_flag(
     make_estate: MakeClusters,
 ) -> None:
     estate = await make_estate("3.0.7")

@@ -168,7 +168,7 @@ async def run_and_kill(plan: Plan, green: ClusterConnection, ledger: str, killer
 
 @pytest.mark.full
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_killed_apply_is_finished_by_the_next_and_no_change_is_lost_or_made_twice(
+async def test_a_killed_apply_is_finished_by_the_next_with_each_change_made_once(
     point: int,
     estate: Estate,
     green: ClusterConnection,

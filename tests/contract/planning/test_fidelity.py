@@ -227,7 +227,7 @@ def test_a_new_namespace_holds_every_policy_of_its_source(carried: Carried) -> N
     assert without_added(ordered(carried.green.namespaces["new"]), ours) == ours
 
 
-def test_an_existing_namespace_gets_every_policy_that_is_not_only_taken_at_creation(carried: Carried) -> None:
+def test_an_existing_namespace_gets_every_policy_but_those_of_its_creation(carried: Carried) -> None:
     fields = fields_of(carried.version, Kind.AT_CREATION) | {"clusterDispatchRate"}
     ours, theirs = (
         {field: document[field] for field in fields}
@@ -248,7 +248,7 @@ def test_a_topic_holds_every_policy_of_its_source(carried: Carried, scope: Scope
     assert without_added(ordered(theirs), of_green(ours)) == of_green(ours)
 
 
-def test_a_cluster_list_has_the_new_clusters_name_in_the_place_of_the_old_one(carried: Carried) -> None:
+def test_a_cluster_list_has_the_new_cluster_in_the_place_of_the_old_one(carried: Carried) -> None:
     assert sorted(carried.green.namespaces["listed"]["replication_clusters"]) == ["green", "third"]
 
 

@@ -160,7 +160,7 @@ async def of_the_cluster(admin: AdminClient, name: str) -> Snapshot:
     )
 
 
-async def test_groups_domains_isolation_and_peers_are_carried_over_and_taken_back(
+async def test_groups_domains_isolation_and_peers_are_applied_and_undone(
     on_green: AdminClient, new_namespace: NewNamespace, records: Path
 ) -> None:
     """A policy for brokers that are not there, so that no other test is disturbed."""

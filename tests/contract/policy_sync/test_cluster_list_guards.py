@@ -53,7 +53,7 @@ async def test_a_list_that_both_can_replicate_is_carried(
 
 
 @pytest.mark.needs_pulsar("4.0", "an older cluster is not added to a list")
-async def test_an_event_that_begins_a_replication_which_cannot_work_is_dead_lettered_with_the_reason(
+async def test_an_event_that_begins_an_unworkable_replication_is_dead_lettered(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await make_topics(on_blue, on_green, shared, 3)
@@ -83,7 +83,7 @@ async def test_reconciliation_leaves_such_a_list_alone_and_says_why(
     assert await held(on_green, shared, LISTS) == {"replication_clusters": ["green"]}
 
 
-async def test_a_follower_without_a_connection_to_the_added_cluster_does_not_add_it(
+async def test_a_follower_without_a_connection_to_the_cluster_does_not_add_it(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await replicate_on_blue(on_blue, shared)

@@ -101,7 +101,7 @@ async def test_the_document_of_a_repair_tells_both_states(
 
 
 @pytest.mark.parametrize("first", [Mode.REPORT, Mode.REPAIR])
-async def test_a_namespace_that_was_edited_on_one_side_is_not_deleted_because_the_other_deleted_it(
+async def test_an_edited_namespace_is_not_deleted_because_the_other_side_did(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler, first: Mode
 ) -> None:
     await set_policy(on_green, shared, MAX_CONSUMERS[0], 7)

@@ -17,7 +17,7 @@ from pulsar_fleet.cluster.names import NamespaceName
 Make = Callable[[AdminClient, NamespaceName], Awaitable[None]]
 
 
-async def test_an_estate_with_everything_is_exported_adopted_without_a_plan_and_an_edit_is_exactly_that_change(
+async def test_a_full_estate_is_exported_and_adopted_and_an_edit_is_one_change(
     on_blue: AdminClient,
     on_green: AdminClient,
     blue: ClusterConnection,
@@ -58,7 +58,7 @@ async def test_an_estate_with_everything_is_exported_adopted_without_a_plan_and_
     assert file.read_text() == before.replace(f"{MAX_CONSUMERS[1]}: 12", f"{MAX_CONSUMERS[1]}: 99")
 
 
-async def test_a_file_that_cannot_be_meant_is_refused_with_its_name_and_changes_nothing(
+async def test_an_invalid_file_is_refused_with_its_name_and_changes_nothing(
     on_blue: AdminClient,
     on_green: AdminClient,
     blue: ClusterConnection,

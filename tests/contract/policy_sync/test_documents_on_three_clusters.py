@@ -39,7 +39,7 @@ def connections(blue: ClusterConnection, green: ClusterConnection, red: ClusterC
     return blue, green, red
 
 
-async def test_a_whole_document_wins_on_all_three_and_the_edit_that_is_lost_is_counted(
+async def test_a_whole_document_wins_on_three_clusters_and_the_lost_edit_counts(
     admins: Admins, connections: Connections, shared: NamespaceName
 ) -> None:
     keeper = Reconciler.of(shared.tenant, *connections, granularity=Granularity.DOCUMENT)

@@ -54,7 +54,7 @@ async def topic(on_blue: AdminClient, on_green: AdminClient, shared: NamespaceNa
     return topic
 
 
-async def test_a_deletion_waits_with_its_command_and_the_approval_of_its_batch_deletes(
+async def test_a_deletion_waits_with_its_command_until_its_batch_is_approved(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, topic: TopicName
 ) -> None:
     new = NamespaceName(shared.tenant, "new")
@@ -189,7 +189,7 @@ async def test_an_edit_after_a_deletion_wins_and_is_reported(
     await exchange.settle()
 
 
-async def test_a_resource_that_was_edited_while_its_deletion_waited_is_not_deleted(
+async def test_a_resource_edited_while_its_deletion_waited_is_not_deleted(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, topic: TopicName
 ) -> None:
     await on_green.delete(f"/{topic.path}/partitions")
@@ -228,7 +228,7 @@ async def test_rights_and_policies_are_removed_without_an_approval(
     assert [tally.pending_deletions for tally in summary.clusters.values()] == [None, None]
 
 
-async def test_a_follower_asks_nobody_and_lists_what_waits_and_so_does_its_successor(
+async def test_a_follower_and_its_successor_list_what_waits_and_ask_nobody(
     on_blue: AdminClient, on_green: AdminClient, exchange: Exchange, topic: TopicName, records: Path
 ) -> None:
     def listed() -> int:

@@ -94,7 +94,7 @@ def recorded() -> list[RecordedConflict]:
 
 
 @pytest.mark.parametrize("ahead", [AHEAD_SECONDS, -AHEAD_SECONDS])
-async def test_the_edit_that_was_later_wins_however_wrong_the_clocks_of_the_followers_hosts_are(
+async def test_the_later_edit_wins_however_wrong_the_clocks_of_the_followers_are(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path, ahead: float
 ) -> None:
     topic = TopicName(shared, "events")
@@ -113,7 +113,7 @@ async def test_the_edit_that_was_later_wins_however_wrong_the_clocks_of_the_foll
 
 
 @pytest.mark.parametrize("ahead", [AHEAD_SECONDS, -AHEAD_SECONDS])
-async def test_of_two_edits_of_a_namespace_that_had_not_seen_each_other_the_later_one_wins(
+async def test_of_two_independent_edits_of_a_namespace_the_later_one_wins(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path, ahead: float
 ) -> None:
     """The time of such an edit is known from two scans; replication waits meanwhile, so that no event arrives."""
@@ -150,7 +150,7 @@ async def _waits(admin: AdminClient, exchange: Exchange, peer: str) -> bool:
     return bool(stats["replication"][peer]["replicationBacklog"])
 
 
-async def test_two_edits_within_the_skew_are_a_conflict_on_record_and_another_value_can_be_chosen(
+async def test_two_edits_within_the_skew_are_a_conflict_with_a_choice(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
     with followers_apart(exchange, records, AHEAD_SECONDS):
@@ -175,7 +175,7 @@ async def test_two_edits_within_the_skew_are_a_conflict_on_record_and_another_va
     assert len(recorded()) == 1
 
 
-async def test_an_edit_by_someone_who_had_the_other_one_is_no_conflict_however_soon_it_follows(
+async def test_an_edit_by_someone_who_had_the_other_one_is_no_conflict(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
     with followers_apart(exchange, records, AHEAD_SECONDS):
@@ -186,7 +186,7 @@ async def test_an_edit_by_someone_who_had_the_other_one_is_no_conflict_however_s
     assert recorded() == []
 
 
-async def test_a_run_says_by_which_clock_edits_are_ordered_and_lists_the_conflicts(
+async def test_a_run_names_its_reference_clock_and_lists_the_conflicts(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await set_policy(on_blue, shared, MAX_CONSUMERS[0], 5)
@@ -203,7 +203,7 @@ async def test_a_run_says_by_which_clock_edits_are_ordered_and_lists_the_conflic
 
 
 @pytest.mark.parametrize("tie_break", TieBreak)
-async def test_at_equal_times_the_cluster_with_the_smaller_or_the_larger_name_wins(
+async def test_at_equal_times_the_smaller_or_the_larger_cluster_name_wins(
     blue: ClusterConnection,
     green: ClusterConnection,
     on_blue: AdminClient,
@@ -238,7 +238,7 @@ def fast(tmp_path: Path) -> Iterator[ClusterConnection]:
         yield ClusterConnection(name="red", admin_url=cluster.admin_url, service_url=cluster.service_url)
 
 
-async def test_the_edit_that_was_later_wins_although_the_brokers_own_clocks_are_apart(
+async def test_the_later_edit_wins_although_the_clocks_of_the_brokers_differ(
     on_blue: AdminClient,
     blue: ClusterConnection,
     fast: ClusterConnection,

@@ -40,7 +40,7 @@ async def shared(
     return name
 
 
-async def test_the_schema_of_the_events_is_registered_and_another_one_is_refused_by_the_broker(
+async def test_the_schema_of_the_events_is_registered_and_brokers_refuse_another(
     on_blue: AdminClient, on_green: AdminClient, exchange: Exchange
 ) -> None:
     topic = exchange.request.event_topic
@@ -116,7 +116,7 @@ async def test_the_last_update_of_a_tenant_is_in_the_page_of_a_run(
     assert f"| {shared.tenant} | blue | " in metadata_report(result)
 
 
-async def test_the_next_follower_applies_events_soon_after_the_active_one_was_killed(
+async def test_the_next_follower_applies_events_soon_after_a_kill(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
     with exchange.follower(records) as first:

@@ -14,7 +14,7 @@ from pulsar_fleet.cluster.names import SHADOW_SOURCE, NamespaceName, TopicName
 PARTITIONS_3, PARTITIONS_5 = 3, 5
 
 
-async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_schemas(
+async def test_a_partitioned_topic_is_created_and_grown_with_its_schemas(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -87,7 +87,7 @@ async def test_a_partitioned_topic_that_a_client_created_is_carried(
     assert summary.clusters["blue"].new_topics == []
 
 
-async def test_a_topic_without_partitions_where_others_have_a_partitioned_one_is_a_conflict(
+async def test_a_topic_without_partitions_beside_a_partitioned_one_is_a_conflict(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, green: ClusterConnection
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -130,7 +130,7 @@ async def test_without_the_setting_no_topic_is_created_and_none_is_read(
     assert await on_green.partitioned_topics(shared) == (TopicName(shared, "orders"),)
 
 
-async def test_a_schema_history_that_differs_is_refused_with_a_sentence_and_nothing_is_rewritten(
+async def test_a_schema_history_that_differs_is_refused_and_not_rewritten(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -143,7 +143,7 @@ async def test_a_schema_history_that_differs_is_refused_with_a_sentence_and_noth
     assert ["blue" in text for admin in (on_blue, on_green) for text in await schemas(admin, topic)] == [True, False]
 
 
-async def test_where_the_namespace_is_replicated_brokers_and_events_do_not_disturb_each_other(
+async def test_brokers_and_events_work_together_on_a_replicated_namespace(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     topic, both = TopicName(shared, "orders"), ["blue", "green"]

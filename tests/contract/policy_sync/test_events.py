@@ -41,7 +41,7 @@ OUTAGE_SECONDS = float(os.environ.get("PULSAR_FLEET_OUTAGE_SECONDS", "0"))
 KILLS = int(os.environ.get("PULSAR_FLEET_FOLLOWER_POINTS", "1"))
 
 
-async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_anything_to_say(
+async def test_a_change_on_either_side_reaches_the_other_and_no_event_follows(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
@@ -62,7 +62,7 @@ async def test_a_change_on_either_side_reaches_the_other_and_then_nobody_has_any
     assert await held(on_blue, shared, expected) == {MAX_PRODUCERS[1]: None, MAX_CONSUMERS[1]: 7}
 
 
-async def test_a_run_ends_after_the_events_that_wait_for_a_cluster_and_not_before(
+async def test_a_run_ends_after_the_events_that_wait_for_a_cluster(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     """However short a pause between two events ends it: a replicator or a consumer may be slow."""
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
     assert [await admin.namespace(shared) for admin in (on_blue, on_green)] == before
 
 
-async def test_what_cannot_be_applied_is_put_away_with_its_reason_and_the_rest_is_applied(
+async def test_an_invalid_event_is_dead_lettered_and_the_rest_is_applied(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     green = exchange.connections[1]
@@ -165,7 +165,7 @@ def event_of(name: str, data: object, at: int) -> MetadataChangeEvent:
     )
 
 
-async def test_a_snapshot_carries_every_resource_with_its_own_time_and_beats_nothing_newer(
+async def test_a_snapshot_carries_every_resource_and_beats_nothing_newer(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
@@ -221,7 +221,7 @@ async def test_as_whole_documents_one_of_two_disjoint_edits_is_lost_and_said(
 
 
 @pytest.mark.full
-async def test_a_follower_that_is_killed_is_succeeded_by_the_next_and_nothing_is_lost(
+async def test_a_killed_follower_is_succeeded_by_the_next_and_nothing_is_lost(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange, records: Path
 ) -> None:
     chance = random.Random(KILLS)
@@ -256,7 +256,7 @@ def journal(name: NamespaceName) -> Sequence[Any]:
         return connection.execute(query.order_by(table.c.at)).all()
 
 
-async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_by_itself(
+async def test_a_follower_of_an_unreachable_cluster_says_so_and_catches_up(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, exchange: Exchange
 ) -> None:
     _, green = exchange.connections
@@ -277,7 +277,7 @@ async def test_a_follower_whose_cluster_does_not_answer_says_so_and_catches_up_b
 
 
 @pytest.mark.long
-async def test_a_cluster_that_was_down_catches_up_by_itself_and_meanwhile_it_is_said_since_when(
+async def test_a_cluster_that_was_down_catches_up_and_its_outage_is_reported(
     on_blue: AdminClient,
     on_green: AdminClient,
     shared: NamespaceName,

@@ -75,7 +75,7 @@ def recorded() -> dict[str, RecordedConflict]:
     return {conflict.field: conflict for _, conflict in store.conflicts()}
 
 
-async def test_in_a_run_a_cluster_that_has_nothing_gets_everything_and_publishes_only_afterwards(
+async def test_an_empty_cluster_gets_everything_before_it_publishes(
     on_red: AdminClient, red: ClusterConnection, shared: NamespaceName, exchange: Exchange
 ) -> None:
     exchange.connections = (*exchange.connections, red)
@@ -93,7 +93,7 @@ async def test_in_a_run_a_cluster_that_has_nothing_gets_everything_and_publishes
     assert await held(on_red, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 6}
 
 
-async def test_what_a_cluster_brings_loses_on_record_and_what_only_it_has_is_carried(
+async def test_values_of_a_joining_cluster_lose_on_record_or_are_carried(
     on_blue: AdminClient,
     on_green: AdminClient,
     on_red: AdminClient,
@@ -156,7 +156,7 @@ async def test_scheduled_runs_publish_a_snapshot_as_often_as_followers(exchange:
     assert [tally.written for tally in due.clusters.values()] == [0, 0]
 
 
-async def test_a_cluster_that_joins_creates_nothing_whose_deletion_waits_elsewhere(
+async def test_a_joining_cluster_creates_nothing_whose_deletion_waits_elsewhere(
     on_blue: AdminClient,
     on_green: AdminClient,
     on_red: AdminClient,

@@ -307,7 +307,7 @@ async def state_of(admin: AdminClient) -> JsonObject:
 
 @pytest.mark.long
 @pytest.mark.full
-async def test_after_random_edits_of_every_type_all_clusters_are_identical_and_nothing_is_lost_unrecorded(
+async def test_random_edits_leave_identical_clusters_and_every_loss_on_record(
     sandbox: Sandbox, admins: dict[str, AdminClient], records: Path
 ) -> None:
     people = People(admins, random.Random(SEED))

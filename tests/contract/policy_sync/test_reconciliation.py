@@ -52,7 +52,7 @@ async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterC
     return reconciler
 
 
-async def test_a_change_on_either_side_reaches_the_other_and_then_nothing_is_left(
+async def test_a_change_on_either_side_reaches_the_other_and_leaves_no_drift(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)
@@ -92,7 +92,7 @@ async def test_what_is_taken_away_on_one_side_is_taken_away_on_the_other(
     assert document["properties"] == {"owner": "billing"}
 
 
-async def test_a_run_that_finds_nothing_changes_nothing_and_costs_two_calls_for_a_namespace_at_most(
+async def test_a_run_without_drift_costs_at_most_two_calls_for_a_namespace(
     on_blue: AdminClient,
     on_green: AdminClient,
     blue: ClusterConnection,
@@ -111,7 +111,7 @@ async def test_a_run_that_finds_nothing_changes_nothing_and_costs_two_calls_for_
     assert all(calls <= 2 * NAMESPACES + fixed for calls in drift.calls.values()), drift.calls
 
 
-async def test_changes_past_us_are_all_found_in_the_next_run_and_only_they_are_repaired(
+async def test_all_changes_past_us_are_found_in_the_next_run_and_repaired(
     on_blue: AdminClient,
     on_green: AdminClient,
     blue: ClusterConnection,
@@ -215,7 +215,7 @@ async def test_where_one_cluster_is_the_truth_only_the_other_is_repaired(
     assert [await held(admin, shared, expected) for admin in (on_blue, on_green)] == [expected, expected]
 
 
-async def test_a_new_namespace_is_made_everywhere_and_one_that_is_gone_is_only_reported(
+async def test_a_new_namespace_is_created_everywhere_and_a_missing_one_reported(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     new = NamespaceName(shared.tenant, "new")
@@ -254,7 +254,7 @@ async def test_a_dangerous_change_waits_for_permission_and_stays_drift(
     assert await held(on_green, shared, ("message_ttl_in_seconds",)) == {"message_ttl_in_seconds": 60}
 
 
-async def test_policies_of_topics_are_kept_equal_and_the_later_of_two_wins_by_the_time_of_its_event(
+async def test_of_two_policies_of_a_topic_the_one_of_the_later_event_wins(
     on_blue: AdminClient,
     on_green: AdminClient,
     blue: ClusterConnection,
@@ -278,7 +278,7 @@ async def test_policies_of_topics_are_kept_equal_and_the_later_of_two_wins_by_th
     assert (drift.conflicts, await on_blue.get(f"/{topic.path}/maxProducers")) == (0, 3)
 
 
-async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_when_it_returns(
+async def test_an_unreachable_cluster_is_named_and_its_old_value_beats_nothing(
     on_blue: AdminClient,
     on_green: AdminClient,
     shared: NamespaceName,
@@ -299,7 +299,7 @@ async def test_a_cluster_that_is_away_is_named_and_its_old_value_beats_nothing_w
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 
 
-async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_caught_up_later(
+async def test_a_cluster_lost_during_a_run_is_left_out_and_caught_up_later(
     on_blue: AdminClient,
     on_green: AdminClient,
     shared: NamespaceName,
@@ -324,7 +324,7 @@ async def test_a_cluster_that_stops_to_answer_during_a_run_is_left_behind_and_ca
     assert await held(on_green, shared, (MAX_PRODUCERS[1],)) == {MAX_PRODUCERS[1]: 5}
 
 
-async def test_a_run_that_was_cut_before_it_kept_anything_is_finished_by_the_next(
+async def test_a_run_cut_before_it_stored_anything_is_finished_by_the_next(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     await set_policy(on_blue, shared, MAX_PRODUCERS[0], 5)

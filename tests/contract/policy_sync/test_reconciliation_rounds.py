@@ -151,7 +151,7 @@ def fleet(
 
 
 @pytest.mark.full
-async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoint_edit_is_lost(
+async def test_concurrent_edits_end_identical_and_no_disjoint_edit_is_lost(
     fleet: tuple[ClusterConnection, ...], new_namespace: NewNamespace, records: Path
 ) -> None:
     async with arena(new_namespace(), *fleet) as played:
@@ -170,7 +170,7 @@ async def test_after_rounds_of_concurrent_edits_all_hold_the_same_and_no_disjoin
 
 @pytest.mark.full
 @pytest.mark.needs_pulsar("4.0", "an older broker loses topic policies that are set at once")
-async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lost(
+async def test_as_whole_documents_just_the_edits_that_are_gone_count_as_lost(
     blue: ClusterConnection, green: ClusterConnection, new_namespace: NewNamespace, records: Path
 ) -> None:
     async with arena(new_namespace(), blue, green, granularity=Granularity.DOCUMENT) as played:
@@ -191,7 +191,7 @@ async def test_as_whole_documents_just_the_edits_that_are_gone_are_said_to_be_lo
     log.info("2 clusters, %d rounds by document: %s", ROUNDS, dict(played.tally))
 
 
-async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_the_other(
+async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind(
     blue: ClusterConnection, red: ClusterConnection, new_namespace: NewNamespace, records: Path
 ) -> None:
     name = new_namespace()
@@ -218,7 +218,7 @@ async def test_the_later_edit_wins_although_the_clock_of_its_cluster_is_behind_t
 
 
 @pytest.mark.long
-async def test_a_cluster_that_is_down_is_named_with_its_time_and_is_equal_in_the_first_run_after_it_returned(
+async def test_a_cluster_that_was_down_is_identical_in_the_first_run_after_it(
     blue: ClusterConnection,
     green: ClusterConnection,
     red: ClusterConnection,

@@ -22,7 +22,7 @@ async def keeper(shared: NamespaceName, blue: ClusterConnection, green: ClusterC
     return reconciler
 
 
-async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_schemas(
+async def test_a_partitioned_topic_is_created_and_grown_with_its_schemas(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -47,7 +47,7 @@ async def test_a_partitioned_topic_is_created_and_grown_with_its_properties_and_
     assert (await keeper.find()).drifting == 0
 
 
-async def test_of_two_partition_counts_the_larger_one_counts_and_an_authority_shrinks_nothing(
+async def test_the_larger_partition_count_wins_and_an_authority_shrinks_nothing(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -64,7 +64,7 @@ async def test_of_two_partition_counts_the_larger_one_counts_and_an_authority_sh
     assert drift.left_alone == 1
 
 
-async def test_a_topic_without_partitions_is_a_conflict_that_every_run_lists_until_it_is_gone(
+async def test_a_topic_without_partitions_is_listed_as_a_conflict_by_every_run(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler, green: ClusterConnection
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -82,7 +82,7 @@ async def test_a_topic_without_partitions_is_a_conflict_that_every_run_lists_unt
     assert (drift.conflicts, await partitions(on_green, topic)) == (0, 3)
 
 
-async def test_a_schema_that_was_deleted_is_neither_registered_again_nor_deleted_elsewhere(
+async def test_a_deleted_schema_is_not_registered_again_nor_deleted_elsewhere(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     topic = TopicName(shared, "orders")
@@ -104,7 +104,7 @@ async def test_without_the_setting_no_topic_is_created(
     assert (drift.drifting, await on_green.partitioned_topics(shared)) == (0, ())
 
 
-async def test_a_deleted_topic_waits_for_the_approval_of_its_batch_and_is_kept_while_it_is_in_use(
+async def test_a_deleted_topic_waits_for_the_approval_and_is_kept_while_in_use(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler, blue: ClusterConnection
 ) -> None:
     first, second = TopicName(shared, "first"), TopicName(shared, "second")
@@ -130,7 +130,7 @@ async def test_a_deleted_topic_waits_for_the_approval_of_its_batch_and_is_kept_w
     assert [await partitions(on_blue, topic) for topic in (first, second)] == [2, -1]
 
 
-async def test_a_topic_that_was_deleted_on_one_side_and_edited_on_the_other_is_a_conflict_until_you_choose(
+async def test_a_topic_deleted_on_one_side_and_edited_on_the_other_is_a_conflict(
     on_blue: AdminClient, on_green: AdminClient, shared: NamespaceName, keeper: Reconciler
 ) -> None:
     topic = TopicName(shared, "orders")

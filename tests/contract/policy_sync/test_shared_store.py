@@ -29,7 +29,7 @@ def reach(cluster: Cluster) -> ClusterConnection:
 
 
 @pytest.mark.long
-async def test_connections_that_share_a_configuration_store_are_refused_by_events_and_by_reconciliation(
+async def test_connections_that_share_a_configuration_store_are_refused(
     sharing: tuple[ClusterConnection, ClusterConnection], records: Path
 ) -> None:
     exchange = Exchange.of("public", *sharing)

@@ -54,7 +54,7 @@ def restarting() -> dict[str, str]:
     return dict(pair for text in texts for pair in _PRINTED.findall(text))
 
 
-async def test_a_setting_that_needs_a_restart_exists_and_is_not_dynamic_and_the_others_are(
+async def test_just_the_settings_that_need_a_restart_are_not_dynamic(
     on_green: AdminClient,
 ) -> None:
     runtime, dynamic = await on_green.runtime_configuration(), set(await on_green.get("/brokers/configuration"))
@@ -77,7 +77,7 @@ def _named(finding: Finding) -> list[str]:
     return _NAMED.findall(finding.remedy)
 
 
-def test_every_remedy_that_restarts_a_broker_says_when_none_may_be_restarted() -> None:
+def test_every_remedy_with_a_restart_says_when_no_broker_may_be_restarted() -> None:
     texts = {finding.id: finding.remedy for finding in findings()}
     silent = {id_ for id_, text in texts.items() if "restart them" in text and "Restart no broker" not in text}
     assert silent == set()

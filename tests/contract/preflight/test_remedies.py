@@ -325,7 +325,7 @@ async def _settled(pair: Pair) -> list[set[str]]:
         rows = again
 
 
-async def test_a_topic_that_green_alone_has_terminated_is_not_advised_to_be_deleted_under_the_flag(pair: Pair) -> None:
+async def test_no_deletion_is_advised_for_a_topic_that_only_green_terminated(pair: Pair) -> None:
     await pair.green.post(f"/{pair.topic.path}/terminate")
     finding = (await pair.findings({}))["topic-terminated-on-target"]
     assert "no client, no subscription and storageSize 0" in finding.remedy

@@ -283,7 +283,7 @@ async def test_a_topic_in_use_does_not_meet_the_condition_of_its_deletion(estate
     await asyncio.to_thread(client.close)
 
 
-async def test_a_namespace_in_use_is_not_deleted_by_what_is_said_of_one_whose_deletion_hangs(estate: Estate) -> None:
+async def test_the_remedy_of_a_hung_deletion_deletes_no_namespace_in_use(estate: Estate) -> None:
     await estate.make(["used"])
     await estate.green.create_topic(events(estate.name("used")))
     assert not [finding for finding in await estate.findings() if finding.id == "namespace-deleted"]
@@ -446,9 +446,7 @@ async def test_a_tenant_that_is_allowed_a_cluster_keeps_its_roles_and_clusters(e
 _OTHER = {"true": "false", "false": "true"}
 
 
-async def test_what_the_brokers_of_blue_apply_is_set_there_and_copied_for_every_policy(
-    estate: Estate, records: Path
-) -> None:
+async def test_what_blues_brokers_apply_is_set_there_and_copied_for_every_policy(estate: Estate, records: Path) -> None:
     """Green's brokers have another default for each policy; a namespace with a quota of its own keeps it."""
     quota = {"limitSize": 77, "limitTime": -1, "policy": "producer_exception"}
     name, near = estate.name("orders"), estate.name("set")
@@ -502,9 +500,7 @@ async def _effective(admin: AdminClient, name: NamespaceName) -> dict[str, Any]:
     return {path: await admin.get(f"/{topic.path}/{path}", applied=True) for path in paths}
 
 
-async def test_dynamic_settings_are_named_without_those_that_a_run_overrides_at_present(
-    estate: Estate, records: Path
-) -> None:
+async def test_dynamic_settings_are_named_without_those_that_a_run_overrides(estate: Estate, records: Path) -> None:
     await estate.make(["orders"])
     await restore_left_brokers(estate.blue)
     key, run = "maxConcurrentTopicLoadRequest", "migrate_namespaces/overriding"

@@ -172,7 +172,7 @@ async def test_readers_get_a_broker_of_their_own_and_give_it_back(serving: Servi
     assert len(application.sent) > 100
 
 
-async def test_topics_that_are_served_already_move_and_what_others_do_to_them_is_repaired(serving: Serving) -> None:
+async def test_topics_served_already_move_and_changes_to_them_are_repaired(serving: Serving) -> None:
     admin = serving.admin
     await serving.serve()
     assert await admin.isolation_policies() == {}
@@ -207,7 +207,7 @@ async def test_topics_that_are_served_already_move_and_what_others_do_to_them_is
     assert await serving.received(TopicName(serving.readers, "events")) == STORED
 
 
-async def test_two_tiers_of_readers_have_different_brokers_and_one_goes_without_the_other(serving: Serving) -> None:
+async def test_two_tiers_of_readers_have_brokers_of_their_own(serving: Serving) -> None:
     admin = serving.admin
     gold, bronze = (serving.namespace(name) for name in ("gold", "bronze"))
     await serving.serve(gold, brokers=[serving.host(1)])

@@ -36,7 +36,7 @@ async def readers(on_alone: AdminClient, new_namespace: Callable[[], NamespaceNa
 
 @pytest.mark.parametrize("kind", TYPES, ids=NAMES)
 @pytest.mark.parametrize("batch", [1, BATCH])
-async def test_position_and_holes_are_equal_after_a_pass_and_a_second_one_sends_nothing(
+async def test_a_pass_makes_position_and_holes_equal_and_the_next_sends_nothing(
     readers: Readers, kind: Any, batch: int
 ) -> None:
     await readers.make_subscription("s", kind)
@@ -124,7 +124,7 @@ async def test_a_batch_counts_as_acknowledged_when_all_of_its_messages_are(reade
     assert (await readers.cursor(readers.source, "s"))[0] == readers.ids[1]
 
 
-async def test_a_subscription_that_was_created_at_the_end_acknowledges_nothing_for_its_owner(readers: Readers) -> None:
+async def test_a_new_subscription_at_the_end_acknowledges_nothing_for_its_owner(readers: Readers) -> None:
     await readers.fill(10)
     await readers.admin.create_subscription(readers.source, "s")
     await readers.admin.create_subscription(readers.shadow, "s", "latest")
@@ -140,7 +140,7 @@ async def test_a_subscription_that_was_created_at_the_end_acknowledges_nothing_f
     assert (await readers.one("s")).state is State.POSITION_NOT_CONFIRMED
 
 
-async def test_a_missing_subscription_of_the_owner_is_reported_and_created_only_if_asked(readers: Readers) -> None:
+async def test_a_missing_subscription_is_reported_and_created_only_if_asked(readers: Readers) -> None:
     await readers.fill(10)
     await asyncio.to_thread(readers.acknowledge, readers.shadow, "s", pulsar.ConsumerType.Shared, 4, [6])
     result = await readers.one("s")
@@ -199,7 +199,7 @@ async def test_partitions_are_forwarded_each(
     assert "it has 3 partitions and" in (await parts.forward()).problems[0]
 
 
-async def test_a_call_that_the_cluster_refuses_is_reported_and_the_others_are_made(
+async def test_a_refused_call_is_reported_and_the_others_are_made(
     readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -220,7 +220,7 @@ async def test_a_call_that_the_cluster_refuses_is_reported_and_the_others_are_ma
     assert forwarded.identical
 
 
-async def test_only_named_topics_and_subscriptions_are_forwarded_and_a_wrong_name_is_reported(readers: Readers) -> None:
+async def test_only_named_topics_are_forwarded_and_a_wrong_name_is_reported(readers: Readers) -> None:
     for name in ("a", "b"):
         await readers.make_subscription(name)
     names = [str(readers.source), f"{readers.source}-of-nobody"]

@@ -52,7 +52,7 @@ async def readers(connection: ClusterConnection) -> AsyncIterator[Readers]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-async def test_while_each_broker_dies_once_nothing_is_lost_and_nothing_is_invented(
+async def test_forwarding_loses_and_invents_nothing_while_each_broker_dies_once(
     readers: Readers, wide: Cluster, records: Path
 ) -> None:
     names = dict(zip(NAMES, TYPES, strict=True))

@@ -50,7 +50,7 @@ async def test_sources_and_shadow_topics_are_equal_while_producers_write(serving
     assert verifications[-1].messages >= 2 * STORED + 3000 - 4
 
 
-async def test_partitions_that_are_not_served_and_links_that_ended_are_differences(
+async def test_partitions_that_are_not_served_and_ended_links_are_differences(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "_CATCH_UP_SECONDS", 2.0)
@@ -67,7 +67,7 @@ async def test_partitions_that_are_not_served_and_links_that_ended_are_differenc
     assert "entries behind" in text
 
 
-async def test_a_topic_that_is_gone_is_inconclusive_and_what_was_never_served_is_refused(serving: Serving) -> None:
+async def test_an_absent_topic_is_inconclusive_and_one_never_served_is_refused(serving: Serving) -> None:
     await serve(serving, "events")
     await serving.admin.delete(f"/{serving.topic('events').path}/partitions", force=True)
     verification = await verify(serving)

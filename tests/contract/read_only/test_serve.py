@@ -163,7 +163,7 @@ async def test_a_removal_that_was_cut_is_finished_by_the_next(
     assert await serving.admin.namespace(serving.readers) is None
 
 
-async def test_a_topic_whose_removal_was_cut_is_not_served_again_before_that_is_finished(serving: Serving) -> None:
+async def test_a_topic_is_served_again_only_after_its_cut_removal_is_finished(serving: Serving) -> None:
     await make_source(serving.admin, serving.cluster, serving.topic("events"))
     await serving.serve("events")
     source = str(serving.topic("events"))
@@ -214,7 +214,7 @@ async def test_what_would_lose_messages_or_serve_nothing_is_refused(serving: Ser
     assert "retention-not-infinite" in await serving.findings("parts")
 
 
-async def test_a_namespace_that_would_send_messages_elsewhere_or_cannot_be_made_is_refused(
+async def test_a_namespace_that_would_send_messages_elsewhere_is_refused(
     serving: Serving,
 ) -> None:
     admin = serving.admin

@@ -116,7 +116,7 @@ async def test_who_may_consume_reads_and_nobody_else_may_produce(
         client.close()
 
 
-async def test_under_traffic_roll_overs_trims_and_the_death_of_a_broker_the_owner_gets_every_message(
+async def test_the_owner_gets_every_message_through_roll_overs_trims_and_a_kill(
     admin: AdminClient, wide: Cluster, connection: ClusterConnection, records: Path
 ) -> None:
     source = await make(admin, "traffic")

@@ -34,7 +34,7 @@ async def test_nothing_is_wrong_with_a_topic_that_is_served(serving: Serving) ->
     assert "2 of 2 links alive, 0 entries unsent" in topic.text()
 
 
-async def test_a_retention_that_somebody_else_lowered_is_an_alarm_that_names_the_source(serving: Serving) -> None:
+async def test_a_lowered_retention_is_an_alarm_that_names_the_source(serving: Serving) -> None:
     await serve(serving)
     path = f"/admin/v2/namespaces/{serving.readers.path}/retention"
     await serving.admin.http.call("POST", path, body=NOTHING_KEPT)
@@ -53,7 +53,7 @@ async def test_a_link_that_ended_is_an_alarm(serving: Serving) -> None:
     assert (await look(serving))[1] == {}
 
 
-async def test_a_reader_is_reported_before_the_source_forgets_what_it_has_not_read(
+async def test_a_reader_is_reported_before_the_source_forgets_its_backlog(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await serve(serving)

@@ -95,7 +95,7 @@ async def documents(admins: dict[str, AdminClient], namespace: NamespaceName) ->
     }
 
 
-async def test_a_cluster_that_is_gone_is_taken_out_while_the_others_replicate_and_lose_nothing(
+async def test_an_absent_cluster_is_taken_out_while_the_others_lose_nothing(
     sandbox: Sandbox,
     connections: Connections,
     admins: dict[str, AdminClient],
@@ -190,7 +190,7 @@ async def assert_both_have_everything(connections: Connections, traffic: Traffic
             assert {*messages} == {*traffic.sent(topic, *NAMES)}, (name, topic)
 
 
-async def test_a_cluster_that_comes_back_or_goes_during_its_departure_stops_the_run(
+async def test_a_cluster_that_changes_state_during_its_departure_stops_the_run(
     sandbox: Sandbox,
     connections: Connections,
     admins: dict[str, AdminClient],

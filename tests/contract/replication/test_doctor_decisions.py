@@ -92,7 +92,7 @@ async def test_a_terminated_topic_is_deleted_and_gets_what_waited(world: World) 
     assert await arrived(world.admins[NORTH].connection, topic) == 13
 
 
-async def test_or_the_target_of_a_terminated_topic_leaves_the_list_and_gets_nothing_more(world: World) -> None:
+async def test_the_target_of_a_terminated_topic_leaves_the_list_instead(world: World) -> None:
     await topic_terminated(world)
     name = world.namespace("topic-terminated")
     advice = (await advised(world, "topic-terminated"))["events"].remedy
@@ -119,7 +119,7 @@ async def copy(world: World, cluster: str, source: TopicName, target: TopicName,
     await asyncio.to_thread(work)
 
 
-async def test_of_a_topic_with_partitions_on_one_side_only_the_wrong_one_is_moved_and_deleted(world: World) -> None:
+async def test_of_a_topic_partitioned_on_one_side_the_wrong_one_is_moved(world: World) -> None:
     id_ = "partitioned-on-one-side"
     await partitioned_on_one_side(world)
     name = world.namespace(id_)
@@ -192,7 +192,7 @@ QUOTA = {
 
 
 @pytest.mark.parametrize("decision", QUOTA)
-async def test_a_full_target_gets_what_waited_when_its_backlog_is_below_the_quota(world: World, decision: str) -> None:
+async def test_a_full_target_gets_the_backlog_when_it_is_below_the_quota(world: World, decision: str) -> None:
     id_ = "target-quota-exceeded"
     await target_quota_exceeded(world)
     name = world.namespace(id_)

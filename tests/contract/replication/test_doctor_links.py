@@ -97,7 +97,7 @@ SECURE = ("tls-untrusted", "credentials-missing", "credentials-refused", "tls-re
 
 
 @pytest.mark.parametrize("id_", ["healthy", *SECURE])
-async def test_a_peer_that_demands_tls_and_credentials_is_linked_by_the_call_and_a_restart(
+async def test_a_peer_with_tls_and_credentials_is_linked_by_call_and_restart(
     world: World, plain: Sandbox, secure: Sandbox, vault: ClusterConnection, id_: str
 ) -> None:
     """A person fills in the files and the credentials, which the call names; what was right before is kept."""
@@ -130,9 +130,7 @@ async def _send_to(world: World, state: str, target: str) -> NamespaceName:
     return name
 
 
-async def test_data_that_leads_to_another_cluster_is_corrected_by_the_call_and_a_restart(
-    world: World, plain: Sandbox
-) -> None:
+async def test_data_of_another_cluster_is_corrected_by_call_and_restart(world: World, plain: Sandbox) -> None:
     north = world.admins["north"]
     await set_peer(north, "south", world.admins["west"].connection.cluster_data())
     name = await _send_to(world, "wrong-cluster", "south")

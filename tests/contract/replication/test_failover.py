@@ -117,9 +117,7 @@ def happened(rows: Sequence[OutcomeRow]) -> dict[str, tuple[int | None, int | No
     return {row.subscription: (row.redelivered, row.first, row.lost) for row in rows}
 
 
-async def test_four_subscriptions_in_different_positions_fail_over_and_back_as_predicted(
-    centres: Centres, records: Path
-) -> None:
+async def test_four_subscriptions_fail_over_and_back_as_predicted(centres: Centres, records: Path) -> None:
     plain, parts = TopicName(centres.namespace, "plain"), TopicName(centres.namespace, "parts")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [plain], [parts])
     done, behind, holes, idle = (Application(plain, name) for name in ("done", "behind", "holes", "idle"))
@@ -184,9 +182,7 @@ async def test_four_subscriptions_in_different_positions_fail_over_and_back_as_p
     assert (happened(again.rows()), again.agreement) == (got, Agreement.AS_PREDICTED)
 
 
-async def test_messages_that_wait_for_replication_are_lost_until_the_cluster_comes_back(
-    centres: Centres, records: Path
-) -> None:
+async def test_messages_that_wait_for_replication_are_lost_until_a_recovery(centres: Centres, records: Path) -> None:
     orders = TopicName(centres.namespace, "orders")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [orders], [])
     billing = Application(orders, "billing")
@@ -216,7 +212,7 @@ async def test_messages_that_wait_for_replication_are_lost_until_the_cluster_com
 
 
 @pytest.mark.long
-async def test_what_is_acknowledged_after_the_forecast_is_a_difference_with_its_reason(
+async def test_an_acknowledgement_after_the_forecast_is_an_explained_difference(
     centres: Centres, records: Path
 ) -> None:
     orders = TopicName(centres.namespace, "orders")
@@ -238,7 +234,7 @@ async def test_what_is_acknowledged_after_the_forecast_is_a_difference_with_its_
 
 
 @pytest.mark.long
-async def test_when_a_cluster_dies_its_last_forecast_says_what_the_other_one_redelivers(
+async def test_the_last_forecast_of_a_dead_cluster_says_what_is_redelivered(
     centres: Centres, clusters: Sandbox, records: Path
 ) -> None:
     orders = TopicName(centres.namespace, "orders")
@@ -263,7 +259,7 @@ async def test_when_a_cluster_dies_its_last_forecast_says_what_the_other_one_red
     assert got["billing"][2] == 0
 
 
-async def test_a_cluster_that_does_not_answer_makes_its_facts_unknown_and_not_zero(
+async def test_an_unreachable_cluster_makes_its_facts_unknown_and_not_zero(
     centres: Centres, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pulsar_fleet.replication.failover.steps.REACH_SECONDS", 0.5)
@@ -280,9 +276,7 @@ async def test_a_cluster_that_does_not_answer_makes_its_facts_unknown_and_not_ze
     assert (await record_outcome(gone, centres.connections["green"], run)).agreement is Agreement.UNKNOWN
 
 
-async def test_the_commands_exit_with_the_state_of_the_forecast_and_of_the_outcome(
-    centres: Centres, records: Path
-) -> None:
+async def test_the_commands_exit_with_the_state_of_forecast_and_outcome(centres: Centres, records: Path) -> None:
     orders = TopicName(centres.namespace, "orders")
     centres.stored += await make_topics(centres.admins["blue"], centres.admins["green"], [orders], [])
     billing = Application(orders, "billing")

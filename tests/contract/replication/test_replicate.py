@@ -107,7 +107,7 @@ async def test_one_way_copies_the_history_and_nothing_comes_back(
     assert again.planned.changes == 0
 
 
-async def test_a_dry_run_changes_nothing_and_an_undo_returns_every_policy_and_list(
+async def test_a_dry_run_changes_nothing_and_an_undo_restores_every_policy(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
     namespace = new_namespace()
@@ -303,7 +303,7 @@ async def test_the_history_begins_at_any_time(
         request_of("blue", "green", namespaces=["a/b"], history=True, history_since="2026-11-21T08:00:00")
 
 
-async def test_a_run_with_history_that_was_interrupted_after_the_contents_goes_on(
+async def test_a_run_with_history_interrupted_after_the_contents_goes_on(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
     """It has created the topics on the other cluster, and stored no list yet."""
@@ -323,7 +323,7 @@ async def test_a_run_with_history_that_was_interrupted_after_the_contents_goes_o
             assert await asyncio.to_thread(texts_of, connections[name], topic) == sorted(old), (name, topic)
 
 
-async def test_a_topic_that_was_empty_in_the_plan_and_is_used_by_now_gets_no_history(
+async def test_a_topic_empty_in_the_plan_and_used_by_now_gets_no_history(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
     """Between the plan and its approval many hours may pass."""
@@ -380,7 +380,7 @@ async def test_a_topic_that_may_have_stored_a_message_gets_no_history(
     assert refused == {str(events), str(audit), str(read)}, await admins["green"].internal_stats(read)
 
 
-async def test_a_member_that_becomes_receive_only_stops_sending_after_its_backlog(
+async def test_a_member_that_becomes_receive_only_sends_its_backlog_first(
     connections: Connections, admins: dict[str, AdminClient], new_namespace: Callable[[], NamespaceName]
 ) -> None:
     namespace = new_namespace()

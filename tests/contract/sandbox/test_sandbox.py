@@ -116,7 +116,7 @@ def test_settings_reach_the_cluster_that_they_name_and_no_other(pair: Sandbox) -
     assert values == ["1", "7"]
 
 
-def test_a_killed_broker_comes_back_with_its_data_even_if_another_process_restarts_it(fresh: Cluster) -> None:
+def test_a_killed_broker_comes_back_with_its_data_through_another_process(fresh: Cluster) -> None:
     publish(fresh, "before the crash")
     fresh.kill()
     assert not fresh.is_healthy()
@@ -172,7 +172,7 @@ def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path) -> Non
     assert (tmp_path / "blue" / "precious").exists()
 
 
-def test_after_kill_9_of_the_owner_no_jvm_is_left_and_the_next_start_has_the_data(tmp_path: Path) -> None:
+def test_a_kill_9_of_the_owner_leaves_no_jvm_and_the_data_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"ready\n"

@@ -226,7 +226,7 @@ async def test_hung_applications_are_restarted_and_nothing_is_lost(
     assert [part.duplicates.unexplained for part in result.subscriptions if part.duplicates.unexplained] == []
 
 
-async def test_what_killed_consumers_had_not_acknowledged_comes_again_for_that_reason(
+async def test_unacknowledged_messages_of_killed_consumers_are_redelivered(
     blue: ClusterConnection, new_namespace: NewNamespace, tmp_path: Path
 ) -> None:
     live, names = new_namespace(), ("mail-audit-1", "search-events-1", "billing-events-2")

@@ -292,7 +292,7 @@ class VanishingClient(AdminClient):
         return listed
 
 
-async def test_a_snapshot_takes_six_calls_for_a_namespace_and_two_or_three_for_a_topic(
+async def test_a_snapshot_takes_six_calls_for_a_namespace_and_three_for_a_topic(
     on_blue: AdminClient, new_namespace: NewNamespace, make_estate: Make
 ) -> None:
     name = new_namespace()
@@ -425,7 +425,7 @@ async def test_every_broker_tells_its_version(
     assert version_numbers((await read(on_blue, name)).oldest_version()) >= (3, 0)
 
 
-async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_it(
+async def test_a_subscription_has_its_plain_name_wherever_brokers_list_it(
     on_blue: AdminClient, new_namespace: NewNamespace
 ) -> None:
     """Brokers list cursors form-encoded; who looked for the plain name would take an idle subscription for none."""
@@ -442,7 +442,7 @@ async def test_a_subscription_is_known_by_its_plain_name_wherever_brokers_list_i
     assert set(cursors_in_stats(await on_blue.internal_stats(topic))) == ODD_NAMES
 
 
-async def test_policies_that_a_compaction_of_pulsar_3_0_may_have_hidden_are_unknown(
+async def test_policies_that_a_compaction_of_pulsar_3_0_may_hide_are_unknown(
     on_blue: AdminClient, new_namespace: NewNamespace, make_namespace: Make
 ) -> None:
     """It compacts the local and the global policies of a topic to those that were set last."""

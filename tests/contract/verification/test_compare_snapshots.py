@@ -42,7 +42,7 @@ async def read(admin: AdminClient, name: NamespaceName) -> Snapshot:
 
 
 @pytest.mark.long
-async def test_the_job_finds_equal_snapshots_equal_and_names_the_one_field_that_differs(
+async def test_the_job_finds_snapshots_equal_or_names_the_field_that_differs(
     on_blue: AdminClient,
     on_green: AdminClient,
     new_namespace: Callable[[], NamespaceName],
@@ -104,7 +104,7 @@ def test_a_snapshot_without_the_names_of_clusters_is_not_compared(records: Path)
         compare_snapshots(request, compare_in_process)
 
 
-def test_what_could_not_be_read_is_named_once_and_neither_equal_nor_different(records: Path) -> None:
+def test_an_unread_resource_is_named_once_and_neither_equal_nor_different(records: Path) -> None:
     topic = "persistent://acme/orders/events"
     policies = {"replication_clusters": ["blue"]}
     namespaces = tuple(NamespaceState(f"acme/{name}", policies) for name in ("audit", "orders"))

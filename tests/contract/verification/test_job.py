@@ -334,7 +334,7 @@ async def test_a_replicated_topic_is_equal_although_green_goes_on(
     assert again.pairs[0].target.last == request.pairs[0].target.last
 
 
-async def test_a_replicated_topic_with_large_batches_is_compared_by_whole_entries(
+async def test_a_replicated_topic_with_large_batches_is_compared_by_entries(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[0], replicated, MESSAGES * 10)
@@ -346,7 +346,7 @@ async def test_a_replicated_topic_with_large_batches_is_compared_by_whole_entrie
     assert compared.proof["source"] == compared.proof["target"]
 
 
-async def test_an_empty_replicated_topic_is_equal_although_green_has_messages_of_its_own(
+async def test_an_empty_replicated_topic_is_equal_beside_messages_of_green(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[1], replicated, MESSAGES)
@@ -437,7 +437,7 @@ async def test_a_migrated_topic_that_was_unloaded_is_inconclusive(
     assert "already migrated" in compared.reason
 
 
-async def test_a_migrated_topic_that_is_unloaded_before_it_is_read_is_inconclusive(
+async def test_a_migrated_topic_unloaded_before_it_is_read_is_inconclusive(
     on_blue: AdminClient, on_green: AdminClient, redirect: Redirect, replicated: TopicName, writers: Writers
 ) -> None:
     write(writers[0], replicated, MESSAGES)

@@ -51,7 +51,7 @@ def read(verification: Verification) -> int:
 
 
 @pytest.mark.needs_pulsar("4.0", "the set-up of replication refuses an older cluster as a target")
-async def test_both_directions_are_equal_under_traffic_and_an_incremental_proof_reads_the_tail(
+async def test_both_directions_are_equal_under_traffic_and_so_is_the_tail(
     connections: Connections,
     on_blue: AdminClient,
     on_green: AdminClient,

@@ -138,7 +138,7 @@ async def test_a_chunk_that_replication_dropped_is_named(
     )
 
 
-async def test_an_encrypted_copy_is_equal_and_an_encrypted_anew_one_is_inconclusive(
+async def test_an_encrypted_copy_is_equal_and_a_second_encryption_inconclusive(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers, tmp_path: Path
 ) -> None:
     key = rsa.generate_private_key(65537, 2048)
@@ -162,7 +162,7 @@ async def test_an_encrypted_copy_is_equal_and_an_encrypted_anew_one_is_inconclus
     )
 
 
-async def test_a_topic_that_only_one_side_has_compacted_is_compared_by_its_latest_values(
+async def test_a_topic_compacted_on_one_side_is_compared_by_its_latest_values(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     send(writers[0], replicated, numbered(40), batching_enabled=True, batching_max_messages=4)
@@ -201,7 +201,7 @@ async def trim(admin: AdminClient, topic: TopicName) -> None:
             await asyncio.sleep(0.2)
 
 
-async def test_a_topic_that_is_trimmed_while_it_is_compared_is_inconclusive_and_never_different(
+async def test_a_topic_trimmed_while_it_is_compared_is_never_different(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     send(writers[0], replicated, numbered(20))
@@ -220,7 +220,7 @@ async def test_a_topic_that_is_trimmed_while_it_is_compared_is_inconclusive_and_
 # Causes.
 
 
-async def test_a_message_that_was_not_meant_for_the_target_is_told_from_a_lost_one(
+async def test_a_message_not_meant_for_the_target_differs_from_a_lost_one(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     producer = writers[0].create_producer(str(replicated))
@@ -323,7 +323,7 @@ async def test_a_window_compares_what_was_published_in_it(
     assert verification.restriction.startswith("for messages published from")
 
 
-async def test_a_sample_reads_the_same_pieces_on_both_sides_and_says_what_it_can_find(
+async def test_a_sample_reads_the_same_pieces_on_both_sides_and_states_its_power(
     on_blue: AdminClient, on_green: AdminClient, replicated: TopicName, writers: Writers
 ) -> None:
     send(writers[0], replicated, numbered(1500))

@@ -336,7 +336,7 @@ async def test_more_messages_than_may_be_read_are_inconclusive(
     assert "on blue more than 7 messages would have to be read" in by_name["same"].reason
 
 
-async def test_a_topic_that_the_target_lacks_is_different_and_one_that_is_gone_inconclusive(
+async def test_a_topic_that_the_target_lacks_is_different_and_a_gone_one_unknown(
     small: Small, on_blue: AdminClient, on_green: AdminClient
 ) -> None:
     gone = TopicName(small.topic.namespace, "gone")

@@ -17,7 +17,7 @@ def test_the_form_has_every_extra_but_secrets() -> None:
     assert set(FIELDS) == set(EXTRAS) - SECRETS
 
 
-def test_what_the_form_stores_for_empty_fields_is_a_connection_with_the_defaults() -> None:
+def test_empty_fields_of_the_form_store_a_connection_with_the_defaults() -> None:
     for empty in (None, ""):
         fields = ConnectionFields(conn_id="c", host="http://localhost:8080", extra=dict.fromkeys(FIELDS, empty))
         assert (fields.cluster().timeout_seconds, fields.cluster().service_url) == (30, None)

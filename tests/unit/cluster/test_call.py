@@ -27,7 +27,7 @@ def test_every_form_of_a_step_in_a_path_is_refused(segment: str) -> None:
 
 
 @pytest.mark.parametrize("segment", ["%252E%252E", "%252E"])
-def test_a_step_that_is_encoded_twice_is_refused_where_the_broker_decodes_twice(segment: str) -> None:
+def test_a_step_encoded_twice_is_refused_where_the_broker_decodes_twice(segment: str) -> None:
     with pytest.raises(InvalidRequest, match="would be read as another path"):
         require_exact_path(f"{TOPIC.path}/subscription/{segment}/properties")
 

@@ -70,7 +70,7 @@ def test_a_client_of_an_issuer_is_given_by_its_key_file_or_by_its_secret() -> No
     assert json.loads(base64.b64decode(key.removeprefix("data:application/json;base64,")))["client_secret"] == "s3cret"
 
 
-def test_a_connection_names_the_one_with_the_credentials_of_its_replication() -> None:
+def test_a_connection_names_the_one_with_its_replication_credentials() -> None:
     environment = {
         "AIRFLOW_CONN_GREEN": json.dumps(GREEN),
         "AIRFLOW_CONN_GREEN_LINK": json.dumps({"password": "theirs", "extra": {"tls_trust_file": "/broker/ca.pem"}}),

@@ -47,7 +47,7 @@ def test_the_cursor_of_a_cluster_is_a_system_cursor() -> None:
     assert is_system_cursor(replicator_cursor("green"))
 
 
-def test_onboarding_the_switch_and_verification_take_the_same_subscriptions() -> None:
+def test_onboarding_cut_over_and_verification_take_the_same_subscriptions() -> None:
     names = (*OWN, *APPLICATIONS, "pulsar.replay")
     position = {"markDelete": {"ledgerId": 18, "entryId": 3}}
     consumer: dict[str, Any] = {"consumerName": "a", "address": "/10.0.0.1:5512", "clientVersion": "Pulsar-Java-v4.2.4"}

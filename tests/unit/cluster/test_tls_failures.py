@@ -60,7 +60,7 @@ def reach(keys: Path, number: int, certificate: Path | None = None) -> ClusterCo
 
 
 @pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_a_missing_certificate_and_one_of_another_authority_are_told_at_once(
+async def test_a_missing_or_foreign_certificate_is_reported_at_once(
     keys: Path, tmp_path: Path, newest: ssl.TLSVersion
 ) -> None:
     security.create(tmp_path / "foreign")

@@ -87,9 +87,7 @@ def test_the_page_says_the_outcome_first_and_what_it_shows_stays_text(run: Run) 
 
 
 @pytest.mark.parametrize("ending", ["json", "html"])
-def test_a_file_that_nobody_changed_is_verified_and_a_change_of_any_line_is_found(
-    run: Run, ending: str, elsewhere: Run
-) -> None:
+def test_an_unchanged_file_is_verified_and_a_change_of_any_line_is_found(run: Run, ending: str, elsewhere: Run) -> None:
     content = files(run)[ending]
     assert verify_file(content, run).problems == ()
     assert verify_file(content, run).compared
@@ -140,7 +138,7 @@ def test_evidence_is_verified_without_its_ledger_and_says_so(run: Run, elsewhere
     assert "the ledger here has no such run" in result.text()
 
 
-def test_a_run_goes_on_after_its_evidence_was_made_and_the_file_stays_valid(run: Run) -> None:
+def test_a_run_goes_on_after_its_evidence_and_the_file_stays_valid(run: Run) -> None:
     content = files(run)["json"]
     run.ledger.enter_phase(RUN, HOSTILE, "retired")
     run.ledger.finish_run(RUN, "undone")

@@ -63,7 +63,7 @@ def test_a_run_that_is_started_again_keeps_its_first_configuration(ledger: Ledge
     assert (run.conf, run.state) == ({"a": 1}, "running")
 
 
-def test_of_two_processes_that_read_the_same_marks_only_the_faster_keeps_what_it_makes_of_them(ledger: Ledger) -> None:
+def test_of_two_processes_that_read_the_same_marks_only_the_faster_writes(ledger: Ledger) -> None:
     faster, slower = (EventStore(ledger, "events", "blue") for _ in range(2))
     first, second = ("namespace", "acme/a"), ("namespace", "acme/b")
     assert faster.save({first: StoredDocument(0, {"value": 1})})

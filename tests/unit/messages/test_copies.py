@@ -82,7 +82,7 @@ async def test_a_copy_from_a_third_cluster_has_no_origin() -> None:
     assert await copies(blue, [entry("w", 0, 5) | {REPLICATED_FROM: "west"}]).origin(0) is None
 
 
-async def test_a_copy_of_an_entry_that_came_after_the_bounds_were_frozen_lies_after_them() -> None:
+async def test_a_copy_of_an_entry_after_the_frozen_bounds_lies_after_them() -> None:
     blue = [entry("a", number, number) for number in range(20)]
     both = copies(blue, [copy_of(headers) for headers in blue], frozen=10)
     assert await both.origin(15) == Position(1, 15)

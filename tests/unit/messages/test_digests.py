@@ -176,7 +176,7 @@ def entries(sizes: Sequence[int], *cuts: int) -> TopicDigest:
     return TopicDigest.fold(rows)
 
 
-def test_entries_count_as_many_as_they_hold_and_add_up_wherever_they_are_cut() -> None:
+def test_entries_count_their_messages_and_add_up_wherever_they_are_cut() -> None:
     sizes = [1 + number % 7 for number in range(100)]
     assert entries(sizes).all.count == sum(sizes)
     assert entries(sizes, 30, 64) == entries(sizes)

@@ -26,7 +26,7 @@ def intervals(numbers: frozenset[int]) -> Intervals:
 
 
 @given(RUNS)
-def test_runs_in_any_order_are_the_set_of_their_numbers_in_the_shortest_form(runs: list[tuple[int, int]]) -> None:
+def test_runs_in_any_order_are_the_shortest_form_of_their_numbers(runs: list[tuple[int, int]]) -> None:
     merged = Intervals.of(runs)
     expected = sorted({number for begin, end in runs for number in range(begin, end)})
     assert (list(merged), len(merged), list(merged.head(3))) == (expected, len(expected), expected[:3])

@@ -87,7 +87,7 @@ def test_a_command_is_written_byte_by_byte_as_brokers_know_it(frame: bytes, lite
     assert frame.hex() == literal
 
 
-def test_credentials_and_the_broker_behind_a_proxy_are_part_of_the_handshake() -> None:
+def test_the_handshake_has_credentials_and_the_broker_behind_a_proxy() -> None:
     auth = text(5, "token") + text(3, b"secret")
     fields = text(1, "pulsar-fleet") + auth + number(4, 21) + text(6, "b-1:6650") + text(10, number(1, 1))
     written = wire.connect(method="token", credentials=b"secret", broker_url="b-1:6650")

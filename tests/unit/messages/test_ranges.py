@@ -86,6 +86,6 @@ def test_bounds_and_ranges_survive_json() -> None:
     assert [Range.from_json(json.loads(json.dumps(part.to_json()))) for part in every] == every
 
 
-def test_whole_entries_are_compared_as_they_lie_and_nothing_before_them_is_read() -> None:
+def test_whole_entries_are_compared_without_a_read_before_them() -> None:
     parts = cut(bounds((5, 3), (8, 4)), pair=0, publish_time=True, entries_per_range=2, engine=EngineName.ENTRY)
     assert {(part.lookback, part.limited) for part in parts} == {(None, False)}

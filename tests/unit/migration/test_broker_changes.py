@@ -44,7 +44,7 @@ def test_a_broker_that_left_is_counted_and_one_that_joined_is_not() -> None:
     assert absences(GATES, green(OLD, OLD, OLD)) == []
 
 
-def test_a_broker_that_restarted_with_another_setting_or_version_is_refused() -> None:
+def test_a_broker_restarted_with_another_setting_or_version_is_refused() -> None:
     unchecked, unknown = snapshot(OLD, clusterMigrationCheckDurationSeconds="0"), snapshot("5.0.0")
     ids = [
         [finding.id for finding in new_blockers(blue, snapshot(NEW), (), redirects=redirects)]

@@ -80,7 +80,7 @@ def acknowledged(
     )
 
 
-def test_too_many_individual_acknowledgments_are_redelivered_and_the_plan_reports_it() -> None:
+def test_too_many_individual_acknowledgments_are_redelivered_and_reported() -> None:
     many = acknowledged(0, Intervals(((1, MAX_CARRIED + 2),)), 200_000)
     few, busy = (
         acknowledged(2, Intervals(((5, 7),)), 200_000),
@@ -125,7 +125,7 @@ def copied(blue: Ledgers, left_out: set[int], markers: set[int]) -> list[Positio
     some.sets(some.integers(0, 14), max_size=4),
     some.sets(some.integers(1, 13)),
 )
-async def test_the_copies_of_acknowledged_entries_are_found_whatever_lies_between(
+async def test_copies_of_acknowledged_entries_are_found_whatever_lies_between(
     left_out: set[int], markers: set[int], acknowledged: set[int]
 ) -> None:
     entries = copied(TWO_LEDGERS, left_out, markers)

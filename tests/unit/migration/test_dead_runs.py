@@ -27,7 +27,7 @@ def test_what_is_left_is_named_with_its_run_and_lease() -> None:
     assert not LeftOverrides(cluster="blue", settings=("a",), freezing=("b",)).needs_restoration
 
 
-def test_what_is_not_restored_on_purpose_is_said_with_the_reason_and_the_command() -> None:
+def test_an_override_kept_on_purpose_has_its_reason_and_its_command() -> None:
     restored = Restored(cluster="blue", restored=("a",), replicating=("acme/orders",), draining=("acme/audit",))
     first, replicating, draining = restored.text().splitlines()
     assert first == "Restored on blue: a."

@@ -65,9 +65,7 @@ def test_a_brokers_list_never_confirms_a_partition() -> None:
 
 
 @pytest.mark.parametrize(("strategy", "remaining"), [(Strategy.REPLICATE, 0), (Strategy.REDIRECT, 7)])
-def test_an_idle_subscription_is_waited_for_unless_its_cursor_was_transferred(
-    strategy: Strategy, remaining: int
-) -> None:
+def test_an_idle_subscription_is_awaited_unless_its_cursor_was_transferred(strategy: Strategy, remaining: int) -> None:
     move = move_of(strategy, first=stats(archive=(7, [])))
     progress = drain_progress(move, {FIRST: seen(stats(archive=(7, [])))}, {}, set())
     assert progress.remaining == remaining
@@ -130,7 +128,7 @@ def test_samples_are_bounded_and_the_first_and_the_newest_are_kept(count: int) -
     assert [sample.at for sample in kept] == sorted(sample.at for sample in kept)
 
 
-def test_a_long_drain_costs_no_more_than_the_scheduled_reads_of_each_partition() -> None:
+def test_a_long_drain_costs_only_the_scheduled_reads_of_each_partition() -> None:
     side, reads = SideState(), 0
     busy = seen(stats(billing=(9, ["c-1"])))
     for now in range(0, 3600, 5):
@@ -141,7 +139,7 @@ def test_a_long_drain_costs_no_more_than_the_scheduled_reads_of_each_partition()
     assert reads == len(SCHEDULE)
 
 
-def test_a_partition_that_is_drained_in_its_brokers_list_is_read_individually() -> None:
+def test_a_partition_drained_in_its_brokers_list_is_read_individually() -> None:
     side = SideState(reads={FIRST: len(SCHEDULE)}, read_at={FIRST: 0.0})
     side.add_listed({FIRST: seen(stats(), at=100.0, close=False)})
     assert side.due([FIRST], 100.0, lambda _topic, state: not state.clients) == [FIRST]

@@ -113,7 +113,7 @@ NEAREST = {
 
 
 @pytest.mark.parametrize("id_", NEAREST)
-def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+def test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong(id_: str) -> None:
     assert id_ not in ids(NEAREST[id_], allow_removal=False)
 
 
@@ -126,7 +126,7 @@ def test_an_unhealthy_broker_of_blue_stops_the_failback() -> None:
     assert ids(HOME, **{"blue-1:8080": "no leader"}) == ["blue-broker-unhealthy"]
 
 
-def test_topics_that_an_earlier_attempt_of_the_run_recreated_do_not_stop_it() -> None:
+def test_topics_recreated_by_an_earlier_attempt_of_the_run_do_not_stop_it() -> None:
     opened = replace(TERMINATED, terminated=False, subscriptions=("billing",), entries=0)
     assert ids(replace(HOME, leftovers=(opened,), reopened=True)) == []
 
@@ -155,7 +155,7 @@ def test_leftovers_of_a_migration_do_not_stop_its_failback() -> None:
     assert gates_of(replace(viewed, survey=without_leftovers(viewed.survey))) == set()
 
 
-def test_a_migration_that_follows_a_failback_is_refused_with_the_form_and_the_command_that_do_it() -> None:
+def test_a_migration_after_a_failback_is_refused_with_the_form_to_use() -> None:
     viewed = replace(back(), connections=("pulsar_blue", "http://green:8080"))
     remedies = {finding.id: finding.remedy for finding in gates.check(viewed)}
     form = '{"blue": "http://green:8080", "green": "pulsar_blue", "namespaces": ["acme/orders"]}'

@@ -384,7 +384,7 @@ NEAREST: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("id_", NEAREST)
-def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+def test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong(id_: str) -> None:
     assert id_ not in ids(NEAREST[id_](view()))
 
 
@@ -392,7 +392,7 @@ def test_every_fault_has_a_nearest_state() -> None:
     assert {name for expected, _ in FAULTS for name in expected.split()} == set(NEAREST)
 
 
-def test_a_copy_is_not_the_way_for_what_a_third_cluster_replicates_into_blue() -> None:
+def test_no_copy_is_advised_for_what_a_third_cluster_replicates_into_blue() -> None:
     base = stats(**INBOUND)(view())
     redirected, copied = (by_id(state, "replicates-into-blue").remedy for state in (base, replicating(base)))
     assert redirected.startswith("stop the namespace's producers on west")
@@ -433,7 +433,7 @@ def by_id(state: View, id_: str) -> Finding:
     return next(finding for finding in check(state) if finding.id == id_)
 
 
-def test_an_address_of_a_broker_that_was_replaced_is_stored_again_by_the_run() -> None:
+def test_the_address_of_a_replaced_broker_is_stored_again_by_the_run() -> None:
     document = {**REDIRECT, "brokerServiceUrlTls": "pulsar+ssl://green-9.example:6651"}
     probes = (
         AddressProbe(
@@ -546,7 +546,7 @@ def test_brokers_that_are_too_old_are_found() -> None:
     assert "version-unknown" in ids(blue_of("3.3.9")(view()))
 
 
-def test_what_only_a_redirect_needs_is_not_asked_of_applications_whose_owners_connect_them() -> None:
+def test_needs_of_a_redirect_are_not_asked_of_repointed_applications() -> None:
     """No redirect is stored and no flag set: other flags, another redirect and the check of the flag have no effect."""
     findings = on_second_broker("clusterMigrationCheckDurationSeconds", "0")(view())
     findings = with_blue(with_survey(findings, flagged=(FLAGGED,)), redirect=stored("pulsar://third:6650"))
@@ -574,7 +574,7 @@ def test_what_the_run_prepares_on_green_is_no_fault() -> None:
     assert check(findings) == ()
 
 
-def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes_and_wakes_no_flag() -> None:
+def test_the_redirect_of_an_earlier_wave_to_the_same_green_passes() -> None:
     earlier = {"migrated": False, "migratedClusterUrl": dict(REDIRECT)}
     assert ids(with_blue(with_survey(view(), flagged=(MOVED,)), redirect=earlier)) == set()
 
@@ -605,7 +605,7 @@ def test_deduplication_on_green_is_known_to_cure_the_duplicates_of_go() -> None:
     assert "deduplication is on there" in finding.remedy
 
 
-def test_deduplication_on_green_alone_is_no_cure_since_the_run_would_take_it_back() -> None:
+def test_deduplication_on_green_alone_is_no_cure_since_the_run_undoes_it() -> None:
     findings = with_policies_of(
         stats(version="Pulsar-Go-v0.19.0")(view(prepares=True)), green={"deduplicationEnabled": True}
     )

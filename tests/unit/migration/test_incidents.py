@@ -253,7 +253,7 @@ def test_an_incident_that_is_no_longer_detected_is_over_and_stays_recorded() -> 
 DEPARTED = {FIRST: TopicStats.of(FIRST, stats(billing=(7, ["c-1"]))).clients}
 
 
-def test_a_backlog_whose_consumer_left_before_the_cut_over_is_named_with_its_last_owner() -> None:
+def test_a_backlog_without_its_consumer_is_named_with_its_last_owner() -> None:
     present = TopicStats.of(FIRST, stats("p-1")).clients
     (incident,) = detect_incidents(
         facts(before={FIRST: present}, blue={FIRST: seen(stats(billing=(7, [])))}, departed=DEPARTED, seconds=0.0)
@@ -271,7 +271,7 @@ def test_without_a_backlog_or_with_a_consumer_nobody_is_missed(blue: dict[str, A
     assert found(blue={FIRST: seen(blue)}, departed=DEPARTED, before={}) == []
 
 
-def test_the_consumers_of_the_gates_are_compared_with_those_of_the_cut_over(records: Any) -> None:
+def test_consumers_of_the_gates_are_compared_with_those_of_the_cut_over(records: Any) -> None:
     run = Run.open("migrate/1")
     move = move_of(first=stats("p-1", billing=(7, ["c-1"]), audit=(1, ["a-1"])))
     gate = {FIRST: TopicStats.of(FIRST, stats("p-1", billing=(7, ["c-1"]), audit=(1, ["a-1"]))).clients}

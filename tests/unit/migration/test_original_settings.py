@@ -103,7 +103,7 @@ def test_what_somebody_sets_after_the_freeze_counts(set_since: JsonObject | None
     }
 
 
-def test_a_third_cluster_that_was_there_before_stays_where_only_green_was_added() -> None:
+def test_a_third_cluster_that_was_listed_before_stays_when_green_leaves() -> None:
     record = replace(recorded(None, None, None, None), replication=["blue", "far"])
     document = on_blue(None, None, record=record, clusters=["blue", "far", "green"])
     assert without_overrides(document)["replication_clusters"] == ["blue", "far"]
@@ -111,7 +111,7 @@ def test_a_third_cluster_that_was_there_before_stays_where_only_green_was_added(
     assert without_overrides(since)["replication_clusters"] == since["replication_clusters"]
 
 
-def test_a_tenant_that_allows_green_for_the_run_only_does_not_allow_it_in_the_snapshot() -> None:
+def test_a_tenant_that_allows_green_for_the_run_only_is_read_without_it() -> None:
     settings = OriginalSettings(green="green", publish_rates={}, replication={}, allowed={"acme": ["blue"]})
     snapshot = Snapshot(
         cluster="blue", began="", ended="", key_id="", tenants=(TenantState("acme", (), ("blue", "green")),)
@@ -120,7 +120,7 @@ def test_a_tenant_that_allows_green_for_the_run_only_does_not_allow_it_in_the_sn
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": 99}'])
-def test_a_record_that_cannot_be_read_is_refused_since_nobody_knows_the_original_values(text: str) -> None:
+def test_an_unreadable_record_of_the_original_settings_is_refused(text: str) -> None:
     with pytest.raises(PreconditionFailed, match=f"property {PROPERTY} cannot be read"):
         overrides_in({"properties": {PROPERTY: text}})
 

@@ -75,7 +75,7 @@ def test_what_was_not_copied_yet_at_the_proof_is_no_foreign_message(
     assert ids(PROVEN, PROVEN, (replace(later, green=later.green + 1),)) == ["green-written-to"]
 
 
-def test_a_proof_that_aged_while_a_window_was_waited_for_is_made_again_by_clearing_one_task() -> None:
+def test_a_proof_that_aged_in_a_window_is_renewed_by_clearing_one_task() -> None:
     (findings,) = stale(PROVEN, replace(PROVEN, at=PROVEN.at + 7200), COPIED, max_age_minutes=60)
     assert findings.evidence == "equal 2.0 h ago, 60 min are allowed"
     assert "window is open: clear the task verify_copy" in findings.remedy

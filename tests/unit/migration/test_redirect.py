@@ -30,7 +30,7 @@ def test_no_address_is_ever_empty() -> None:
     assert all(document.values())
 
 
-def test_a_kind_that_green_offers_and_the_connection_does_not_name_is_taken_from_its_brokers() -> None:
+def test_an_address_that_the_connection_lacks_is_taken_from_greens_brokers() -> None:
     green = ClusterConnection(name="green", admin_url="http://green:8080", service_url="pulsar://green:6650")
     offered = {"brokerServiceUrl": "pulsar://broker-0:6650", "brokerServiceUrlTls": "pulsar+ssl://broker-0:16651"}
     redirect = redirect_to(green, offered)
@@ -39,7 +39,7 @@ def test_a_kind_that_green_offers_and_the_connection_does_not_name_is_taken_from
     assert redirect.placeholders == ("serviceUrlTls",)
 
 
-def test_addresses_of_applications_replace_those_of_the_connection_and_of_the_broker() -> None:
+def test_addresses_of_applications_replace_those_of_connection_and_broker() -> None:
     urls = ("pulsar+ssl://apps:6651", "http://apps:8080")
     green = ClusterConnection(
         name="green", admin_url="https://in:8443", service_url="pulsar+ssl://in:6651", client_urls=urls

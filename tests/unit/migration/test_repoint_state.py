@@ -59,7 +59,7 @@ def test_blue_is_left_when_everybody_is_on_green() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "done"), [(SETTLED_SECONDS - 1, False), (SETTLED_SECONDS, True)])
-def test_a_client_on_neither_cluster_is_waited_for_as_long_as_an_application_takes(seconds: float, done: bool) -> None:
+def test_a_client_on_neither_cluster_is_waited_for_like_an_application(seconds: float, done: bool) -> None:
     polled = progress(stats(billing=0), stats(producers=2, billing=1), left_seconds=seconds)
     assert polled.is_done is done
     assert "1 on neither cluster: consumer" in polled.line()

@@ -27,7 +27,7 @@ TOPIC = "persistent://acme/orders/events"
         (0, CursorComparison(redelivered=0, skipped=4), "4 would be skipped"),
     ],
 )
-def test_only_what_neither_the_cut_over_stated_nor_a_replicator_repeated_is_wrong(
+def test_only_a_cursor_that_nobody_stated_or_repeated_is_wrong(
     stated: int, comparison: CursorComparison, wrong: str
 ) -> None:
     cursor = TransferredCursor(topic=TOPIC, subscription="billing", unread=9, carried=0, redelivered=stated)

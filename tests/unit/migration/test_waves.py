@@ -99,7 +99,7 @@ def test_a_run_of_one_namespace_has_no_canary_and_nothing_has_no_wave() -> None:
     assert plan_waves([]).waves == ()
 
 
-def test_what_one_flag_redirects_is_one_wave_without_a_canary_whatever_the_limits() -> None:
+def test_namespaces_of_one_flag_are_one_wave_without_a_canary() -> None:
     members = [replace(member(number), strategy=Strategy.WHOLE_CLUSTER) for number in range(30)]
     (wave,) = plan_waves(members, Limits(namespaces=2, topics=1)).waves
     assert (len(wave.members), wave.is_canary) == (30, False)
@@ -153,7 +153,7 @@ def test_namespaces_of_one_connection_or_one_replication_are_linked() -> None:
     assert len(plan_waves(planned, Limits(namespaces=3)).waves) == 1
 
 
-def test_the_approval_says_how_much_what_is_risky_and_what_cannot_be_taken_back() -> None:
+def test_the_approval_states_amount_risk_and_the_point_of_no_return() -> None:
     planned = with_facts(view(), partitions=(partition(**subscription("billing", "Pulsar-CPP-v4.2.0", msgBacklog=7)),))
     findings = check(planned)
     moves = [plan_move(entry, None, "green") for entry in planned.moving]

@@ -124,7 +124,7 @@ def test_going_from_one_value_to_another_has_a_hazard_and_a_reason(
     assert reason in "".join(mark.reason for mark in marks)
 
 
-def test_every_policy_of_the_catalogues_that_discards_messages_has_a_reason() -> None:
+def test_every_policy_that_discards_messages_has_a_reason() -> None:
     """The catalogues say what discards messages; the table of rules says why that is dangerous."""
     topic_fields = {policy.namespace_field or name for name, policy in TOPIC_BY_FIELD.items() if policy.loses_data}
     discarding = {name for name, policy in BY_FIELD.items() if policy.loses_data} | topic_fields

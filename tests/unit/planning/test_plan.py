@@ -75,7 +75,7 @@ def test_nothing_is_planned_when_nothing_differs() -> None:
     assert headline(plan) == "Nothing to change: green has all that blue has."
 
 
-def test_a_missing_namespace_is_one_call_with_the_whole_translated_document() -> None:
+def test_a_missing_namespace_is_one_call_with_the_translated_document() -> None:
     plan = plan_changes(holding("blue", {"message_ttl_in_seconds": 5}), snapshot("green"))
     assert [call.text() for change in plan.changes for call in change.calls] == [
         "PUT /tenants/acme",
@@ -90,7 +90,7 @@ def test_what_exists_only_on_the_target_is_reported_and_left_alone() -> None:
     assert [(entry.name, entry.reason) for entry in plan.left_alone] == [(EVENTS, "exists only on the target")]
 
 
-def test_a_history_is_posted_in_order_between_opening_and_restoring_the_strategy() -> None:
+def test_a_schema_history_is_posted_in_order_under_an_open_strategy() -> None:
     source = holding("blue", {"schema_compatibility_strategy": "FULL"}, topics=topic(0), schemas=schemas("a", "b"))
     plan = plan_changes(source, holding("green", {"schema_compatibility_strategy": "BACKWARD"}, topics=topic(0)))
     opened, history, restored = plan.changes
@@ -145,13 +145,13 @@ def test_partitions_are_never_taken_away() -> None:
     "source",
     [topic(0, **{"PULSAR.SHADOW_SOURCE": EVENTS}), (TopicState(f"{EVENTS}-partition-0", 0, {}),)],
 )
-def test_a_topic_that_cannot_be_copied_is_left_alone_with_its_subscriptions(source: tuple[TopicState, ...]) -> None:
+def test_a_topic_that_cannot_be_copied_is_left_alone_with_subscriptions(source: tuple[TopicState, ...]) -> None:
     name = source[0].name
     subscriptions = (SubscriptionState(name, name, "s", "0:0", False),)
     assert plan_changes(holding("blue", {}, topics=source, subscriptions=subscriptions), holding("green", {})).empty
 
 
-def test_a_shorter_ttl_on_a_topic_needs_permission_but_not_on_one_that_the_plan_creates() -> None:
+def test_a_shorter_ttl_needs_permission_except_on_a_topic_of_the_plan() -> None:
     policies = (TopicPolicyState(EVENTS, "local", {"messageTTLInSeconds": 5}, 0),)
     source = holding("blue", {}, topics=topic(1), topic_policies=policies)
     existing = plan_changes(source, holding("green", {}, topics=topic(1)))
@@ -253,7 +253,7 @@ def test_the_names_of_clusters_are_needed() -> None:
         plan_changes(unread(holding("blue", {}), "clusters"), holding("green", {}))
 
 
-def test_a_procedure_that_must_copy_everything_refuses_an_incomplete_snapshot() -> None:
+def test_a_procedure_that_copies_everything_refuses_an_incomplete_snapshot() -> None:
     with pytest.raises(
         PreconditionFailed, match=rf"1 of the resources of blue could not be read: {EVENTS}: it answered"
     ):
@@ -347,7 +347,7 @@ KEEP_ALL = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 KEEP_SOME = {"retentionTimeInMinutes": 9, "retentionSizeInMB": 9}
 
 
-def test_a_policy_of_a_topic_is_judged_by_what_the_namespace_says_without_it() -> None:
+def test_a_policy_of_a_topic_is_judged_by_its_namespace_without_it() -> None:
     """Setting a retention where the namespace keeps everything deletes messages."""
     source = holding("blue", {"retention_policies": KEEP_ALL}, topics=topic(0))
     source = replace(source, topic_policies=topic_policies(retentionPolicies=KEEP_SOME))
@@ -410,7 +410,7 @@ def test_a_peer_whose_data_holds_secrets_is_left_alone_and_in_no_list() -> None:
     assert "holds secrets" in plan.left_alone[-1].reason
 
 
-def test_only_what_the_selected_namespaces_need_of_the_cluster_is_carried_over() -> None:
+def test_only_what_the_selected_namespaces_need_is_carried_over() -> None:
     groups = (ResourceGroupState("used", {"publishRateInMsgs": 5}), ResourceGroupState("other", {}))
     isolation = {"ours": {"primary": ["b"], "namespaces": ["acme/.*"]}, "theirs": {"namespaces": ["other/.*"]}}
     own = ClusterDataState("blue", {}, {"domain": {"brokers": ["x:1"]}}, isolation)
@@ -428,7 +428,7 @@ def test_only_what_the_selected_namespaces_need_of_the_cluster_is_carried_over()
         ("b-[12]", "would leave 1 of 3 brokers"),
     ],
 )
-def test_an_isolation_policy_that_would_take_namespaces_out_of_service_is_left_alone(primary: str, reason: str) -> None:
+def test_an_isolation_policy_that_stops_namespaces_is_left_alone(primary: str, reason: str) -> None:
     policy = {"primary": [primary], "namespaces": ["acme/.*"]}
     source = replace(holding("blue", {}), clusters=(ClusterDataState("blue", {}, {}, {"iso": policy}),))
     brokers = tuple(BrokerState(f"b-{number}:8080", "4.2.4", {}) for number in (1, 2, 3))
@@ -513,7 +513,7 @@ PARTITIONED = {"topicType": "partitioned", "defaultNumPartitions": 3}
         (None, PARTITIONED, ["/namespaces/acme/new"]),
     ],
 )
-def test_the_topic_of_the_policies_is_made_first_where_a_broker_would_make_it_in_another_shape(
+def test_the_topic_of_policies_is_created_before_a_broker_shapes_it(
     partitions: int | None, new_topics: dict[str, Any] | None, created: list[str]
 ) -> None:
     name = "persistent://acme/new/__change_events"

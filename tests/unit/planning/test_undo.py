@@ -39,7 +39,7 @@ def test_a_value_that_is_what_it_was_needs_no_change(records: Path) -> None:
     assert undo((*field, None, 5), (*field, 5, None)).empty
 
 
-def test_the_last_is_taken_back_first_and_what_belongs_to_the_cluster_at_the_end(records: Path) -> None:
+def test_changes_are_undone_in_reverse_and_those_of_the_cluster_last(records: Path) -> None:
     created = {"partitions": 0, "properties": {}}
     plan = undo(
         ("resource group", "group", "", None, {}),

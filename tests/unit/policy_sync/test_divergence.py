@@ -102,7 +102,7 @@ def test_in_files_and_in_parts_the_same_is_apart_as_in_memory(run: Run, first: J
     )
 
 
-def test_a_comparison_that_left_no_result_is_not_taken_for_equal_and_one_of_another_release_is_refused(
+def test_a_comparison_without_a_result_or_of_another_release_is_refused(
     records: Path,
 ) -> None:
     with pytest.raises(NotFound, match="left no result"):

@@ -50,7 +50,7 @@ def test_only_who_brought_what_failed_is_put_away() -> None:
     assert (batch.applied, batch.refused) == ([first], {second: "too much"})
 
 
-def test_what_does_not_travel_is_of_no_use_and_what_a_migration_holds_comes_again() -> None:
+def test_an_excluded_event_is_dropped_and_one_held_by_a_migration_retried() -> None:
     own, busy, other = (
         received("pulsar-fleet/metadata", ttl=1),
         received("acme/moving", ttl=1),
@@ -107,7 +107,7 @@ def test_a_run_says_which_cluster_its_events_wait_for() -> None:
     assert (metrics(waiting)["unsent.green"], metrics(waiting)["unsent.blue"]) == (3, 0)
 
 
-def test_a_deletion_that_waits_is_listed_with_its_command_and_one_that_was_refused_fails_the_run() -> None:
+def test_a_waiting_deletion_is_listed_and_a_refused_one_fails_the_run() -> None:
     command = "pulsar-fleet sync-metadata pulsar_blue --propagate-deletes approve --allow 3f2a91c0"
     batch = PendingDeletions(id="3f2a91c0", resources=("tenant acme: deleted on green",), command=command)
     waiting = found(pending_deletions=batch, kept_edits=["the edit wins"], new_topics=["orders: 3 partitions"])
@@ -123,7 +123,7 @@ def test_edits_that_whole_documents_took_back_are_said() -> None:
     assert "2 edits LOST to whole documents" in headline(found(lost=2))
 
 
-def test_a_silence_is_as_old_as_who_noticed_it_first_says_until_the_cluster_answers(records: Path) -> None:
+def test_an_outage_is_as_old_as_its_first_report_until_the_cluster_answers(records: Path) -> None:
     ledger, topic = Run.open("sync/1").ledger, Request().event_topic
     run, follower = Outages(ledger, topic), Outages(ledger, topic)
     assert follower.begin("never_seen")[0] == "never_seen"

@@ -58,7 +58,7 @@ def test_a_value_that_its_successor_had_seen_is_no_conflict(incoming: Version, c
     assert rules(incoming, Version(6, "red"), value=5) == [], "nor is the same value"
 
 
-def test_an_edit_says_which_versions_it_replaces_also_those_that_were_replaced_before() -> None:
+def test_an_edit_names_all_versions_that_it_replaces() -> None:
     before = holding(Version(5, "green", replaced={"red": 4, "blue": 3}))
     observed = ObservedValues(values={"ttl": 9}, now=NOW, since=NOW - 500, uncertainty=50)
     version = next_versions(before, observed, "blue").fields["ttl"].version
@@ -68,7 +68,7 @@ def test_an_edit_says_which_versions_it_replaces_also_those_that_were_replaced_b
     assert Version.of(version.as_array()).replaced == version.replaced
 
 
-def test_without_a_scan_before_or_a_measured_clock_the_time_of_an_edit_has_no_bounds() -> None:
+def test_an_edit_without_a_scan_before_or_a_measured_clock_has_no_bounds() -> None:
     before = holding(Version(5, "green"))
     for observed in (
         ObservedValues(values={"ttl": 9}, now=NOW, uncertainty=50),
@@ -77,7 +77,7 @@ def test_without_a_scan_before_or_a_measured_clock_the_time_of_an_edit_has_no_bo
         assert next_versions(before, observed, "blue").fields["ttl"].version.bounds is None
 
 
-def test_a_value_that_a_cluster_brings_when_it_joins_is_older_than_every_other() -> None:
+def test_a_value_of_a_joining_cluster_is_older_than_every_other() -> None:
     observed = ObservedValues(values={"ttl": 9}, now=NOW, first=True, joins=True)
     assert next_versions(None, observed, "blue").fields["ttl"].version == Version(BEFORE_THE_FLEET, "blue")
 
@@ -87,7 +87,7 @@ def test_what_is_no_version_is_not_taken_as_one(array: list[object]) -> None:
     assert not is_version(array)
 
 
-def test_the_reference_clock_is_that_of_the_brokers_whatever_the_hosts_clock_says(
+def test_the_brokers_clock_is_the_reference_whatever_the_host_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     skew = ClockSkew(ahead=30.0, uncertainty=0.5)

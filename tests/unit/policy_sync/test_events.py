@@ -143,7 +143,7 @@ def play(fleet: Fleet, steps: Sequence[tuple[str, str, str]]) -> None:
 
 @settings(max_examples=300)
 @given(STEPS, st.sampled_from(TieBreak))
-def test_an_edit_that_nobody_replaced_and_that_is_gone_is_a_conflict_on_record(
+def test_an_edit_that_is_gone_without_a_successor_is_a_conflict_on_record(
     steps: list[tuple[str, str, str]], tie_break: TieBreak
 ) -> None:
     fleet = Fleet(Order(tie_break=tie_break))
@@ -157,7 +157,7 @@ def test_an_edit_that_nobody_replaced_and_that_is_gone_is_a_conflict_on_record(
 
 @settings(max_examples=300)
 @given(STEPS, st.sampled_from(TieBreak))
-def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(
+def test_clusters_end_identical_and_an_edit_is_lost_to_another_edit_only(
     steps: list[tuple[str, str, str]], tie_break: TieBreak
 ) -> None:
     fleet = Fleet(Order(tie_break=tie_break))
@@ -180,7 +180,7 @@ def test_whole_documents_too_are_the_same_everywhere_in_the_end(
     assert len({repr(sorted(cluster.values.items())) for cluster in fleet.clusters.values()}) == 1
 
 
-def test_of_two_edits_of_different_fields_a_whole_document_loses_one_which_is_counted_once() -> None:
+def test_a_whole_document_loses_one_of_two_disjoint_edits_and_counts_it() -> None:
     results = {}
     for granularity in Granularity:
         fleet = Fleet(Order(granularity=granularity))
@@ -215,7 +215,7 @@ def test_a_later_document_makes_again_what_was_deleted_here() -> None:
 TIMES = {EXISTS: [1, "green"], "ttl": [7, "green"]}
 
 
-def test_a_stamp_is_written_where_it_is_not_what_is_known_and_not_for_values_without_a_time() -> None:
+def test_provenance_is_written_only_where_it_differs_and_a_time_is_known() -> None:
     versions = ResourceVersions(
         fields={"ttl": FieldVersion("x", Version(5, "blue")), EXISTS: FieldVersion("y", Version(3, "green"))}
     )
@@ -249,7 +249,7 @@ def test_a_topic_that_is_replayed_in_any_order_changes_nothing(
         assert cluster.versions == cluster.versions.as_published()  # type: ignore[union-attr]
 
 
-def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten() -> None:
+def test_a_second_edit_of_a_value_is_carried_before_the_first_is_forgotten() -> None:
     fleet = Fleet(Order())
     fleet.settle()
     for _ in range(3):
@@ -259,7 +259,7 @@ def test_a_second_edit_of_one_value_is_carried_before_the_first_one_is_forgotten
     assert [cluster.values[FIELDS[0]] for cluster in fleet.clusters.values()] == [3, 3, 3]
 
 
-def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_behind() -> None:
+def test_an_edit_of_a_copied_value_beats_it_although_our_clock_is_behind() -> None:
     fleet = Fleet(Order())
     fleet.settle()
     fleet.edit("red", FIELDS[0])
@@ -272,7 +272,7 @@ def test_an_edit_of_what_another_cluster_wrote_beats_it_also_where_our_clock_is_
 
 
 @pytest.mark.parametrize("granularity", Granularity)
-def test_what_a_killed_follower_sent_is_as_old_as_its_original_also_if_it_arrives_after_the_next_look(
+def test_a_value_sent_by_a_killed_follower_is_as_old_as_its_original(
     granularity: Granularity,
 ) -> None:
     fleet = Fleet(Order(granularity=granularity))
@@ -303,7 +303,7 @@ def test_the_first_look_at_a_cluster_beats_nothing_that_has_a_time() -> None:
     assert late.values[FIELDS[0]] == 1
 
 
-def test_an_edit_that_is_later_than_a_deletion_makes_the_whole_resource_again() -> None:
+def test_an_edit_later_than_a_deletion_recreates_the_whole_resource() -> None:
     gone = ResourceVersions(fields={EXISTS: FieldVersion("", Version(5, "blue"))})
     times = {**TIMES, "limit": [3, "green"]}
     edited = event(at=7, data={"values": {EXISTS: True, "ttl": 1, "limit": 2}, "times": times, "made_with": {}})
@@ -317,7 +317,7 @@ def test_an_edit_that_is_later_than_a_deletion_makes_the_whole_resource_again() 
     assert (recreated.create, recreated.kept_edit) == (True, None)
 
 
-def test_a_deletion_waits_where_nobody_edited_later_and_is_overruled_where_somebody_did() -> None:
+def test_a_deletion_waits_unless_a_later_edit_overrules_it() -> None:
     deletion = {EXISTS: (None, Version(9, "green"))}
     early = ResourceVersions(fields={EXISTS: FieldVersion("d", Version(1, "blue")), "ttl": FieldVersion("d", EARLY)})
     decided = resolve(ITEM, deletion, early, [], Order(), present={"ttl": 3})

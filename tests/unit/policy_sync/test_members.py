@@ -28,7 +28,7 @@ def test_for_the_founders_of_a_fleet_no_snapshot_is_due(members: Members) -> Non
     assert not members.joins("blue")
 
 
-def test_a_cluster_that_joins_gets_one_snapshot_and_is_equal_after_it_received_it(members: Members) -> None:
+def test_a_joining_cluster_gets_one_snapshot_and_is_equal_after_it(members: Members) -> None:
     members.begin(ALL, ("red",))
     assert members.joins("red")
     assert members.claim_snapshot("blue", ALL, NOW) == ("red",)
@@ -41,7 +41,7 @@ def test_a_cluster_that_joins_gets_one_snapshot_and_is_equal_after_it_received_i
     assert not members.joins("red")
 
 
-def test_a_snapshot_whose_process_was_killed_or_gave_up_is_published_by_another_one(members: Members) -> None:
+def test_a_snapshot_whose_process_died_or_gave_up_is_published_by_another(members: Members) -> None:
     members.begin(ALL, ("red",))
     members.claim_snapshot("blue", ALL, NOW)
     assert members.claim_snapshot("green", ALL, NOW + 119_000) == ()
@@ -50,7 +50,7 @@ def test_a_snapshot_whose_process_was_killed_or_gave_up_is_published_by_another_
     assert members.claim_snapshot("blue", ALL, NOW + 120_001) == ("red",)
 
 
-def test_a_ledger_that_did_not_see_the_cluster_join_publishes_a_snapshot_for_it_once(members: Members) -> None:
+def test_a_ledger_that_missed_the_join_publishes_one_snapshot_for_it(members: Members) -> None:
     assert members.claim_snapshot("blue", ALL, NOW) == ("red",)
     members.end_snapshot(("red",), sent=True)
     assert members.claim_snapshot("green", ALL, NOW) == ()

@@ -109,7 +109,7 @@ def test_where_nobody_can_tell_which_was_later_the_name_decides() -> None:
     assert {decision.rule for decision in decided.values()} == {Rule.NAME}
 
 
-def test_a_cluster_that_joins_takes_what_the_others_agreed_on_and_brings_what_only_it_has() -> None:
+def test_a_joining_cluster_takes_the_agreed_values_and_brings_its_own() -> None:
     joiner = held("aaa", 9, 50, 60, joined=False)
     decision = merge_field(1, [held("blue", 1), held("green", 1), joiner], TieBreak.SMALLER)
     assert (decision.value, decision.rule, decision.losers) == (1, Rule.JOINED, (joiner,))
@@ -160,12 +160,12 @@ def test_a_resource_merges_to_the_same_in_any_order_and_only_once(
     assert merge_resource(merged.values, after, how).decisions == {}
 
 
-def test_the_authority_decides_whatever_the_others_hold_and_a_choice_decides_over_it() -> None:
+def test_the_authority_decides_over_all_values_and_a_choice_over_it() -> None:
     merged = merge_resource(BASE, [LEFT, RIGHT], MergeOptions(desired={"ttl": 7}, chosen={"quota": 5}))
     assert merged.values == {"ttl": 7, "quota": 5}
 
 
-def test_a_value_that_stays_keeps_its_time_and_a_new_one_lies_between_two_looks() -> None:
+def test_a_kept_value_keeps_its_time_and_a_new_one_lies_between_two_scans() -> None:
     first = observe(None, {"ttl": 1}, began=10, ended=11)
     second = observe(first, {"ttl": 1, "quota": 5}, began=20, ended=21)
     assert second.fields == {"ttl": first.fields["ttl"], "quota": Provenance(digest(5), 10, 21)}
@@ -182,7 +182,7 @@ def test_a_known_time_narrows_the_span_and_wins_where_it_contradicts() -> None:
     assert outside.fields["ttl"] == Provenance(digest(2), 3, 4, (digest(1),))
 
 
-def test_a_copy_is_as_old_as_its_original_and_another_value_in_its_place_is_not() -> None:
+def test_a_copy_is_as_old_as_its_original_and_its_replacement_is_not() -> None:
     original = Provenance(digest(2), 14, 16)
     before = replace(observe(None, {"ttl": 1}, began=20, ended=21), expected={"ttl": original})
     assert Observation.from_json({**before.to_json(), "observed_at": before.observed_at}) == before
@@ -200,7 +200,7 @@ def test_what_replaced_a_value_is_later_than_its_copies() -> None:
     assert merge_field(0, sides, TieBreak.SMALLER).value == 2
 
 
-def test_what_took_the_place_of_a_value_since_the_last_agreement_beats_it_where_times_cannot_tell() -> None:
+def test_the_successor_of_a_value_beats_it_where_times_cannot_tell() -> None:
     older, newer = held("blue", 1), replace(held("green", 2), replaced=(digest(1),))
     assert merge_field(0, [older, newer], TieBreak.SMALLER).value == 2
     before_the_agreement = replace(newer, replaced=(digest(0), digest(1)))

@@ -135,13 +135,13 @@ def test_taken_apart_and_put_together_a_policy_is_the_same() -> None:
     assert {policy: whole_value(policy, values, "blue") for policy in document} == document
 
 
-def test_a_list_of_clusters_names_each_cluster_for_itself_unless_they_replicate_to_each_other() -> None:
+def test_a_cluster_list_names_each_cluster_itself_unless_they_replicate() -> None:
     assert neutral(["blue", "mirror"], FLEET, "blue") == [SELF, "mirror"]
     assert neutral(["blue", "green"], FLEET, "blue") == ["blue", "green"]
     assert localised([SELF, "mirror"], "green") == ["green", "mirror"]
 
 
-def test_a_list_that_would_leave_a_cluster_out_or_that_it_does_not_know_is_never_written() -> None:
+def test_a_list_with_a_missing_or_unknown_cluster_is_never_written() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", replication_clusters=["blue", "mirror"]), snapshot("green")
     planned = plan(compare(views(blue, green), base, CompareOptions()), green, blue)
@@ -153,7 +153,7 @@ def test_a_list_that_would_leave_a_cluster_out_or_that_it_does_not_know_is_never
     assert "leaves green out, which would delete its topics" in planned.left_alone[0].reason
 
 
-def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has() -> None:
+def test_a_namespace_nobody_agreed_on_is_created_with_the_others_values() -> None:
     blue, green = snapshot("blue", **{PRODUCERS: 5}, bundles={"numBundles": 7}), without_namespace("green")
     (change,) = plan(compare(views(blue, green), {}, CompareOptions()), green, blue).changes
     assert (change.resource, change.after[PRODUCERS], change.after["replication_clusters"]) == (
@@ -164,7 +164,7 @@ def test_a_namespace_that_nobody_agreed_on_yet_is_made_with_what_the_other_has()
     assert change.after["bundles"] == {"numBundles": 7}
 
 
-def test_a_namespace_that_is_gone_on_one_side_is_neither_made_again_nor_deleted_elsewhere() -> None:
+def test_a_namespace_gone_on_one_side_is_neither_recreated_nor_deleted() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = without_namespace("blue"), snapshot("green")
     comparison = compare(views(blue, green), base, CompareOptions())
@@ -182,7 +182,7 @@ def test_a_deletion_is_not_carried_over_an_edit() -> None:
     assert plan_deletions(comparison.compared, Target(snapshot=green)).changes == ()
 
 
-def test_a_tombstone_stays_and_who_makes_the_namespace_again_joins_and_takes_nothing_away() -> None:
+def test_a_tombstone_stays_and_a_recreated_namespace_joins() -> None:
     base = agreed_by(snapshot("blue", **{PRODUCERS: 5}), snapshot("green", **{PRODUCERS: 5}))
     gone = compare(views(without_namespace("blue"), snapshot("green", **{PRODUCERS: 5})), base, CompareOptions())
     kept = conclude(gone.compared, {}, all_reachable=True).merge_bases
@@ -219,7 +219,7 @@ def test_nothing_is_agreed_on_while_a_cluster_is_away() -> None:
     assert conclude(comparison.compared, {}, all_reachable=False).merge_bases == {}
 
 
-def test_only_what_was_read_back_is_agreed_on_and_a_copy_is_expected_as_old_as_its_original() -> None:
+def test_only_values_read_back_are_agreed_and_a_copy_keeps_its_age() -> None:
     base = agreed_by(snapshot("blue"), snapshot("green"))
     blue, green = snapshot("blue", **{PRODUCERS: 5, TTL: 60}), snapshot("green")
     original = Provenance("d", 100, 101)
@@ -244,7 +244,7 @@ def grants(**by_role: list[str]) -> dict[str, Any]:
     return {"auth_policies": {"namespace_auth": by_role}}
 
 
-def test_an_entry_that_reads_back_as_written_is_agreed_on_although_its_neighbour_was_edited_meanwhile() -> None:
+def test_an_entry_read_back_as_written_is_agreed_beside_an_edited_one() -> None:
     before = grants(writer=["packages"], reader=["produce"])
     base = agreed_by(snapshot("blue", **before), snapshot("green", **before))
     blue, green = snapshot("blue", **grants(writer=["sources"], reader=["sinks"])), snapshot("green", **before)
@@ -265,7 +265,7 @@ def test_an_entry_that_reads_back_as_written_is_agreed_on_although_its_neighbour
     assert merged.decisions["auth_policies/namespace_auth/writer"].value == ["packages"]
 
 
-def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_value() -> None:
+def test_a_topic_policy_is_as_old_as_the_event_that_first_had_its_value() -> None:
     times = EventTimes()
     for at, policies in ((1000, {"maxMessageSize": 1}), (5000, {"maxMessageSize": 1, "maxProducerPerTopic": 2})):
         times.note(EVENTS, Scope.LOCAL, TopicPolicyState(EVENTS, "local", policies, at), at)
@@ -275,7 +275,7 @@ def test_a_policy_of_a_topic_is_as_old_as_the_event_in_which_it_first_had_its_va
     }
 
 
-def test_files_say_what_they_were_exported_from_and_an_export_again_changes_no_byte(tmp_path: Path) -> None:
+def test_files_name_their_source_and_a_second_export_changes_no_byte(tmp_path: Path) -> None:
     blue = snapshot(
         "blue",
         {"maxProducerPerTopic": 3, "subscriptionTypesEnabled": ["Shared", "Exclusive"]},
@@ -348,7 +348,7 @@ KEY = ("namespace", "acme/orders")
 AGREED = MergeBase(document={TTL: 60}, clusters=("blue", "green"))
 
 
-def test_agreements_are_replaced_and_forgotten_and_a_fleet_that_grows_takes_them_along(records: Path) -> None:
+def test_agreements_are_replaced_and_forgotten_and_follow_a_growing_fleet(records: Path) -> None:
     store("blue", "green").save_merge_bases(
         {KEY: MergeBase(document={}, clusters=("blue",)), ("tenant", "acme"): AGREED}
     )
@@ -384,7 +384,7 @@ CONFLICT = RecordedConflict(
 )
 
 
-def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen_until_that_is_in_force(records: Path) -> None:
+def test_a_conflict_is_journaled_once_and_its_loser_can_be_chosen(records: Path) -> None:
     kept = store("blue", "green")
     assert [kept.record_conflicts("run", [CONFLICT]) for _ in range(2)] == [1, 0]
     ((conflict_id, conflict),) = kept.conflicts()
@@ -420,7 +420,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         Request.of({**params, "choose": ["green"]})
 
 
-def test_a_note_about_a_resource_hides_it_and_a_note_about_what_only_superusers_see_hides_nothing() -> None:
+def test_a_note_hides_its_resource_and_a_superusers_note_hides_nothing() -> None:
     from pulsar_fleet.cluster.admin.read_problems import Area
     from pulsar_fleet.policy_sync.merge.scan import ClusterScan
 

@@ -89,7 +89,7 @@ ROUNDS = st.lists(
 
 @settings(deadline=None, max_examples=400)
 @given(ROUNDS)
-def test_in_the_end_all_hold_the_same_and_an_edit_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
+def test_clusters_end_identical_and_an_edit_is_lost_to_another_edit_only(rounds: list[dict[str, object]]) -> None:
     fleet = Fleet()
     fleet.run()
     for step in rounds:
@@ -134,7 +134,7 @@ def test_a_value_that_somebody_gave_back_is_lost_to_another_edit_only(rounds: li
     assert fleet.values["blue"][FIELDS[0]] in (fleet.edits[FIELDS[0]].values() or [1])
 
 
-def test_a_value_that_was_given_back_wins_over_its_own_copy_on_another_cluster() -> None:
+def test_a_value_that_was_given_back_wins_over_its_own_copy_elsewhere() -> None:
     name = FIELDS[0]
     fleet = Fleet()
     for cluster in CLUSTERS:
@@ -151,7 +151,7 @@ def test_a_value_that_was_given_back_wins_over_its_own_copy_on_another_cluster()
     assert [values[name] for values in fleet.values.values()] == [2, 2, 2]
 
 
-def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that_follows() -> None:
+def test_a_run_killed_after_its_writes_makes_no_copy_beat_the_next_edit() -> None:
     fleet = Fleet()
     fleet.run()
     fleet.edit("red", FIELDS[0])
@@ -162,7 +162,7 @@ def test_a_run_that_was_killed_after_its_writes_makes_no_copy_beat_the_edit_that
     assert comparison.compared[0].merged.values == {FIELDS[0]: 2}
 
 
-def test_edits_of_one_cluster_while_another_is_away_are_no_conflict_with_their_own_copies() -> None:
+def test_edits_while_a_cluster_is_away_do_not_conflict_with_their_copies() -> None:
     fleet = Fleet()
     fleet.run()
     for _ in range(3):

@@ -149,7 +149,7 @@ steps = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(steps)
-def test_in_any_order_all_clusters_are_identical_when_what_waits_is_approved(taken: list[tuple[str, Any]]) -> None:
+def test_events_in_any_order_make_clusters_identical_after_approval(taken: list[tuple[str, Any]]) -> None:
     fleet = Fleet()
     for name, step in taken:
         if isinstance(step, tuple):

@@ -74,7 +74,7 @@ def steps(plan: Plan) -> list[tuple[str, str, str, Any]]:
     return [(change.action.value, change.resource.value, change.field, change.after) for change in plan.changes]
 
 
-def test_a_missing_topic_is_created_with_its_partitions_and_then_its_schemas() -> None:
+def test_a_missing_topic_is_created_with_partitions_and_then_schemas() -> None:
     blue, green = snapshot("blue", 3, (0, 1), owner="us"), snapshot("green")
     plan = planned(compared(blue, green), green)
     assert steps(plan) == [
@@ -115,7 +115,7 @@ def test_each_side_gets_what_the_other_added(granularity: Granularity) -> None:
     assert resource.conflicts == ()
 
 
-def test_of_two_counts_that_were_both_raised_the_larger_one_counts_without_a_conflict() -> None:
+def test_the_larger_of_two_raised_counts_wins_without_a_conflict() -> None:
     blue, green = snapshot("blue", 5), snapshot("green", 3)
     for agreed in (base(partitions=2), {}):
         resource = compared(blue, green, agreed)
@@ -126,7 +126,7 @@ def test_of_two_counts_that_were_both_raised_the_larger_one_counts_without_a_con
         )
 
 
-def test_what_was_written_is_agreed_and_a_schema_that_could_not_be_registered_is_not() -> None:
+def test_written_values_are_agreed_and_an_unregistered_schema_is_not() -> None:
     blue, green = snapshot("blue", 3, (0,)), snapshot("green")
     resource = compared(blue, green)
     plan = planned(resource, green)
@@ -148,7 +148,7 @@ def test_histories_that_differ_are_a_conflict_and_neither_is_rewritten() -> None
 
 
 @pytest.mark.parametrize("cluster", FLEET)
-def test_a_schema_that_was_deleted_stays_deleted_there_and_registered_elsewhere(cluster: str) -> None:
+def test_a_deleted_schema_stays_deleted_there_and_registered_elsewhere(cluster: str) -> None:
     blue, green = snapshot("blue", 2, (0,)), snapshot("green", 2)
     plan = planned(
         compared(blue, green, base(partitions=2, schemas=VERSIONS[:1])), {"blue": blue, "green": green}[cluster]
@@ -192,7 +192,7 @@ def test_a_batch_has_no_more_than_a_person_reads_and_begins_with_topics() -> Non
     assert [change.name for change in deletion_batch("blue", rest).changes] == ["acme"]
 
 
-def test_a_topic_that_is_gone_on_one_side_waits_for_the_approval_of_its_batch() -> None:
+def test_a_topic_gone_on_one_side_waits_for_the_approval_of_its_batch() -> None:
     blue, green = snapshot("blue", 3, owner="us"), snapshot("green")
     resource = compared(blue, green, base(**{"partitions": 3, "properties/owner": "us"}))
     assert (resource.gone, planned(resource, blue).changes, planned(resource, green).changes) == (("green",), (), ())

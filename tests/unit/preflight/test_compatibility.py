@@ -285,7 +285,7 @@ def test_a_case_of_pip_433_is_found_from_the_other_side(says: str, spoil: Spoil,
     assert check(spoil(full_pair()).swapped()) != ()
 
 
-def test_the_replicator_registers_schemas_by_default_where_the_version_knows_the_choice() -> None:
+def test_the_replicator_registers_schemas_by_default_where_it_has_a_choice() -> None:
     """`--enable-for-replicator` is true unless somebody says otherwise."""
     spoil = steps(both(versions("5.0.0", "5.0.0")), both(policies(is_allow_auto_update_schema=False)))
     assert {finding.id for finding in check(spoil(full_pair()))} == {"version-unknown"}
@@ -641,7 +641,7 @@ NEAREST: dict[str, Spoil] = {
 
 
 @pytest.mark.parametrize("id_", NEAREST)
-def test_a_remedy_is_not_printed_in_the_nearest_state_in_which_it_would_be_wrong(id_: str) -> None:
+def test_a_remedy_is_not_printed_in_the_nearest_state_where_it_is_wrong(id_: str) -> None:
     assert id_ not in {finding.id for finding in check(NEAREST[id_](full_pair()))}
 
 
@@ -661,7 +661,7 @@ def test_a_seeded_fault_is_found_and_nothing_else(spoil: Spoil, expected: str) -
     assert found(spoil(full_pair())) == set(expected.split(" + "))
 
 
-def test_a_dynamic_setting_that_the_target_has_in_its_configuration_is_no_finding() -> None:
+def test_a_dynamic_setting_in_the_targets_configuration_is_no_finding() -> None:
     assert found(source(dynamic(defaultNumPartitions="1"))(full_pair())) == set()
 
 
@@ -736,7 +736,7 @@ def remedies(spoil: Spoil) -> dict[str, str]:
     return {finding.id: finding.remedy for finding in check(spoil(full_pair()))}
 
 
-def test_a_topic_that_a_migration_terminated_is_not_to_be_terminated_on_the_other_cluster() -> None:
+def test_a_topic_terminated_by_a_migration_stays_open_on_the_other_cluster() -> None:
     terminated = source(topic(PLAIN, terminated=True))
     assert "topic-terminated" in remedies(terminated)
     moved = remedies(steps(terminated, source(policies(**MIGRATED))))
@@ -744,7 +744,7 @@ def test_a_topic_that_a_migration_terminated_is_not_to_be_terminated_on_the_othe
     assert moved["namespace-migrated"].startswith("leave the flag")
 
 
-def test_the_flag_of_a_namespace_without_terminated_topics_depends_on_the_redirect() -> None:
+def test_a_flag_without_terminated_topics_depends_on_the_redirect() -> None:
     assert "has no redirect (404)" in remedies(source(policies(**MIGRATED)))["namespace-migrated"]
 
 
@@ -768,7 +768,7 @@ def test_a_secured_target_is_never_to_be_opened() -> None:
     assert "set authorizationEnabled=true" in remedies(open_target)["security-differs"]
 
 
-def test_a_default_of_the_target_is_no_fault_where_every_namespace_has_a_policy() -> None:
+def test_a_default_of_the_target_is_no_fault_under_policies_everywhere() -> None:
     differs = target(settings(ttlDurationDefaultInSeconds="3600"))
     assert "ttl-default-differs" in remedies(differs)
     assert "ttl-default-differs" not in remedies(steps(differs, both(policies(message_ttl_in_seconds=60))))

@@ -39,7 +39,7 @@ def test_the_owner_gets_what_consumers_acknowledged_and_keeps_its_own(
 
 
 @given(shadow=CURSORS, owner=CURSORS, listed=SETS)
-def test_a_forwarder_that_dies_after_the_position_has_invented_nothing_and_the_next_one_sends_the_rest(
+def test_a_forwarder_killed_after_the_position_invented_nothing(
     shadow: set[int], owner: set[int], listed: set[int]
 ) -> None:
     plan = plan_forwarding(numbers(shadow), numbers(owner), numbers(listed))
@@ -80,7 +80,7 @@ def test_a_cursor_is_everything_up_to_its_position_and_its_holes() -> None:
     assert set(acknowledged(SubscriptionCursor.of(ledgers, 10, cursor, subscription))) == {0, 1, 3, 5, 6}
 
 
-def test_entries_that_the_shadow_topic_does_not_list_were_acknowledged_by_no_consumer_of_it() -> None:
+def test_entries_that_the_shadow_topic_does_not_list_are_unacknowledged() -> None:
     source = Ledgers(((7, 5), (9, 5), (12, 3)))
     assert set(listed_entries(source, Ledgers(((7, 4), (9, 5), (11, 8))))) == {0, 1, 2, 3, 5, 6, 7, 8, 9}
     assert set(listed_entries(source, Ledgers(((3, 4), (7, 5), (9, 9))))) == set(range(10))

@@ -28,7 +28,7 @@ READERS = NamespaceName("acme", "orders.v1")
 
 
 @pytest.mark.parametrize("broker", ["b.2", "b.2:8080"])
-def test_a_pattern_matches_the_host_alone_and_with_its_port_and_no_other_host(broker: str) -> None:
+def test_a_pattern_matches_its_host_with_or_without_the_port_only(broker: str) -> None:
     assert matches_host([host_pattern(broker)], "b.2:9")
     assert not matches_host([host_pattern(broker)], "b-2:8080")
     assert not matches_host([host_pattern(broker)], "b.22:8080")
@@ -74,7 +74,7 @@ def test_amounts_have_units(number: float, text: str) -> None:
     assert amount(number) == text
 
 
-def test_a_broker_that_tells_readers_of_the_last_entry_only_with_the_next_one_is_a_warning() -> None:
+def test_a_broker_that_delays_the_last_entry_for_readers_is_a_warning() -> None:
     request = Request.of({"topics": ["persistent://acme/orders/events"], "namespace": "acme/readers"})
     observed = Observed(
         cluster="blue", tenant_exists=True, document=None, sources=(), shadows={}, without_explicit_lac=("b.1:8080",)

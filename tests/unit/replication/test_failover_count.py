@@ -103,7 +103,7 @@ def test_counts_are_those_of_the_messages(both: tuple[Side, Side]) -> None:
 
 
 @given(sides(missing=True))
-def test_a_subscription_that_is_created_where_the_forecast_says_loses_nothing_that_is_replicated(
+def test_a_subscription_created_where_the_forecast_says_loses_nothing(
     both: tuple[Side, Side],
 ) -> None:
     on_from, on_to = both
@@ -119,7 +119,7 @@ def test_a_subscription_that_is_created_where_the_forecast_says_loses_nothing_th
 
 
 @given(sides())
-def test_what_is_listed_backwards_until_nothing_is_missing_counts_as_everything_does(both: tuple[Side, Side]) -> None:
+def test_listing_backwards_until_nothing_is_missing_counts_everything(both: tuple[Side, Side]) -> None:
     on_from, on_to = both
     topics = {Place.FROM: on_from.topic("s"), Place.TO: on_to.topic("s")}
     begins = {place: topic.first_unread for place, topic in topics.items()}
@@ -140,7 +140,7 @@ def test_what_is_listed_backwards_until_nothing_is_missing_counts_as_everything_
     assert parts == whole
 
 
-def test_without_the_topic_everything_unread_is_lost_and_nothing_can_be_created() -> None:
+def test_all_unread_messages_are_lost_without_the_topic() -> None:
     on_from = Side(["f0", "f1", MARKER], {0}, 0)
     copy = TopicCopy.of(on_from.listed("f"), [])
     (forecast,) = forecast_topic(TOPIC, on_from.topic("s"), NOWHERE, copy).subscriptions
@@ -155,7 +155,7 @@ def test_copies_of_what_was_acknowledged_and_removed_are_redelivered() -> None:
     assert forecast.first.messages == count({"f6"})
 
 
-def test_what_came_while_the_clusters_were_read_is_neither_lost_nor_redelivered() -> None:
+def test_messages_that_arrive_meanwhile_are_neither_lost_nor_redelivered() -> None:
     # t1 was published on `to` after it was read, and its copy came to `from` before that was read.
     on_from, on_to = Side(["f0", "t0", "f1", "t1"], {0, 1, 2}, 4), Side(["t0", "f0", "f1"], {0, 1}, 3)
     grown = replace(on_from.topic("s"), later=2)

@@ -64,7 +64,7 @@ def test_messages_that_came_after_the_forecast_do_not_count_as_redelivered() -> 
     assert outcome(later=7, delivered=37).agreement is Agreement.AS_PREDICTED
 
 
-def test_without_a_count_of_deliveries_acknowledged_is_delivered_and_the_reason_says_so() -> None:
+def test_without_a_count_acknowledged_messages_count_as_delivered() -> None:
     result = outcome(later=None)
     assert (result.redelivered, result.agreement) == (10, Agreement.AS_PREDICTED)
     assert "green has removed messages since" in result.reasons[0]
@@ -102,14 +102,14 @@ def test_what_waited_for_replication_is_lost_until_it_has_a_copy() -> None:
     assert (unknown.lost, unknown.agreement) == (None, Agreement.UNKNOWN)
 
 
-def test_a_subscription_that_its_client_created_at_the_end_has_lost_what_lies_before() -> None:
+def test_a_subscription_that_its_client_created_at_the_end_lost_the_rest() -> None:
     forecast = SubscriptionForecast(subscription="idle", mark_delete="3:-1", lost=Lost(uncreated=entries(0, 50)))
     at_the_end, at_the_beginning = outcome(forecast, delivered=0), outcome(forecast, delivered=53)
     assert (at_the_end.lost, at_the_end.first) == (50, 0)
     assert (at_the_beginning.lost, at_the_beginning.first, at_the_beginning.redelivered) == (0, 50, 3)
 
 
-def test_a_subscription_that_has_not_connected_is_unfinished_and_its_loss_unknown() -> None:
+def test_a_subscription_that_has_not_connected_is_unfinished() -> None:
     result = evaluate(TOPIC, FORECAST, None, QUIET, ("blue", "green"))
     assert (result.agreement, result.lost) == (Agreement.UNFINISHED, None)
 
@@ -131,7 +131,7 @@ def forecast_of(*subscriptions: SubscriptionForecast, **fields: str) -> Forecast
     )
 
 
-def test_the_text_says_first_what_is_lost_and_prints_the_command_that_prevents_it() -> None:
+def test_the_text_begins_with_the_loss_and_the_command_that_prevents_it() -> None:
     idle = SubscriptionForecast(
         subscription="idle", replicated=True, mark_delete="3:-1", lost=Lost(uncreated=entries(0, 50)), create_at=0
     )
@@ -142,7 +142,7 @@ def test_the_text_says_first_what_is_lost_and_prints_the_command_that_prevents_i
     assert f"  1. Create what green lacks: {prepare}" in lines
 
 
-def test_an_unreachable_cluster_is_unknown_and_nobody_is_told_to_stop_its_consumers() -> None:
+def test_an_unreachable_cluster_is_unknown_and_its_consumers_go_on() -> None:
     forecast = forecast_of(
         SubscriptionForecast(subscription="billing", unknown="blue does not answer"), origin_unreachable="no route"
     )
@@ -162,7 +162,7 @@ def test_a_stored_forecast_has_these_keys_and_is_read_back() -> None:
     assert Forecast.from_bytes(forecast.to_bytes()) == forecast
 
 
-def test_a_run_does_not_start_applications_while_consumers_are_left_or_messages_would_be_lost() -> None:
+def test_applications_do_not_start_beside_old_consumers_or_with_a_loss() -> None:
     connected = replace(FORECAST, consumers=2)
     losing = replace(FORECAST, lost=Lost(absent=3))
     assert "2 consumers of replicated subscriptions connected to blue" in not_ready(

@@ -96,7 +96,7 @@ def test_an_agreement_that_won_is_named_without_a_cluster() -> None:
     assert "the last agreement wins" in line
 
 
-def test_after_a_repair_the_state_after_it_is_told_and_not_the_drift_before_it() -> None:
+def test_a_report_of_a_repair_has_the_state_after_it_and_not_the_drift() -> None:
     text = headline(DRIFT, REPAIRED)
     assert text == (
         "Repaired: 2 changes on green. Afterwards: Equal: blue, green hold the same (4 resources in 12 calls)."

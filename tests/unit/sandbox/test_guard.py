@@ -127,7 +127,7 @@ def test_the_process_dies_with_its_owner(tmp_path: Path, death: signal.Signals) 
     assert eventually(lambda: gone(pid) and not process.guarded)
 
 
-def test_the_process_dies_with_its_owner_even_if_a_forked_child_of_the_owner_lives(tmp_path: Path) -> None:
+def test_the_process_dies_with_its_owner_although_a_fork_of_it_lives(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER, tmp_path, "fork"], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         owner.stdout.readline()

@@ -39,7 +39,7 @@ def test_an_interruption_lasts_from_the_first_loss_to_the_next_connection(tmp_pa
     assert read_interruptions(file, {})[1:] == (Interruption(TOPIC, at(5), at(7)),)
 
 
-def test_a_connection_that_does_not_come_back_leaves_an_interruption_without_an_end(tmp_path: Path) -> None:
+def test_a_connection_that_does_not_return_is_an_endless_interruption(tmp_path: Path) -> None:
     file = log(tmp_path, (1, CREATED), (5, LOST))
     assert read_interruptions(file, {})[1:] == (Interruption(TOPIC, at(5), None),)
 

@@ -153,7 +153,7 @@ def test_versions_are_given_for_all_clusters_or_by_name() -> None:
     assert parse_versions("blue=3.0.7, green=4.2.4") == {"blue": "3.0.7", "green": "4.2.4"}
 
 
-def test_a_rolling_upgrade_gives_each_broker_its_version_and_at_its_end_the_cluster() -> None:
+def test_a_rolling_upgrade_gives_brokers_and_then_the_cluster_the_version() -> None:
     wide = Request(clusters=("blue",), version="4.0.7", brokers=2)
     earlier = wide.lay_out(None)
     (blue,) = earlier.clusters

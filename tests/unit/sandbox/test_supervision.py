@@ -76,9 +76,7 @@ def test_nobody_is_restarted_while_the_cluster_serves_nobody() -> None:
 
 
 @pytest.mark.parametrize(("late", "restarted"), [(5, 0), (11, 1), (25, 2)])
-def test_the_silent_consumer_of_a_subscription_that_lacks_a_message_is_restarted_later_all(
-    late: float, restarted: int
-) -> None:
+def test_the_silent_consumer_of_an_incomplete_subscription_restarts_later(late: float, restarted: int) -> None:
     producer = Writing(ago(0), acked=[(("checkout", "k", 0), ago(late))])
     consumers = Reading("hangs", ago(late)), Reading("works", ago(0))
     supervise(producer, *consumers).restart_stuck(writing=True)

@@ -63,7 +63,7 @@ def test_an_acknowledged_message_that_never_arrives_is_lost() -> None:
     assert (result.lost, result.subscriptions[0].missing) == (1, (("p", "k", 2),))
 
 
-def test_a_message_lost_to_one_subscription_is_lost_although_another_has_it() -> None:
+def test_a_message_lost_to_one_subscription_is_lost_though_another_has_it() -> None:
     complete = consumer([delivery(n) for n in range(3)])
     partial = consumer([delivery(n) for n in range(2)], subscription="ledger", name="d")
     assert tally([producer([ack(n) for n in range(3)])], [complete, partial]).lost == 1
@@ -96,7 +96,7 @@ def test_a_message_of_another_run_counts_as_earlier() -> None:
 
 
 @pytest.mark.parametrize(("restarted", "cause"), [(True, "restarted"), (False, "reconnected")])
-def test_the_same_stored_message_again_after_an_interruption_is_a_redelivery(restarted: bool, cause: str) -> None:
+def test_a_stored_message_delivered_after_an_interruption_is_redelivered(restarted: bool, cause: str) -> None:
     lost = Interruption(TOPIC, START + 50_000, START + 60_000, restarted)
     again = [delivery(0), delivery(0, at=START + SECOND)]
     result = tally([producer([ack(0)])], [consumer(again, interruptions=(lost,))]).subscriptions[0]
@@ -125,7 +125,7 @@ def test_an_interruption_at_another_time_or_place_explains_no_redelivery(interru
     assert len(result.duplicates.unexplained) == 1
 
 
-def test_a_repetition_to_another_consumer_of_the_subscription_is_a_duplicate_too() -> None:
+def test_a_repetition_to_another_consumer_is_a_duplicate_too() -> None:
     twice = [consumer([delivery(0)]), consumer([delivery(0, at=START + SECOND)], name="d")]
     assert tally([producer([ack(0)])], twice).duplicates == 1
 
@@ -136,7 +136,7 @@ def test_a_message_stored_twice_after_a_failed_publish_was_sent_again() -> None:
     assert result.duplicates == Duplicates(resent=1)
 
 
-def test_a_message_stored_twice_whose_producer_reconnected_before_the_answer_was_in_flight() -> None:
+def test_a_message_stored_twice_around_a_reconnection_was_in_flight() -> None:
     lost = Interruption(TOPIC, START - SECOND, START - 10_000)
     stored_again = delivery(0, at=START + SECOND, position="-1:2:0:-1")
     result = subscription([ack(0, took=2 * SECOND)], [delivery(0), stored_again], interruptions=(lost,))
@@ -148,7 +148,7 @@ def test_a_message_stored_twice_whose_producer_reconnected_before_the_answer_was
     [(), (Interruption(TOPIC, START - 3 * SECOND, START - SECOND),), (Interruption(TOPIC, None, START - SECOND),)],
     ids=["none", "before the publish", "the first connection"],
 )
-def test_a_slow_publish_alone_does_not_explain_why_a_message_is_stored_twice(
+def test_a_slow_publish_alone_does_not_explain_a_second_stored_message(
     interruptions: tuple[Interruption, ...],
 ) -> None:
     stored_again = delivery(0, at=START + SECOND, position="-1:2:0:-1")
@@ -156,7 +156,7 @@ def test_a_slow_publish_alone_does_not_explain_why_a_message_is_stored_twice(
     assert result.duplicates == Duplicates(unexplained=(Repetition(("p", "k", 0), TOPIC, ("-1:1:0:-1", "-1:2:0:-1")),))
 
 
-def test_a_publish_that_was_repeated_once_explains_one_more_copy_and_not_two() -> None:
+def test_a_publish_repeated_once_explains_one_more_copy_and_not_two() -> None:
     copies = [delivery(0, at=START + n, position=f"-1:{n}:0:-1") for n in (1, 2, 3)]
     result = subscription([ack(0)], copies, failures=(("p", "k", 0),))
     assert (result.duplicates.resent, len(result.duplicates.unexplained)) == (1, 1)

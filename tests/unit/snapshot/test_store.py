@@ -45,7 +45,7 @@ def test_a_pattern_takes_what_it_matches_as_a_whole() -> None:
     assert [selection.has(NamespaceName.parse(name)) for name in names] == [True, False, False, False]
 
 
-def test_a_pattern_that_matches_everything_leaves_the_brokers_own_namespaces_out() -> None:
+def test_a_pattern_for_everything_leaves_the_brokers_namespaces_out() -> None:
     assert not Selection.parse(["re:.*"]).has(NamespaceName.parse("pulsar/system"))
 
 

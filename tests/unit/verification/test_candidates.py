@@ -196,7 +196,7 @@ def test_columns_find_exactly_what_rows_find(pair: tuple[Snapshot, Snapshot], wi
         assert compare_namespaces(request, NAMES) == row_by_row(request)
 
 
-def test_only_what_differs_is_looked_at_row_by_row_and_the_clusters_own_names_are_no_difference() -> None:
+def test_only_differences_are_read_by_row_and_cluster_names_are_none() -> None:
     def side(cluster: str, partitions: int, ttl: int) -> Snapshot:
         names = [f"persistent://{name}/{local}" for name in NAMES for local in "01"]
         mine = {"replication_clusters": [cluster]}

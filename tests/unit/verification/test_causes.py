@@ -38,7 +38,7 @@ def test_why_a_replicated_message_is_missing(entry: dict[str, str] | None, cause
     assert cause_of_missing(entry, RECENT, REPLICATED) is cause
 
 
-def test_a_message_older_than_the_ttl_may_have_expired_before_it_was_replicated() -> None:
+def test_a_message_older_than_the_ttl_may_have_expired_before_replication() -> None:
     assert cause_of_missing({}, 1_000_000 - 61_000, REPLICATED) is Cause.EXPIRED
     assert cause_of_missing({}, 1_000_000 - 61_000, COPIED) is Cause.LOST
 

@@ -85,7 +85,7 @@ def test_unequal_entries_with_equal_messages_are_equal_and_say_so() -> None:
     assert "do not lie in equal entries" in compared.notes[0]
 
 
-def test_a_topic_that_is_read_again_has_the_same_number_whichever_others_are() -> None:
+def test_a_topic_read_again_has_the_same_number_whichever_others_are() -> None:
     """Digests are kept by it: a job that was killed must not find those of another topic, or of the other engine."""
     single, both = Held(B), Held(A, B)
     judged(single, *PAIRS)
@@ -93,14 +93,14 @@ def test_a_topic_that_is_read_again_has_the_same_number_whichever_others_are() -
     assert (single.asked, both.asked) == ([[0, 1, 2], [4]], [[0, 1, 2], [3, 4]])
 
 
-def test_a_continued_proof_of_entries_is_of_both_parts_and_may_be_continued() -> None:
+def test_a_continued_proof_of_entries_covers_both_parts_and_goes_on() -> None:
     verification = judged(Held(), pair(A, EngineName.ENTRY, EARLIER))
     topic = of(verification, A)
     assert (topic.proof["source"]["messages"], topic.bounds["source"]) == (3, "2:0–4:0")
     assert list(continuable(verification, "blue", "green")) == [A]
 
 
-def test_a_proof_by_messages_of_what_came_after_one_by_entries_is_not_continued() -> None:
+def test_a_proof_by_messages_after_one_by_entries_is_not_continued() -> None:
     verification = judged(Held(A), pair(A, EngineName.ENTRY, EARLIER))
     topic = of(verification, A)
     assert (topic.verdict, topic.proof["source"]["messages"], topic.proof["after"]) == (Verdict.EQUAL, 1, "verify/1")

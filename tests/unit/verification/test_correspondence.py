@@ -78,7 +78,7 @@ def test_messages_in_other_batches_and_with_equal_contents_compare_as_sets(
     assert set(discrepancy.skipped.first) == {(sides[0][at], sides[1][at]) for at in unread_at[0] - unread_at[1]}
 
 
-def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_out() -> None:
+def test_messages_of_one_side_are_redelivered_or_skipped_unless_left_out() -> None:
     source = Listing([b"lost", b"x"], np.array([7, 8]))
     target = Listing([b"own", b"x"], np.array([3, 4]))
     unread = Intervals(((0, 9),))
@@ -89,7 +89,7 @@ def test_what_only_one_side_holds_is_redelivered_or_skipped_unless_it_is_left_ou
     assert (discrepancy.redelivered, discrepancy.skipped) == (Portion(0), Portion(1, ((7, None),)))
 
 
-def test_what_the_target_stores_twice_is_redelivered_and_counted_as_repeated() -> None:
+def test_messages_that_the_target_stores_twice_are_redelivered() -> None:
     source = Listing([b"a", b"b", b"c"], np.array([0, 1, 2]))
     target = Listing([b"a", b"b", b"a", b"b", b"c", b"own"], np.arange(6))
     correspondence = ByContent.of(source, target)

@@ -76,7 +76,7 @@ def only(verification: Verification) -> TopicVerdict:
 IN_ORDER, OTHERWISE = ["pa1", "qb2", "pa3", "qb4"], ["qb2", "pa1", "qb4", "pa3"]
 
 
-def test_another_order_of_different_producers_is_equal_and_named_as_harmless() -> None:
+def test_another_order_of_different_producers_is_equal_and_harmless() -> None:
     verification = judged({"t": IN_ORDER}, {"t": OTHERWISE})
     topic = only(verification)
     assert (topic.verdict, topic.reason, topic.reordered) == (Verdict.EQUAL, "", True)

@@ -30,12 +30,12 @@ def test_neighbours_of_one_producer_that_changed_places_are_one_move() -> None:
     assert (moved(disordered), disordered.producers, disordered.keys) == ([("5:1", "5:2")], ("a",), ("k",))
 
 
-def test_a_message_that_moved_far_is_named_alone_although_it_displaced_the_others() -> None:
+def test_a_message_that_moved_far_is_named_without_the_displaced_ones() -> None:
     disordered = disorder(["ak1", "ak2", "ak3", "ak4", "ak5"], ["ak2", "ak3", "ak4", "ak5", "ak1"])
     assert moved(disordered) == [("5:0", "5:4")]
 
 
-def test_two_producers_that_interleave_in_another_way_keep_their_own_orders() -> None:
+def test_two_interleaved_producers_keep_their_own_orders() -> None:
     disordered = disorder(["ak1", "bm2", "ak3", "bm4"], ["bm2", "ak1", "bm4", "ak3"])
     assert (disordered.producers, disordered.keys) == ((), ())
     assert disordered.reason.endswith("the order of each producer and of each key is kept")

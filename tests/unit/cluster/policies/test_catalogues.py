@@ -29,7 +29,7 @@ def test_a_field_stands_in_one_row() -> None:
     assert (len(BY_FIELD), len(TOPIC_BY_FIELD)) == (len(CATALOGUE), len(TOPIC_CATALOGUE))
 
 
-def test_what_counts_while_a_topic_says_nothing_is_a_policy_of_its_namespace() -> None:
+def test_what_counts_without_a_topic_policy_is_a_policy_of_the_namespace() -> None:
     assert {row.namespace_field for row in TOPIC_CATALOGUE} - {""} <= set(BY_FIELD)
 
 

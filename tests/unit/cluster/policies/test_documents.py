@@ -90,7 +90,7 @@ def test_an_unknown_field_is_kept_and_shown() -> None:
     assert comparable(translate(document, "blue", "green").document, "green")["futurePolicy"] == {"a": 1}
 
 
-def test_a_namespace_without_policies_compares_as_its_list_and_the_filled_in_default() -> None:
+def test_a_namespace_without_policies_compares_as_its_list_and_the_default() -> None:
     assert comparable(UNSET, "blue") == {"replication_clusters": ["blue"], "is_allow_auto_update_schema": True}
 
 
@@ -121,7 +121,7 @@ def test_every_policy_that_counts_can_be_set_or_is_only_taken_at_creation() -> N
     assert all(BY_FIELD[field].kind is Kind.AT_CREATION for field in without)
 
 
-def test_creation_is_one_call_and_one_more_per_setting_outside_of_the_document() -> None:
+def test_creation_is_one_call_and_one_for_each_setting_beside_the_document() -> None:
     calls = creation_calls(ORDERS, {**UNSET, "anti_affinity": "a", "bookie_affinity": None})
     assert [call.text() for call in calls] == [
         "PUT /namespaces/acme/orders",

@@ -87,7 +87,7 @@ def test_a_default_quota_in_gigabytes_wins_over_the_one_in_bytes() -> None:
     assert of_topic("backLogQuotaMap", configuration=broker) == value
 
 
-def test_a_policy_that_neither_sets_is_told_when_the_brokers_defaults_differ() -> None:
+def test_a_policy_that_neither_sets_is_named_when_the_defaults_differ() -> None:
     source = snapshot("blue", {}, {"ttlDurationDefaultInSeconds": "0", "maxProducersPerTopic": "1"})
     target = snapshot("green", {}, {"ttlDurationDefaultInSeconds": "60", "maxProducersPerTopic": "1"})
     key = "ttlDurationDefaultInSeconds"

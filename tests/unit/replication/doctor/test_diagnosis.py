@@ -140,7 +140,7 @@ def test_the_forecast_is_by_the_rate_at_which_the_backlog_shrinks() -> None:
     assert forecast_seconds(replace(row, first=Reading(backlog=90))) is None
 
 
-def test_a_list_on_one_side_is_a_warning_unless_the_other_side_only_receives() -> None:
+def test_a_list_on_one_side_is_a_warning_unless_the_other_only_receives() -> None:
     facts = on_green(fleet(replicator()), clusters=("green",))
     assert ids(facts) == ["one-way"]
     assert ids(facts, receive_only=frozenset({"green"})) == []
@@ -197,7 +197,7 @@ def test_a_cause_is_named_with_evidence_and_remedy(facts: FleetFacts, id_: str) 
     assert examination.replicators[0].causes
 
 
-def test_a_topic_that_is_not_connected_beside_one_with_a_publish_rate_is_explained_by_that_rate() -> None:
+def test_a_publish_rate_explains_an_unconnected_topic_beside_it() -> None:
     other, limit = TopicName(NAME, "payments"), {"publishThrottlingRateInMsg": 1, "publishThrottlingRateInByte": -1}
     slow = replace(STALLED, topic=other, last=SLOW, cursors=(cursor(4, 4), cursor(6, 6)))
     facts = on_green(
@@ -212,7 +212,7 @@ def test_a_topic_that_is_not_connected_beside_one_with_a_publish_rate_is_explain
     assert "connection-held-back" not in ids(replace(facts, replicators=(DISCONNECTED,)))
 
 
-def test_the_first_cause_between_clusters_explains_every_replicator_of_the_pair() -> None:
+def test_the_first_cause_between_clusters_explains_all_their_replicators() -> None:
     down = {"blue": cluster("blue"), "green": cluster("green", outage="no answer in 5 s")}
     facts = fleet(DISCONNECTED, clusters=down)
     facts = replace(facts, namespaces={("blue", NAME): namespace("blue")})
@@ -251,7 +251,7 @@ def test_a_cause_between_clusters_is_named(facts: FleetFacts, id_: str) -> None:
     assert [row.id for row in diagnose(facts, Request()).faults] == [id_]
 
 
-def test_a_call_that_replaces_cluster_data_keeps_what_is_right_and_asks_for_what_only_a_person_knows() -> None:
+def test_a_call_keeps_right_cluster_data_and_asks_a_person_for_the_rest() -> None:
     stored = {
         "serviceUrl": "http://far:8080",
         "brokerServiceUrl": "pulsar://far:6650",
@@ -268,7 +268,7 @@ def test_a_call_that_replaces_cluster_data_keeps_what_is_right_and_asks_for_what
     assert FILL_IN in fault.text()
 
 
-def test_data_of_a_cluster_that_demands_credentials_is_never_registered_by_the_tool_itself() -> None:
+def test_data_of_a_cluster_that_demands_credentials_is_never_registered() -> None:
     """Brokers would keep a client without credentials until they restart."""
     green = cluster("green", configuration={"authenticationEnabled": "true"})
     facts = fleet(DISCONNECTED, clusters={"blue": cluster("blue", peers={}), "green": green})
@@ -323,7 +323,7 @@ def test_what_could_not_be_read_is_unknown_and_never_fine() -> None:
     assert not headline(diagnose(fleet(unread=unread), Request())).startswith("Replication works")
 
 
-def test_a_list_of_a_topic_on_one_side_is_named_and_a_topic_that_stays_on_both_is_not() -> None:
+def test_a_topic_list_on_one_side_is_named_and_one_on_both_is_not() -> None:
     local = {name: {TOPIC: TopicPolicies(local={"replicationClusters": [name]})} for name in BOTH}
     rows = (replicator(expected=False),)
     both = {(name, NAME): namespace(name, topic_policies=local[name]) for name in BOTH}
