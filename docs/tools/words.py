@@ -2,7 +2,8 @@
 
 The lists are in pyproject.toml, table `tool.pulsar-fleet-words`.
 
-`python -m docs.tools.words` prints each place with an old word, and the share of vague names, and fails on either.
+`python -m docs.tools.words` prints each place with an old word, the share of vague names of the code and of the tests,
+and each test whose name is too long, and fails on any of them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CODE = ("plugins/*.py", "dags/*.py", "spark_jobs/*.py")
-TEXTS = (*CODE, "docs/*.md", "README.md", "CONTRIBUTING.md")
+TESTS = ("tests/*.py",)
+TEXTS = (*CODE, *TESTS, "docs/*.md", "README.md", "CONTRIBUTING.md")
 GLOSSARY = "docs/glossary.md"
-EXEMPT = (GLOSSARY, "plugins/pulsar_fleet/ledger/migrations/")
+EXEMPT = (GLOSSARY, "plugins/pulsar_fleet/ledger/migrations/", "tests/unit/ledger/test_migrations.py")
 """Files that must name old words."""
 
 _LISTS = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["pulsar-fleet-words"]
 VAGUE = frozenset(_LISTS["vague"])
 """Names that do not say what a variable holds."""
 VAGUE_SHARE = 0.01
+TEST_NAME_LENGTH = 70
 OLD_NAMES = frozenset(_LISTS["old-names"])
 """Words that no identifier contains; the glossary has the word to use."""
 OLD_PHRASES = tuple(_LISTS["old-phrases"])
@@ -65,6 +68,15 @@ def old_phrases(text: str) -> Iterator[tuple[int, str]]:
             yield number, match[0]
 
 
+def long_test_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each test whose name is longer than `TEST_NAME_LENGTH`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("test_") and len(node.name) > TEST_NAME_LENGTH:
+            yield node.lineno, node.name
+
+
 def vague_share(trees: list[ast.Module]) -> tuple[int, int]:
     """How many variables and parameters have a vague name, and how many there are."""
     names = [
@@ -79,14 +91,23 @@ def vague_share(trees: list[ast.Module]) -> tuple[int, int]:
 
 def main() -> int:
     """Print what breaks the glossary; the number of places, at most 1."""
-    trees = {path: ast.parse(path.read_text()) for path in tracked(*CODE)}
+    code = {path: ast.parse(path.read_text()) for path in tracked(*CODE)}
+    tests = {path: ast.parse(path.read_text()) for path in tracked(*TESTS)}
+    trees = {**code, **tests}
     places = [f"{path}:{line}: name {name!r}" for path, tree in trees.items() for line, name in old_names(tree)]
     places += [
         f"{path}:{line}: text {words!r}" for path in tracked(*TEXTS) for line, words in old_phrases(path.read_text())
     ]
-    vague, names = vague_share(list(trees.values()))
-    if vague >= VAGUE_SHARE * names:
-        places.append(f"{vague} of {names} variables and parameters have a vague name ({', '.join(sorted(VAGUE))}).")
+    places += [
+        f"{path}:{line}: {name} has {len(name)} characters, at most {TEST_NAME_LENGTH}"
+        for path, tree in tests.items()
+        for line, name in long_test_names(tree)
+    ]
+    for part, parsed in (("the code", code), ("the tests", tests)):
+        vague, names = vague_share(list(parsed.values()))
+        if vague >= VAGUE_SHARE * names:
+            listed = ", ".join(sorted(VAGUE))
+            places.append(f"{vague} of {names} variables and parameters of {part} have a vague name ({listed}).")
     for place in places:
         print(place)
     if places:
